@@ -97,7 +97,7 @@ def simulate(session: nox.Session) -> None:
     `-- [--groups | --mode MODE] --seeds N [--first-seed N]`; on every Python found."""
     _install(session, "-e", ".[dev]")
     others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
-    command = ("python", "-m", "embedbroker.testing", "--jobs", str(os.cpu_count() or 1), *others)
+    command = ("python", "-m", "tests.simulation", "--jobs", str(os.cpu_count() or 1), *others)
     session.run(*command, *session.posargs)
     if not session.posargs:
         session.run(*command, "--groups")

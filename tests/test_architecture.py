@@ -75,8 +75,6 @@ PURE = set(PURE_NAMES.split())
 # A module's own additions: the reason stands in its docstring.
 EXTRA_STANDARD = {
     "embedbroker.storage._disk": {"errno", "os", "pathlib", "stat"},  # the driver: files and bytes, no meaning
-    # The campaign's command line: processes and wall time around worlds that have neither.
-    "embedbroker.testing.__main__": {"argparse", "concurrent", "os", "pathlib", "subprocess", "time"},
     "b.testing": {"random"},  # seeded generators only; see test_randomness_is_seeded
 }
 THIRD_PARTY = {
@@ -268,6 +266,19 @@ def test_sync_layers_have_no_clock_no_chance_and_no_input_or_output() -> None:
     wrong = [
         str(f) for f, layer, top in foreign if layer in SYNC and top not in PREFIXES and not permitted(f, layer, top)
     ]
+    assert wrong == []
+
+
+def test_scenarios_of_the_simulator_have_no_clock_no_chance_and_no_input_or_output() -> None:
+    """They stand among the tests, and each must give the same run from its seed wherever it runs."""
+    wrong = []
+    for path in sorted((SOURCE.parent / "tests" / "simulation" / "scenario").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            tops = {alias.name.split(".")[0] for alias in node.names} if isinstance(node, ast.Import) else set()
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                tops = {(node.module or "").split(".")[0]}
+                assert node.module != "random" or [alias.name for alias in node.names] == ["Random"]
+            wrong += [f"{path.name} imports {top}" for top in tops - PURE - PREFIXES.keys() - {"attrs", "random"}]
     assert wrong == []
 
 

@@ -26,7 +26,6 @@ from embedbroker.cli._commands import commands
 from embedbroker.cli._message_text import as_json_line
 from embedbroker.config import AddressSettingsRepository
 from embedbroker.ledger import Tally, Verdict
-from embedbroker.testing.__main__ import _parser as simulator_options
 from embedclient import LocatorSettings, TextMessage, errors
 from embedclient._client._url import FactorySettings
 from embedclient._client._url_parameters import (
@@ -35,6 +34,7 @@ from embedclient._client._url_parameters import (
     TRANSPORT_PARAMETERS,
     VM_PARAMETERS,
 )
+from tests.simulation.__main__ import _parser as simulator_options
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
 CODE = re.compile(r"`([^`]*)`")

@@ -56,7 +56,8 @@ def test_what_is_not_needed_yet_is_not_loaded(statement: str, families: str) -> 
 def test_each_family_exists() -> None:
     """A module that was renamed would leave a rule here that cannot fail."""
     code = (
-        "import embedbroker.testing, embedbroker.cli, embedbroker.pipeline, embedclient.blocking, embedclient.asyncio"
+        "import embedbroker.testing, embedbroker.ledger, embedbroker.cli, embedbroker.pipeline; "
+        "import embedclient.blocking, embedclient.asyncio"
     )
     later = "from embedbroker import ThreadedBroker; from embedbroker.runtime import _directory, journal_directory"
     packets = "from embedclient.wire.core import NodeAnnounce, FederationStream, SessionXaEnd"

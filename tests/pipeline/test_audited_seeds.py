@@ -14,11 +14,11 @@ import pytest
 from embedbroker.kernel import Consumer, Outcome, Queue, Reference, Settlement
 from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import JournaledMessage
-from embedbroker.testing import ScenarioFailed, run_seed
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import run_group_seed
 from tests.pipeline.audited_seeds import audited, verdicts
 from tests.simulation.hunting import every
+from tests.simulation.scenario import ScenarioFailed, run_seed
+from tests.simulation.scenario.plan import GroupMode
+from tests.simulation.scenario.scenario import run_group_seed
 
 PROBLEMS = {"never delivered", "delivered twice", "never acknowledged", "not logged"}
 Bug = Callable[[pytest.MonkeyPatch], None]

@@ -14,9 +14,9 @@ from functools import partial
 
 import pytest
 
-from embedbroker.testing import ScenarioFailed, SeedResult, run_seed
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import run_group_seed
+from tests.simulation.scenario import ScenarioFailed, SeedResult, run_seed
+from tests.simulation.scenario.plan import GroupMode
+from tests.simulation.scenario.scenario import run_group_seed
 
 from . import test_checkers_catch_bugs as one_broker
 from . import test_groups_catch_bugs as groups

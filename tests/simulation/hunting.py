@@ -15,7 +15,7 @@ import pytest
 from embedbroker.kernel import XaBranches
 from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import RecoveredState
-from embedbroker.testing import ScenarioFailed, SeedResult
+from tests.simulation.scenario import ScenarioFailed, SeedResult
 
 from .found_by import FOUND_BY
 

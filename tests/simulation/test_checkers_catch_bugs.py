@@ -25,7 +25,6 @@ from embedbroker.protocols.core._session import CoreSession
 from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import RecoveredState
 from embedbroker.storage.recovery._replay import Replay
-from embedbroker.testing import run_seed
 from embedclient.agent._call import Call, Steps, run_sequence
 from embedclient.agent._connection import Connection
 from embedclient.agent.consumer._credits import ConsumerCredits
@@ -36,6 +35,7 @@ from embedclient.engine.core import Channel
 from embedclient.errors import JMSException
 from embedclient.model import Instant
 from embedclient.wire.core import SessionStop
+from tests.simulation.scenario import run_seed
 
 from .branch_bugs import BRANCH_BUGS
 from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, lose_a_prepared_branch

@@ -1,4 +1,4 @@
-"""What ``python -m embedbroker.testing`` says of a seed that fails, and of one that is not the same everywhere."""
+"""What ``python -m tests.simulation`` says of a seed that fails, and of one that is not the same everywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker.kernel import Queue
-from embedbroker.testing import __main__ as command_line
+from tests.simulation import __main__ as command_line
 
 FIRST_SEED = 10_001
 
@@ -26,7 +26,7 @@ def bug(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def first_failure(text: str) -> tuple[int, str, list[str], list[str]]:
     """The seed, what was wrong, the trace, and the arguments of its replay."""
-    shown = r"^seed (\d+) FAILED: ([^\n]+)\n(.*?)^replay: python -m embedbroker\.testing ([^\n]+)$"
+    shown = r"^seed (\d+) FAILED: ([^\n]+)\n(.*?)^replay: python -m tests\.simulation ([^\n]+)$"
     found = re.search(shown, text, re.MULTILINE | re.DOTALL)
     assert found is not None, text
     return int(found[1]), found[2], found[3].splitlines(), shlex.split(found[4])
@@ -87,7 +87,7 @@ def test_a_seed_that_differs_elsewhere_fails_the_run(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\necho {FIRST_SEED} another\nexit 1\n")
     python.chmod(0o755)
-    command = [sys.executable, "-m", "embedbroker.testing", "--seeds", "2", "--first-seed", str(FIRST_SEED)]
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "2", "--first-seed", str(FIRST_SEED)]
     options = ["--hash-check", "2", "--interpreter", str(python)]
     done = subprocess.run([*command, *options], capture_output=True, text=True)
     assert done.returncode == 1

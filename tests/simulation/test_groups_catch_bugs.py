@@ -30,10 +30,10 @@ from embedbroker.locks._memory import _MemorySession
 from embedbroker.storage import DiskFault, DiskWork
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._disk_works import DiskWorks
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import run_group_seed
 from embedclient.agent.session import _transaction as transactions
 from embedclient.errors import ErrorCode, JMSException, exception_for
+from tests.simulation.scenario.plan import GroupMode
+from tests.simulation.scenario.scenario import run_group_seed
 
 from .hunting import Bug, confirm_before_sync, forget_duplicate_ids, hunt, lose_a_prepared_branch
 from .replica_bugs import REPLICA_BUGS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from embedbroker.testing import ScenarioFailed, SeedResult
+from tests.simulation.scenario import ScenarioFailed, SeedResult
 
 from . import hunting
 from .find_again import hunts

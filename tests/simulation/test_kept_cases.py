@@ -1,7 +1,7 @@
 """Scenarios that once found a bug stay in the suite, as the plans that found it and not only as their seeds.
 
 What a seed means changes with every new kind of workload. A kept case is the whole plan, written with
-``python -m embedbroker.testing --first-seed SEED --keep tests/simulation/kept/NAME.json``; the name is what it caught.
+``python -m tests.simulation --first-seed SEED --keep tests/simulation/kept/NAME.json``; the name is what it caught.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.testing import ScenarioPlan, draw_plan, plan_of, run_plan, values_of
+from tests.simulation.scenario import ScenarioPlan, draw_plan, plan_of, run_plan, values_of
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 

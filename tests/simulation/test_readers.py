@@ -11,9 +11,9 @@ from attrs import evolve
 from embedbroker.kernel import CursorDefinition, Cursors, Queue
 from embedbroker.kernel.cursors._cursor import Cursor
 from embedbroker.kernel.queueing._backlog import Backlog, PackedReference
-from embedbroker.testing import Moment, SeedResult, draw_plan, run_plan
-from embedbroker.testing._draw_group import draw_group_plan
-from embedbroker.testing._plan import GroupMode
+from tests.simulation.scenario import Moment, SeedResult, draw_plan, run_plan
+from tests.simulation.scenario.draw_group import draw_group_plan
+from tests.simulation.scenario.plan import GroupMode
 
 from .hunting import Bug, every, hunt
 

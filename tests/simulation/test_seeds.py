@@ -12,20 +12,29 @@ import pytest
 from attrs import evolve
 
 from embedbroker.kernel import Queue
-from embedbroker.testing import Campaign, Moment, ScenarioFailed, ScenarioPlan, draw_plan, plan_of, run_plan, run_seed
-from embedbroker.testing._branch_habits import PLAIN
-from embedbroker.testing._campaign import group_minima
-from embedbroker.testing._closing_round import OPERATIONS_MIN
-from embedbroker.testing._draw_group import draw_group_plan
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import run_group_seed
+from tests.simulation.scenario import (
+    Campaign,
+    Moment,
+    ScenarioFailed,
+    ScenarioPlan,
+    draw_plan,
+    plan_of,
+    run_plan,
+    run_seed,
+)
+from tests.simulation.scenario.branch_habits import PLAIN
+from tests.simulation.scenario.campaign import group_minima
+from tests.simulation.scenario.closing_round import OPERATIONS_MIN
+from tests.simulation.scenario.draw_group import draw_group_plan
+from tests.simulation.scenario.plan import GroupMode
+from tests.simulation.scenario.scenario import run_group_seed
 
 FIRST_SEED = 10_001
 SEEDS = range(FIRST_SEED, FIRST_SEED + 10)
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "embedbroker.testing", *arguments]
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
 
 

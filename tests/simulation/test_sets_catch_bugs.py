@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from embedbroker.testing import Campaign, Moment, draw_plan, run_seed
+from tests.simulation.scenario import Campaign, Moment, draw_plan, run_seed
 
 from .hunting import Bug, hunt
 from .set_bugs import SET_BUGS

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from embedbroker.testing._plan import GroupMode
-from embedbroker.testing._scenario import run_group_seed
+from tests.simulation.scenario.plan import GroupMode
+from tests.simulation.scenario.scenario import run_group_seed
 
 from .hunting import Bug, hunt
 from .vote_bugs import VOTE_BUGS

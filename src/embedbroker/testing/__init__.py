@@ -1,27 +1,8 @@
-"""The deterministic simulator: real brokers and clients in virtual time, with faults from a seed.
+"""The simulated world: twins of disk, locks, leases and network, which run real brokers and clients in virtual time.
 
-``run_seed`` runs one scenario, ``Campaign`` sums up many; ``python -m embedbroker.testing`` is the command line.
-``draw_plan`` shows what a seed stands for, ``run_plan`` runs it, ``values_of`` and ``plan_of`` write and read it.
-``SimulatedDisk`` is the disk that forgets what was not synced.
+`SimulatedDisk` is the disk that forgets what was not synced. A broker takes it in place of a directory.
 """
 
-from ._campaign import Campaign
 from ._disk import SimulatedDisk
-from ._draw import draw_plan
-from ._plan import ScenarioPlan, plan_of, values_of
-from ._scenario import ScenarioFailed, SeedResult, run_plan, run_seed
-from ._scene import Moment
 
-__all__ = [
-    "Campaign",
-    "Moment",
-    "ScenarioFailed",
-    "ScenarioPlan",
-    "SeedResult",
-    "SimulatedDisk",
-    "draw_plan",
-    "plan_of",
-    "run_plan",
-    "run_seed",
-    "values_of",
-]
+__all__ = ["SimulatedDisk"]

@@ -1,0 +1,262 @@
+"""The simulator's command line: runs seeds with live progress, prints failures, and ends with a summary in JSON.
+
+It is an edge, not a part of the simulation: it reads the clock for progress, starts worker processes for ``--jobs``,
+and runs itself again under other hash seeds for ``--hash-check``. What a seed does depends on none of that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from tests.simulation.scenario import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
+
+from .scenario.draw_group import draw_group_plan
+from .scenario.plan import GroupMode
+from .scenario.scenario import run_group_seed
+
+#: About four minutes on two cores.
+SEEDS = 1_250
+#: About a minute.
+GROUP_SEEDS = 250
+#: A world with so many brokers takes its time.
+VOTE_SEEDS = 60
+HASH_CHECK_SEEDS = 50
+GROUP_HASH_CHECK_SEEDS = 10
+VOTE_HASH_CHECK_SEEDS = 3
+PROGRESS_S = 2.0
+FAILURES_SHOWN_MAX = 5
+_MODES = {"shared-store": GroupMode.SHARED_STORE, "replication": GroupMode.REPLICATION, "votes": GroupMode.VOTES}
+#: Objects that may wait for the garbage collector before it looks for cycles.
+_GARBAGE_MAX = 50_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
+    options = _parser().parse_args(arguments)
+    options.groups = options.groups or options.mode is not None
+    _set_numbers(options)
+    if options.keep is not None:
+        seed = options.first_seed
+        plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
+        options.keep.write_text(json.dumps(values_of(plan), indent=1) + "\n")
+        return 0
+    if options.digest:
+        for result in map(_runner(options), range(options.first_seed, options.first_seed + options.seeds)):
+            sys.stdout.write(f"{result.seed} {result.digest}\n")
+        return 0
+    started = time.monotonic()
+    campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
+    _run(campaign, options, started)
+    hash_check = True
+    if options.hash_check:
+        seeds = min(options.hash_check, options.seeds)
+        hash_check = _hash_check(options, seeds, campaign)
+    seconds = time.monotonic() - started
+    summary = {
+        **campaign.summary(),
+        "first_seed": options.first_seed,
+        "groups": options.groups,
+        "mode": options.mode,
+        "digests_equal_under_other_hash_seeds": hash_check if options.hash_check else None,
+        "seconds": round(seconds, 1),
+        "seeds_per_second": round(campaign.seeds / seconds, 2),
+        "python": ".".join(map(str, sys.version_info[:3])),
+    }
+    text = json.dumps(summary, indent=2)
+    sys.stdout.write(text + "\n")
+    if options.json is not None:
+        options.json.write_text(text + "\n")
+    return 0 if campaign.passed and hash_check else 1
+
+
+def _set_numbers(options: argparse.Namespace) -> None:
+    """How many seeds, where that was not said."""
+    seeds, hash_check = SEEDS, HASH_CHECK_SEEDS
+    if _mode(options) is GroupMode.VOTES:
+        seeds, hash_check = VOTE_SEEDS, VOTE_HASH_CHECK_SEEDS
+    elif options.groups:
+        seeds, hash_check = GROUP_SEEDS, GROUP_HASH_CHECK_SEEDS
+    options.seeds = seeds if options.seeds is None else options.seeds
+    options.hash_check = hash_check if options.hash_check is None else options.hash_check
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulated crashes from seeds.")
+    parser.add_argument(
+        "--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS})"
+    )
+    parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
+    parser.add_argument(
+        "--mode",
+        choices=list(_MODES),
+        help="groups of this kind only (default: each seed chooses one of the first two)",
+    )
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
+    parser.add_argument(
+        "--hash-check",
+        type=int,
+        nargs="?",
+        metavar="SEEDS",
+        help="compare digests of so many seeds under other hash seeds"
+        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS},"
+        f" of votes {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
+    )
+    parser.add_argument(
+        "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"
+    )
+    parser.add_argument("--digest", action="store_true", help="print the digest of each seed and nothing else")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help="write down what the first seed stands for, and run nothing",
+    )
+    parser.add_argument("--trace", type=int, default=60, metavar="LINES", help="trace lines shown of a failure")
+    parser.add_argument("--max-failures", type=int, default=10, help="stop after so many (default 10)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the summary there too")
+    return parser
+
+
+def _run(campaign: Campaign, options: argparse.Namespace, started: float) -> None:
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    shown = started
+    for outcome in _outcomes(_runner(options), seeds, options.jobs):
+        if isinstance(outcome, ScenarioFailed):
+            campaign.add_failure(outcome)
+            if len(campaign.failures) <= FAILURES_SHOWN_MAX:
+                _show_failure(outcome, options)
+            if len(campaign.failures) >= options.max_failures:
+                return
+        else:
+            campaign.add(outcome)
+        now = time.monotonic()
+        if now - shown >= PROGRESS_S or campaign.seeds == len(seeds):
+            shown = now
+            _show_progress(campaign, len(seeds), now - started)
+
+
+def _mode(options: argparse.Namespace) -> GroupMode | None:
+    return _MODES[options.mode] if options.mode is not None else None
+
+
+def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
+    return partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
+
+
+def _ways(options: argparse.Namespace) -> list[str]:
+    """The options that say what a seed stands for."""
+    groups = ["--groups"] if options.groups else []
+    return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]
+
+
+def _outcomes(run: Callable[[int], SeedResult], seeds: range, jobs: int) -> Iterator[SeedResult | ScenarioFailed]:
+    outcome = partial(_outcome, run)
+    if jobs <= 1:
+        _collect_seldom()
+        yield from map(outcome, seeds)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_collect_seldom) as pool:
+        yield from pool.map(outcome, seeds, chunksize=10)
+
+
+def _collect_seldom() -> None:
+    """What was imported stays, and a seed leaves little behind: looking through all of it often finds nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_MAX)
+
+
+def _outcome(run: Callable[[int], SeedResult], seed: int) -> SeedResult | ScenarioFailed:
+    try:
+        return run(seed)
+    except ScenarioFailed as failure:
+        return failure
+
+
+def _show_progress(campaign: Campaign, seeds: int, seconds: float) -> None:
+    rate = campaign.seeds / seconds if seconds else 0.0
+    sys.stderr.write(
+        f"{campaign.seeds}/{seeds} seeds, {len(campaign.failures)} failed, {campaign.operations} operations, "
+        f"{campaign.faults} faults, {rate:.1f} seeds/s\n"
+    )
+    sys.stderr.flush()
+
+
+def _show_failure(failure: ScenarioFailed, options: argparse.Namespace) -> None:
+    ways = "".join(f" {each}" for each in _ways(options))
+    replay = f"python -m tests.simulation{ways} --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
+    trace = failure.trace[-options.trace :]
+    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", *_commit_lines(), ""]
+    sys.stderr.write("\n".join(text) + "\n")
+
+
+def _commit_lines() -> list[str]:
+    """Which commit this code is of, where it lies in its repository: a seed means nothing without."""
+    here = Path(__file__)
+    git = ["git", "-C", str(here.parent)]
+    try:
+        # An installed package may lie inside the repository of somebody else.
+        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], capture_output=True, check=True)
+        named = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        commit = subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    return [f"commit: {commit}"]
+
+
+def _hash_check(options: argparse.Namespace, seeds: int, campaign: Campaign) -> bool:
+    """Runs seeds again in processes with other hash seeds, or of other interpreters, and compares all digests."""
+    first_seed, interpreters = options.first_seed, options.interpreter or ()
+    known = {seed: digest for seed, digest in campaign.digests.items() if first_seed <= seed < first_seed + seeds}
+    if not known:
+        return True
+    clean = max(known) - first_seed + 1
+    ways = [(sys.executable, "0"), (sys.executable, "4242"), *((interpreter, "7") for interpreter in interpreters)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        runs = list(pool.map(lambda way: _digests(options, clean, *way), ways))
+    equal = True
+    for seed, digest in sorted(known.items()):
+        found = {digest, *(run.get(seed, "none") for run in runs)}
+        if len(found) > 1:
+            equal = False
+            sys.stderr.write(f"seed {seed} gives different traces: {sorted(found)}\n")
+    verdict = "equal" if equal else "DIFFERENT"
+    others = f" and by {', '.join(interpreters)}" if interpreters else ""
+    sys.stderr.write(f"digests of {len(known)} seeds compared under two other hash seeds{others}: {verdict}\n")
+    return equal
+
+
+def _digests(options: argparse.Namespace, seeds: int, interpreter: str, hash_seed: str) -> dict[int, str]:
+    command = [interpreter, "-m", "tests.simulation", "--digest", *_ways(options)]
+    command += ["--seeds", str(seeds), "--first-seed", str(options.first_seed)]
+    # Another interpreter needs no installation of its own: all that a simulation imports is plain Python.
+    root = Path(__file__).parents[2]
+    paths = [str(root / "src"), str(Path(attrs.__file__).parents[1])]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(paths)}
+    if interpreter == sys.executable:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    return {int(seed): digest for seed, digest in _pairs(run.stdout.splitlines())}
+
+
+def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        seed, _, digest = line.partition(" ")
+        yield seed, digest
+
+
+if __name__ == "__main__":
+    sys.exit(main())

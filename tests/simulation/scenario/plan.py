@@ -1,0 +1,258 @@
+"""The plan of a scenario: who appears with which settings, and which faults strike when, as plain values.
+
+A seed is drawn into a plan by ``_draw``; a plan that was written down does not change when drawing changes. It holds
+values and reads and writes them; it runs nothing.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TypeVar, Union, get_args, get_origin, get_type_hints
+
+import attrs
+from attrs import frozen
+
+from embedbroker.storage import JournalSettings
+from embedclient.agent import LocatorSettings
+
+from .consumers import ConsumerPlan
+from .fault_kinds import FaultKind
+from .producers import ProducerPlan
+
+__all__ = [
+    "PRIMARY",
+    "BrokerPlan",
+    "BrowserRole",
+    "ConsumerRole",
+    "FaultStrike",
+    "GroupMode",
+    "GroupPlan",
+    "HostPlan",
+    "ListenerRole",
+    "ProducerRole",
+    "QueuePlan",
+    "ReaderRole",
+    "ScenarioPlan",
+    "TopicPlan",
+    "plan_of",
+    "values_of",
+]
+
+#: The name of the broker that is live first.
+PRIMARY = "primary"
+
+
+@frozen
+class QueuePlan:
+    """One queue or durable subscription. ``color`` is its filter."""
+
+    name: str
+    color: str | None = None
+    exclusive: bool = False
+    max_consumers: int = -1
+
+
+@frozen
+class TopicPlan:
+    """One address. ``automatic``: its queue comes with whoever wants it, and goes when nobody does."""
+
+    address: str
+    is_topic: bool
+    queues: tuple[QueuePlan, ...]
+    automatic: bool = False
+
+
+@frozen
+class HostPlan:
+    """One client process."""
+
+    name: str
+    settings: LocatorSettings
+    #: So often somebody stops and starts everything; 0 for never.
+    stop_pause_s: float = 0.0
+
+
+@frozen
+class ProducerRole:
+    """One producer. Hosts and topics are named by their places in the plan."""
+
+    name: str
+    host: int
+    topics: tuple[int, ...]
+    plan: ProducerPlan
+
+
+@frozen
+class ConsumerRole:
+    """One consumer of a queue or durable subscription."""
+
+    name: str
+    host: int
+    queue: str
+    plan: ConsumerPlan
+
+
+@frozen
+class ListenerRole:
+    """A subscriber whose subscription is not durable. Those with the same ``shared`` name share one."""
+
+    name: str
+    host: int
+    topic: int
+    color: str | None
+    think_s: float
+    leave_chance: float
+    shared: str | None = None
+
+
+@frozen
+class BrowserRole:
+    """Somebody who looks into queues, on a host of his own."""
+
+    settings: LocatorSettings
+    pause_s: float
+
+
+@frozen
+class ReaderRole:
+    """A reader of one queue with a cursor, on a host of its own."""
+
+    name: str
+    queue: str
+    settings: LocatorSettings
+    lease_ms: int
+    think_s: float
+
+
+@frozen
+class BrokerPlan:
+    """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs.
+
+    ``counts_first``: it persists delivery counts before it delivers.
+    """
+
+    max_delivery_attempts: int
+    message_expiry_scan_period_ms: int
+    output_high_water_bytes: int
+    work_per_step_max: int
+    memory_limit_bytes: int | None = None
+    counts_first: bool = False
+
+
+class GroupMode(IntEnum):
+    """What the brokers of a group have in common: one directory, or copies of each other's.
+
+    With copies, a lock manager says who may be live, or the votes of other pairs do.
+    """
+
+    SHARED_STORE = 0
+    REPLICATION = 1
+    VOTES = 2
+
+
+@frozen
+class GroupPlan:
+    """A primary and so many backups, with their policies."""
+
+    backups: int
+    primary_hands_over: bool = False
+    backups_hand_over: bool = False
+    allow_failback: bool = True
+    restart_backups: bool = True
+    mode: GroupMode = GroupMode.SHARED_STORE
+    #: Of replication: how long a lease of the lock manager lasts; None: as long as its holder's process.
+    lease_s: float | None = None
+    #: Of replication: after so long a broker that was not taken as backup offers itself again.
+    retry_ms: int = 2_000
+    #: Of votes: how many pairs there are, and how many live brokers a vote counts; -1: as many as were seen.
+    pairs: int = 1
+    quorum_size: int = -1
+    #: Of votes: whether the others are pairs that ask for votes, too; or they only answer, and have no backup.
+    voters_ask: bool = True
+    #: Of votes: how often a backup asks, and how long it waits in between.
+    vote_retries: int = 12
+    vote_retry_ms: int = 5_000
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the primary and its backups."""
+        return (PRIMARY, *(f"backup{number}" for number in range(1, self.backups + 1)))
+
+    @property
+    def voters(self) -> tuple[tuple[str, ...], ...]:
+        """Of the other pairs: who is live first, and its backup."""
+        names = [f"voter{number}" for number in range(1, self.pairs)]
+        return tuple([(name, f"{name}-backup") if self.voters_ask else (name,) for name in names])
+
+
+@frozen
+class FaultStrike:
+    """One fault, so many seconds after the start of the work."""
+
+    kind: FaultKind
+    at_s: float
+
+
+@frozen
+class ScenarioPlan:
+    """Everything that is decided before the first event. What is decided later is drawn from ``seed``."""
+
+    seed: int
+    latency_s: float
+    split_chance: float
+    broker: BrokerPlan
+    journal: JournalSettings
+    topics: tuple[TopicPlan, ...]
+    hosts: tuple[HostPlan, ...]
+    producers: tuple[ProducerRole, ...]
+    consumers: tuple[ConsumerRole, ...]
+    listeners: tuple[ListenerRole, ...]
+    browser: BrowserRole | None
+    faults: tuple[FaultStrike, ...]
+    #: None: one broker of its own.
+    group: GroupPlan | None = None
+    #: So often an operator looks at prepared branches, and decides some of them; 0 for never.
+    operator_pause_s: float = 0.0
+    #: Who reads one queue in ranges, in turns.
+    readers: tuple[ReaderRole, ...] = ()
+
+
+_Value = TypeVar("_Value")
+
+
+def values_of(plan: object) -> object:
+    """A plan, or a part of one, as values that JSON knows. What has its default is left out."""
+    if isinstance(plan, IntEnum):
+        return plan.name
+    if isinstance(plan, tuple):
+        return [values_of(each) for each in plan]
+    kind = type(plan)
+    if attrs.has(kind):
+        named = ((field, getattr(plan, field.name)) for field in attrs.fields(kind) if field.init)
+        return {field.name: values_of(value) for field, value in named if value != field.default}
+    return plan
+
+
+def plan_of(kind: type[_Value], values: object) -> _Value:
+    """The inverse of `values_of`. A name that the class does not have any more is an error."""
+    read = _read(kind, values)
+    assert isinstance(read, kind), f"{values!r} is no {kind.__name__}"
+    return read
+
+
+def _read(kind: object, values: object) -> object:
+    if get_origin(kind) is tuple:
+        assert isinstance(values, list), f"a list is expected, not {values!r}"
+        return tuple(_read(get_args(kind)[0], each) for each in values)
+    if get_origin(kind) in (Union, types.UnionType):
+        present = [each for each in get_args(kind) if each is not types.NoneType]
+        return None if values is None else _read(present[0], values)
+    if isinstance(kind, type) and issubclass(kind, IntEnum):
+        return kind[str(values)]
+    if isinstance(kind, type) and attrs.has(kind):
+        assert isinstance(values, Mapping), f"fields of {kind.__name__} are expected, not {values!r}"
+        hints = get_type_hints(kind)
+        return kind(**{name: _read(hints[name], value) for name, value in values.items()})
+    return values

@@ -1,0 +1,171 @@
+"""Brokers that share one simulated disk and one lock store: who has the journal, and what such a group promises.
+
+One at a time works on the disk, one that was replaced while it was frozen does nothing more, and nobody is missing for
+long while somebody could serve. Refuses to know faults and users.
+"""
+
+from __future__ import annotations
+
+from attrs import define, evolve, field
+
+from embedbroker.config import BrokerConfig, HAPolicy, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.locks import Lock, called
+from embedbroker.storage import JournalSettings
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._locks import SimulatedLocks
+from embedbroker.testing._network import Network
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Scene
+
+from .lost_files import LostFiles
+from .members import Members, Span
+from .plan import PRIMARY, GroupPlan
+
+__all__ = ["StoreGroup"]
+
+#: How long nobody may serve although somebody could: the time of two who are frozen in front of a third, and to spare.
+OUTAGE_S_MAX = 12.0
+#: And how long the live lock may be free: one asks again after a fault of the store, and leaves those who go before it,
+#: and are frozen, their time.
+FREE_S_MAX = 3.0
+FREE_PER_FROZEN_S = 5.0
+
+
+def _policy(plan: GroupPlan, name: str) -> HAPolicy:
+    if name == PRIMARY:
+        return SharedStorePrimary(failover_on_shutdown=plan.primary_hands_over)
+    return SharedStoreBackup(
+        failover_on_shutdown=plan.backups_hand_over,
+        allow_failback=plan.allow_failback,
+        restart_backup=plan.restart_backups,
+    )
+
+
+@define(eq=False)
+class StoreGroup:
+    """A primary and its backups."""
+
+    scene: Scene
+    plan: GroupPlan
+    disk: SimulatedDisk
+    locks: SimulatedLocks
+    members: Members
+    # Since when somebody should serve, and the live lock is free.
+    _wanted: Span = field(factory=Span, init=False)
+    _free: Span = field(factory=Span, init=False)
+    # A backup is to take over: somebody was live, and was not stopped with nobody to follow.
+    _has_heirs: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(
+        cls, scene: Scene, network: Network, plan: GroupPlan, config: BrokerConfig, settings: JournalSettings
+    ) -> StoreGroup:
+        disk, locks = SimulatedDisk(), SimulatedLocks()
+        hosts: dict[str, NodeHost] = {}
+        for name in plan.names:
+            own = evolve(config, name=name, ha_policy=_policy(plan, name))
+            hosts[name] = NodeHost(network, own, disk, settings, locks)
+        members = Members(scene, config, settings, hosts)
+        group = cls(scene, plan, disk, locks, members)
+        for host in hosts.values():
+            group._watch(host)
+            members.watch(host)
+        return group
+
+    def _watch(self, host: NodeHost) -> None:
+        host.on_role.append(lambda role: self._on_role(host, role))
+        host.after_step.append(lambda: self._check_disk(host))
+        host.after_step.append(self._look_for_outage)
+
+    def check_losses(self) -> None:
+        """All is over: with files of the journal missing nobody may be live. Nothing of the scenario changes."""
+        members, world = self.members, self.scene.world
+        config, settings = members.primary.config, members.primary.settings
+        lost = LostFiles(self.disk, self.locks.read(), config, settings, world.entropy(), world.instant)
+        complaint = lost.complaint()
+        if complaint is not None:
+            self.scene.fail(complaint)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether everybody runs, and the roles are what the policies say in the end."""
+        members = self.members
+        if len(members.awake) < len(members.hosts) or not members.ready:
+            return False
+        return members.primary.ready or not self.plan.allow_failback
+
+    def holder(self, host: NodeHost) -> str:
+        """What the lock store calls a host."""
+        return called(host.config.ha_policy, host.name)
+
+    def set_full(self, host: NodeHost, full: bool) -> None:
+        """Whether there is room for a host, on the disk and for its record."""
+        host.full = full
+        if full:
+            self.locks.full.add(self.holder(host))
+        else:
+            self.locks.full.discard(self.holder(host))
+
+    # Who has the journal
+
+    def stop(self, *, fails_over: bool) -> None:
+        """An orderly stop of who is live."""
+        active = self.members.active
+        assert active is not None, "only who is live is stopped"
+        hands_over = self.plan.primary_hands_over if active.name == PRIMARY else self.plan.backups_hand_over
+        self._has_heirs = fails_over or hands_over
+        active.stop(fails_over=fails_over)
+
+    def disturbed(self) -> None:
+        """Something happened to it from outside: it has its time again."""
+        self._wanted.begin_anew()
+        self._free.begin_anew()
+
+    def _on_role(self, host: NodeHost, role: Role) -> None:
+        if role is Role.ACTIVATING:
+            if any(other is not host for other in self._frozen_in_front):
+                self.scene.hit(Moment.PASSED_OVER)
+            self._has_heirs = True
+            self.members.take_over(host)
+        elif role is Role.LIVE:
+            self._check_record(host)
+
+    def _check_record(self, host: NodeHost) -> None:
+        """Whoever takes over finds out there which node it becomes, and with which journal."""
+        assert host.node is not None
+        record = self.locks.read()
+        if record.node_id != host.node.node_id or record.journal_identity is None:
+            self.scene.fail(f"{host.name} is live, and the record in the lock store does not say so: {record}")
+
+    @property
+    def _frozen_in_front(self) -> list[NodeHost]:
+        """Who goes before others, and stands still."""
+        before = [self.locks.holder(lock) for lock in (Lock.BACKUP, Lock.FAILBACK)]
+        return [host for host in self.members.hosts.values() if host.frozen and self.holder(host) in before]
+
+    def _check_disk(self, host: NodeHost) -> None:
+        active = self.members.active
+        if host.superseded and set(host.under_way) - set(host.written):
+            self.scene.fail(f"{host.name} works on the disk of {active and active.name}")
+        elif host is not active and host.under_way and not host.superseded:
+            self.scene.fail(f"{host.name} works on the disk although it does not have the journal")
+
+    # Whether somebody serves
+
+    def _look_for_outage(self) -> None:
+        now, members = self.scene.world.now, self.members
+        could = not members.ready and self._somebody_could()
+        if self._wanted.lasts_s(now, could) > OUTAGE_S_MAX:
+            self.scene.fail(f"nobody serves for {OUTAGE_S_MAX} s, although somebody could")
+        could = could and self.locks.holder(Lock.LIVE) is None
+        limit_s = FREE_S_MAX + FREE_PER_FROZEN_S * len(self._frozen_in_front)
+        if self._free.lasts_s(now, could) > limit_s:
+            self.scene.fail(f"nobody takes the live lock for {limit_s} s, although nobody is in the way for longer")
+
+    def _somebody_could(self) -> bool:
+        """Whether a healthy broker is entitled to be live, and has the means."""
+        members, holder = self.members, self.locks.holder(Lock.LIVE)
+        frozen = [host for host in members.hosts.values() if host.frozen]
+        if not self.locks.reachable or any(self.holder(host) == holder for host in frozen):
+            return False
+        return any(self._has_heirs or host.name == PRIMARY for host in members.awake if not host.full)

@@ -1,0 +1,97 @@
+"""What becomes of the questions that a broker asks the others of its cluster: who may go on, and who may take over.
+
+Responsible for counting the moments of votes. Refuses to change anything, and to judge an outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Protocol
+
+from attrs import define
+
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Scene
+
+__all__ = ["VoteWatch", "has_granted_votes", "is_voting"]
+
+
+class _Question(Protocol):
+    @property
+    def vote(self) -> bool: ...
+
+
+class _Ballot(Protocol):
+    """The part of a broker's ballot that is looked at."""
+
+    @property
+    def won(self) -> bool | None: ...
+    @property
+    def told(self) -> str: ...
+    @property
+    def _question(self) -> _Question: ...
+    @property
+    def _asked(self) -> Sized: ...
+    @property
+    def _answers(self) -> Sized: ...
+
+
+def _ballot_of(host: NodeHost) -> _Ballot | None:
+    found: _Ballot | None = getattr(host.node.activation, "vote_round", None) if host.node is not None else None
+    return found
+
+
+def is_voting(host: NodeHost) -> bool:
+    """Whether others have been asked, and their answers decide."""
+    vote_round = _ballot_of(host)
+    return vote_round is not None and vote_round.won is None and len(vote_round._asked) > len(vote_round._answers)
+
+
+def has_granted_votes(host: NodeHost) -> bool:
+    """Whether there is anything on its disk that it promised to others."""
+    file = host.disk._files.get("votes.state")
+    return file is not None and b"embedbroker" in file.content
+
+
+@define(eq=False)
+class VoteWatch:
+    """Of one broker. ``others`` is how many could be asked, were all of them there."""
+
+    scene: Scene
+    host: NodeHost
+    others: int
+    _vote_round: _Ballot | None = None
+    _told: str = ""
+    _starts: bool = False
+
+    def watch(self) -> None:
+        """Follows it from now on."""
+        self.host.after_step.append(self._look)
+        self.host.on_stopped.append(self._on_stopped)
+
+    def _look(self) -> None:
+        found, before = _ballot_of(self.host), self._vote_round
+        if before is not None and before.told != self._told:
+            self._on_round(before)
+        if found is before:
+            return
+        self._vote_round = found
+        if found is not None:
+            activation = self.host.node.activation if self.host.node is not None else None
+            self._told, self._starts = found.told, getattr(activation, "vote_is_for_start", False)
+            self.scene.hit(Moment.VOTES_ASKED)
+
+    def _on_round(self, vote_round: _Ballot) -> None:
+        """One round is over."""
+        self._told = vote_round.told
+        if len(vote_round._asked) < self.others or len(vote_round._answers) < len(vote_round._asked):
+            self.scene.hit(Moment.VOTER_SILENT)
+        if not vote_round.won:
+            self.scene.hit(Moment.VOTE_LOST)
+        elif vote_round._question.vote:
+            self.scene.hit(Moment.WENT_ON_BY_VOTE)
+        else:
+            self.scene.hit(Moment.BEGAN_BY_VOTE if self._starts else Moment.TOOK_OVER_BY_VOTE)
+
+    def _on_stopped(self, failure: str | None) -> None:
+        self._vote_round = None
