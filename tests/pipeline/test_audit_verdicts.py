@@ -115,7 +115,7 @@ def test_the_drawing_ends_at_what_is_present_and_is_never_below_nothing() -> Non
         for at, came, went in ((100, 0, 1), (101, 8, 0), (103, 0, 2))
     ]
     _, present = _charts(records, moved)
-    page = str(load_templates().get_template("chart.svg").module.draw(present))
+    page = load_templates().from_string("{% from 'chart.svg' import draw %}{{ draw(chart) }}").render(chart=present)
     assert 'aria-label="messages present, 5 at the end"' in page
     [points] = re.findall(r'<polyline class="one" points="([^"]+)"', page)
     heights = [float(point.split(",")[1]) for point in points.split()]

@@ -161,7 +161,7 @@ def swap_two_messages(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_expiry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Queue, "_expired", lambda self, reference: False)
+    patch.setattr(Kernel, "expire", lambda self, queue, reference: False)
 
 
 def forget_the_filter_of_a_consumer(patch: pytest.MonkeyPatch) -> None:
