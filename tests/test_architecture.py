@@ -311,6 +311,14 @@ def test_inputs_and_outputs_of_connections_are_defined_once() -> None:
     }
 
 
+def test_the_state_of_a_core_connection_is_kept_in_the_engine() -> None:
+    """Clients, brokers and links between them share `ConnectionState`; only the simulator's checkers cut frames too."""
+    names = {"FrameSplitter", "HANDSHAKE"}
+    using = {found.module for found in IMPORTS if names & set(found.names)}
+    inside = {"c.wire", "c.engine", "b.testing"}
+    assert [module for module in using if layer_of(module) not in inside] == []
+
+
 def test_randomness_is_seeded() -> None:
     """Sync layers take the class `Random` from the module, and nothing that has a hidden state."""
     using = [found for found in IMPORTS if found.target == "random" and layer_of(found.module) in SYNC]

@@ -26,12 +26,11 @@ from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import RecoveredState
 from embedbroker.storage.recovery._replay import Replay
 from embedclient.agent._call import Call, Steps, run_sequence
-from embedclient.agent._connection import Connection
 from embedclient.agent.consumer._credits import ConsumerCredits
 from embedclient.agent.session._channel import SessionChannel
 from embedclient.agent.session._delivery_flow import DeliveryFlow
 from embedclient.agent.session._transaction import Transaction as Endings
-from embedclient.engine.core import Channel
+from embedclient.engine.core import Channel, ConnectionState
 from embedclient.errors import JMSException
 from embedclient.model import Instant
 from embedclient.wire.core import SessionStop
@@ -296,20 +295,14 @@ def wait_for_a_silent_client_for_ever(patch: pytest.MonkeyPatch) -> None:
 
     def patient(self: CoreConnection, now: Instant) -> None:
         if not self.lost:
-            self._last_heard = now.monotonic
+            self.state.last_received = now.monotonic
         check(self, now)
 
     patch.setattr(CoreConnection, "check", patient)
 
 
 def wait_for_a_silent_broker_for_ever(patch: pytest.MonkeyPatch) -> None:
-    on_time = Connection.on_time
-
-    def patient(self: Connection, now: Instant) -> None:
-        self._received_since_check = True
-        on_time(self, now)
-
-    patch.setattr(Connection, "on_time", patient)
+    patch.setattr(ConnectionState, "check_silence", lambda self, now: False)
 
 
 def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:

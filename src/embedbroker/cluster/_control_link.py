@@ -1,7 +1,8 @@
 """A connection that this broker opened to another one, for the control channel and whatever joins it there.
 
-Responsible for the opening (handshake, ping, cluster user and password), for pings and failure detection, for cutting
-reads into frames. Refuses to know why the broker talks to this peer, when to try again, and any socket.
+Responsible for cluster user and password, for the due time of the answer, and for handing frames to their channel.
+`ConnectionState` of the engine holds versions, pings and the time to live. Does not depend on the purpose of the
+connection, on when to try again, or on any socket.
 """
 
 from __future__ import annotations
@@ -10,22 +11,15 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from embedbroker.config import ClusterConnection
+from embedclient.engine.core import AnyDisconnect, ConnectionState, Role
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
-    HANDSHAKE,
     ClusterConnect,
     ClusterConnectReply,
-    ClusterTopologyV4,
-    Disconnect,
-    DisconnectV2,
-    DisconnectV3,
-    FrameSplitter,
     Packet,
     Ping,
     SubscribeTopologyV2,
-    decode_packet,
-    encode_packet,
 )
 
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Pipe
@@ -71,8 +65,6 @@ class ControlLink:
     ) -> None:
         self.connector = connector
         self.state = LinkState.OPENING
-        # What the peer speaks, as its topology packets say it.
-        self.peer_version = 0
         #: Whoever is there is not live, and says so.
         self.waits = False
         self.on_authorized: Callable[[], None] | None = None
@@ -85,19 +77,27 @@ class ControlLink:
         self._pipe = pipe
         self._settings = settings
         self._version = version
-        self._splitter = FrameSplitter(_FRAME_BYTES_MAX)
+        self._connection = ConnectionState(
+            Role.INITIATOR,
+            version,
+            ttl_ms=settings.connection_ttl_ms,
+            ping_period_ms=settings.ping_period_ms,
+            frame_size_bytes_max=_FRAME_BYTES_MAX,
+            assumed_version=version,
+        )
         self._answer_due: float | None = now.monotonic + settings.call_timeout_ms / 1000
-        self._last_heard = now.monotonic
-        self._next_ping: float | None = None
-        if connector.factory != IN_VM_CONNECTOR_FACTORY:
-            pipe.write(HANDSHAKE)
-        self._ping(now)
+        pipe.write(self._connection.open(now, handshake=connector.factory != IN_VM_CONNECTOR_FACTORY))
         self.send(credentials, CONTROL_CHANNEL)
 
     @property
     def version(self) -> int:
-        """What both ends speak; our own as long as the peer has not said."""
-        return min(self._version, self.peer_version or self._version)
+        """The version that both ends speak; this broker's until the peer's is known."""
+        return self._connection.version
+
+    @property
+    def peer_version(self) -> int:
+        """The newest version of the peer, from its topology packets; 0 before them."""
+        return self._connection.peer_version
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ class ControlLink:
     def send(self, packet: Packet, channel_id: int) -> None:
         """Send a packet; on a link that is over it goes nowhere."""
         if self.state is not LinkState.CLOSED:
-            self._pipe.write(encode_packet(packet, channel_id, self.version))
+            self._pipe.write(self._connection.send(packet, channel_id))
 
     def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
         """Send whole frames of the stream channel; on a link that is over they go nowhere."""
@@ -152,9 +152,8 @@ class ControlLink:
 
     def receive(self, data: bytes, now: Instant) -> None:
         """Handle what one read brought. Bad bytes end this link and nothing else."""
-        self._last_heard = now.monotonic
         try:
-            buffer, headers = self._splitter.feed(data)
+            buffer, headers = self._connection.receive(data, now)
             start = 0
             for length, packet_type, channel_id in headers:
                 end = start + 4 + length
@@ -162,7 +161,7 @@ class ControlLink:
                     if self.on_frame is not None:
                         self.on_frame(packet_type, buffer, start, end)
                 elif channel_id in (PING_CHANNEL, CONTROL_CHANNEL):
-                    self._take(channel_id, decode_packet(buffer, start, end, self.version, from_client=False))
+                    self._take(channel_id, self._connection.read(buffer, start, end))
                 start = end
                 if self.state is LinkState.CLOSED:
                     return
@@ -173,14 +172,12 @@ class ControlLink:
         match packet:
             case Ping():
                 return
-            case Disconnect() | DisconnectV2() | DisconnectV3():
+            case _ if isinstance(packet, AnyDisconnect):
                 self._end(LinkEnd.DISCONNECTED, f"{self.name} stops")
                 return
             case ClusterConnectReply() if channel_id == CONTROL_CHANNEL:
                 self._on_reply(packet)
                 return
-            case ClusterTopologyV4():
-                self.peer_version = packet.server_version
         if self.on_packet is not None:
             self.on_packet(packet)
 
@@ -200,29 +197,17 @@ class ControlLink:
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
-        dues = (self._answer_due, self._next_ping, self._silent_due())
+        dues = (self._answer_due, self._connection.next_ping, self._connection.silent_at())
         return min((due for due in dues if due is not None), default=None)
-
-    def _silent_due(self) -> float | None:
-        ttl = self._settings.connection_ttl_ms
-        # Without pings of ours a peer has nothing to answer.
-        return self._last_heard + ttl / 1000 if ttl >= 0 and self._next_ping is not None else None
 
     def on_time(self, now: Instant) -> None:
         """Ping when due; give up a peer that does not answer."""
-        silent = self._silent_due()
         if self._answer_due is not None and now.monotonic >= self._answer_due:
             self.fail(f"{self.name} did not answer within {self._settings.call_timeout_ms} ms")
-        elif silent is not None and now.monotonic >= silent:
+        elif self._connection.is_silent(now):
             self.fail(f"nothing was received from {self.name} for {self._settings.connection_ttl_ms} ms")
-        elif self._next_ping is not None and now.monotonic >= self._next_ping:
-            self._ping(now)
-
-    def _ping(self, now: Instant) -> None:
-        settings = self._settings
-        self.send(Ping(settings.connection_ttl_ms), PING_CHANNEL)
-        period = settings.ping_period_ms
-        self._next_ping = now.monotonic + period / 1000 if period >= 0 else None
+        elif self._connection.is_ping_due(now):
+            self._pipe.write(self._connection.ping(now))
 
 
 def where(connector: TransportConfiguration) -> str:

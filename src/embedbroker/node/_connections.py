@@ -119,9 +119,7 @@ class Connections:
         link, head = newcomer.link, newcomer.head
         detected = detect(head[:DETECT_BYTES])
         match detected:
-            case Detected.CORE_WITH_HANDSHAKE | Detected.HORNETQ:
-                head = head[7:]
-            case Detected.CORE:
+            case Detected.CORE_WITH_HANDSHAKE | Detected.HORNETQ | Detected.CORE:
                 pass
             case _:
                 self._log_at(Level.WARNING, f"{link.peer}: closed, {detected.value} is not served here")

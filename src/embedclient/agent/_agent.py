@@ -19,12 +19,13 @@ from embedclient.engine import (
     TransportOutput,
     Written,
 )
+from embedclient.engine.core import CHANNEL_USER_FIRST
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.model import Entropy, Instant, TransportConfiguration, make_uuid, uuid_text
 from embedclient.wire.core import CreateSessionResponse
 
 from ._call import Call, DueCallbacks, Steps, run_sequence, settled, wait
-from ._connection import CHANNEL_USER_FIRST, Connection
+from ._connection import Connection
 from ._deadlines import Deadlines
 from ._notifications import Notification, SendRefused
 from ._policies import LoadBalancingPolicy
@@ -164,7 +165,7 @@ class Agent:
         match input:
             case BytesReceived(number, data):
                 if connection is not None and connection.number == number:
-                    connection.on_bytes(data)
+                    connection.on_bytes(data, now)
             case Written(number, count):
                 if connection is not None and connection.number == number:
                     connection.on_written(count)
@@ -279,7 +280,7 @@ class Agent:
             self._consider_retry(error)
         answer = request.result
         assert isinstance(answer, CreateSessionResponse)
-        connection.server_version = min(answer.server_version, self._offered_version)
+        connection.state.learn_version(min(answer.server_version, self._offered_version))
         return self._open_session(connection, name, channel_id, flags, username, password)
 
     def _consider_retry(self, error: JMSException) -> None:

@@ -1,40 +1,28 @@
 """One connection to a broker: bytes in and out, and what concerns the connection as a whole.
 
-Responsible for the opening sequence (core-protocol 1.5), cutting reads into frames and handing them to their channel,
-gathering frames into one write, calls on the session channel (1), pings and failure detection (7.9), DISCONNECT (7.10).
-Refuses to know sessions, whether and where to reconnect, and any socket.
+Responsible for the opening sequence (core-protocol 1.5), for handing frames to their channel, for gathering frames into
+one write, and for calls on the session channel (1). `ConnectionState` of the engine holds versions, pings and the time
+to live. Does not depend on sessions, on whether and where to reconnect, or on any socket.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
+from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, AnyDisconnect, ConnectionState, Role
 from embedclient.errors import ErrorCode, JMSException, ProtocolError, RemoteProtocolError, exception_for
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
-    HANDSHAKE,
     CheckForFailover,
     CheckForFailoverReply,
-    ClusterTopologyV4,
-    Disconnect,
-    DisconnectV2,
-    DisconnectV3,
     ExceptionResponse,
-    FrameSplitter,
     Packet,
     Ping,
     SubscribeTopologyV2,
-    decode_packet,
-    encode_packet,
 )
 
 from ._call import Call, DueCallbacks
 from ._deadlines import Deadlines
 from ._settings import LocatorSettings
-
-CHANNEL_PING: Final = 0
-CHANNEL_SESSION: Final = 1
-CHANNEL_USER_FIRST: Final = 10
 
 FrameReceiver = Callable[[bytes | bytearray, int, int, int], None]
 """Called with buffer, start and end of one frame and its packet type."""
@@ -67,8 +55,13 @@ class Connection:
         self.configuration = configuration
         self.closed = False
         self.opened = False
-        # The broker's version as recorded from topology or session creation, 0 while unknown.
-        self.server_version = 0
+        self.state = ConnectionState(
+            Role.INITIATOR,
+            settings.client_version,
+            ttl_ms=settings.connection_ttl_ms,
+            ping_period_ms=settings.ping_period_ms,
+            frame_size_bytes_max=settings.frame_size_bytes_max,
+        )
         self.receivers: dict[int, FrameReceiver] = {}
         self.on_subscribed: Callable[[Connection], None] | None = None
         self.on_topology: Callable[[Connection, Packet], None] | None = None
@@ -80,7 +73,6 @@ class Connection:
         self._settings = settings
         self._due = due
         self._deadlines = deadlines
-        self._splitter = FrameSplitter(settings.frame_size_bytes_max)
         self._out: list[bytes | bytearray] = []
         self.out_bytes = 0
         #: How often what was gathered has left.
@@ -90,22 +82,13 @@ class Connection:
         self.out_bytes_max = settings.send_high_water_bytes
         self._calls: deque[ChannelCall] = deque()
         self._topology_call: Call[None] | None = None
-        self._received_since_check = True
-        self._next_ping: float | None = None
-        self._last_check = 0.0
 
     # --- opening ---
 
     def open(self, node_id: str | None, now: Instant) -> None:
         """Begins the conversation; on a reconnect `node_id` names the broker that the sessions lived on."""
         self.opened = True
-        if self.configuration.factory != IN_VM_CONNECTOR_FACTORY:
-            self.write(HANDSHAKE)
-        settings = self._settings
-        self.send_packet(Ping(settings.connection_ttl_ms), CHANNEL_PING)
-        self._last_check = now.monotonic
-        if settings.ping_period_ms >= 0:
-            self._next_ping = now.monotonic + settings.ping_period_ms / 1000
+        self.write(self.state.open(now, handshake=self.configuration.factory != IN_VM_CONNECTOR_FACTORY))
         if node_id is None:
             self._subscribe()
             return
@@ -156,12 +139,17 @@ class Connection:
         self.out_bytes += len(header) + len(message) + len(trailer)
 
     def send_packet(self, packet: Packet, channel_id: int) -> None:
-        self.write(encode_packet(packet, channel_id, self.version))
+        self.write(self.state.send(packet, channel_id))
 
     @property
     def version(self) -> int:
         """The version both sides understand, 0 while the broker's is unknown."""
-        return min(self.server_version, self._settings.client_version)
+        return self.state.version
+
+    @property
+    def server_version(self) -> int:
+        """The broker's version as recorded from topology or session creation, 0 while unknown."""
+        return self.state.peer_version
 
     @property
     def congested(self) -> bool:
@@ -232,16 +220,16 @@ class Connection:
 
     # --- receiving ---
 
-    def on_bytes(self, data: bytes | bytearray) -> None:
-        """Handles one read of any size. A peer's mistake fails the connection, nothing else."""
-        self._received_since_check = True
+    def on_bytes(self, data: bytes | bytearray, now: Instant) -> None:
+        """Handle one read of any size. A peer's mistake fails the connection, nothing else."""
         try:
-            self._handle_frames(data)
+            self._handle_frames(data, now)
         except RemoteProtocolError as error:
             self.fail(_broken_by_peer(error))
 
-    def _handle_frames(self, data: bytes | bytearray) -> None:
-        buffer, headers = self._splitter.feed(data)
+    def _handle_frames(self, data: bytes | bytearray, now: Instant) -> None:
+        state = self.state
+        buffer, headers = state.receive(data, now)
         receivers = self.receivers
         start = 0
         for length, packet_type, channel_id in headers:
@@ -250,48 +238,37 @@ class Connection:
             if receive is not None:
                 receive(buffer, start, end, packet_type)
             elif channel_id == CHANNEL_PING:
-                self._on_ping_channel(decode_packet(buffer, start, end, self.version, from_client=False))
+                self._on_ping_channel(state.read(buffer, start, end))
             elif channel_id == CHANNEL_SESSION:
-                self._on_session_channel(decode_packet(buffer, start, end, self.version, from_client=False))
+                self._on_session_channel(state.read(buffer, start, end))
             # A packet for any other channel belongs to a session that is closed: dropped, as both sides do.
             if self.closed:
                 return
             start = end
 
     def _on_ping_channel(self, packet: Packet) -> None:
-        match packet:
-            case Ping():
-                pass
-            case Disconnect() | DisconnectV2() | DisconnectV3():
-                self.fail(exception_for(ErrorCode.DISCONNECTED, "the broker ended the connection"), packet)
-            case _:
-                if isinstance(packet, ClusterTopologyV4):
-                    self.server_version = packet.server_version
-                if self.on_topology is not None:
-                    self.on_topology(self, packet)
+        if isinstance(packet, AnyDisconnect):
+            self.fail(exception_for(ErrorCode.DISCONNECTED, "the broker ended the connection"), packet)
+        elif not isinstance(packet, Ping) and self.on_topology is not None:
+            self.on_topology(self, packet)
 
     # --- time and end ---
 
     def next_deadline(self) -> float | None:
-        return self._next_ping
+        return self.state.next_ping
 
     def on_time(self, now: Instant) -> None:
-        """Pings when due; fails the connection when nothing came for a TTL, checked along with the pings."""
-        if self._next_ping is None or now.monotonic < self._next_ping:
+        """Ping when due; fail the connection when nothing came for a TTL, checked along with the pings."""
+        state = self.state
+        if not state.is_ping_due(now):
             return
-        settings = self._settings
-        ttl_ms = settings.connection_ttl_ms
-        if ttl_ms >= 0 and now.monotonic >= self._last_check + ttl_ms / 1000:
-            if not self._received_since_check:
-                text = f"nothing received from the broker for {ttl_ms} ms"
-                self.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
-                return
-            self._received_since_check = False
-            self._last_check = now.monotonic
-        self._next_ping = now.monotonic + settings.ping_period_ms / 1000
+        if state.check_silence(now):
+            text = f"nothing received from the broker for {self._settings.connection_ttl_ms} ms"
+            self.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
+            return
         if self.on_ping_sent is not None:
             self.on_ping_sent()
-        self.send_packet(Ping(ttl_ms), CHANNEL_PING)
+        self.write(state.ping(now))
 
     def bound(self, call: Call[None]) -> None:
         """Ties a call that waits for something on another channel to this connection and to the call time-out."""
@@ -308,7 +285,7 @@ class Connection:
     def close(self) -> None:
         """Ends it on this side; callers in the middle of a call on channel 1 are released."""
         self.closed = True
-        self._next_ping = None
+        self.state.close()
         self.receivers.clear()
         calls, self._calls = self._calls, deque()
         for entry in calls:

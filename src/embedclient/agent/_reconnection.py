@@ -167,7 +167,7 @@ class Reconnection:
     def on_dialed(self, connection: Connection, now: Instant) -> None:
         """The connection is open: begins to speak."""
         if self.state is AgentState.RECONNECTING:
-            connection.server_version = self._server_version
+            connection.state.learn_version(self._server_version)
             connection.on_subscribed = self._on_subscribed
             # The question is whether the broker stands in for the node of the sessions: without any it is left out.
             connection.open(self.pair.node_id if self.sessions else None, now)

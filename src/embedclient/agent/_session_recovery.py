@@ -18,7 +18,6 @@ from embedclient.wire.core import (
     ReattachSession,
     ReattachSessionResponse,
     SessionClose,
-    decode_packet,
 )
 
 from ._call import Call, DueCallbacks, Steps, wait
@@ -82,7 +81,7 @@ def _close_doubtful(connection: Connection, session: Session, due: DueCallbacks)
 
     def on_frame(buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:
         if packet_type == NullResponse.TYPE:
-            reply = decode_packet(buffer, start, end, connection.version, from_client=False)
+            reply = connection.state.read(buffer, start, end)
             if isinstance(reply, NullResponse) and reply.correlation_id == -1:
                 closed.succeed(None)
 
@@ -119,7 +118,7 @@ def _create_again(
             if connection.closed:
                 raise
     assert isinstance(answer, CreateSessionResponse)
-    connection.server_version = answer.server_version
+    connection.state.learn_version(answer.server_version)
     channel.attach(connection, connection.version)
     session.rebuild(name, cause)
     if channel.closed_error is not None:

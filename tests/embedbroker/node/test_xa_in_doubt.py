@@ -53,7 +53,7 @@ def timed(stage: Stage, seconds: float) -> None:
     for peer in stage.peers.values():
         connection = stage.node.connections.served.get(peer.number)
         if connection is not None:
-            connection.time_to_live = None
+            connection.state.time_to_live = None
     stage.advance(seconds)
     stage.settle_disk()
 

@@ -1,7 +1,7 @@
 """One CORE connection on the broker: channels 0 and 1, and the frames of its sessions.
 
-Responsible for pings and time to live, topology, opening and reattaching sessions, and what happens when the connection
-ends. Refuses to know session requests, sockets and clocks.
+Responsible for topology, for opening and reattaching sessions, and for the end of the connection. `ConnectionState` of
+the engine holds versions, pings and the time to live. Does not depend on session requests, sockets and clocks.
 
 When a connection is lost while one of its sessions has a confirmation window, everything is kept until the time to live
 is over, for a client that comes back (core-protocol 7.3).
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from embedbroker.kernel import Session
+from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, CHANNEL_USER_FIRST, ConnectionState, Role
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Instant
 from embedclient.wire.core import (
@@ -23,11 +24,7 @@ from embedclient.wire.core import (
     CreateSession,
     CreateSessionResponse,
     CreateSessionV2,
-    Disconnect,
-    DisconnectV2,
-    DisconnectV3,
     ExceptionResponse,
-    FrameSplitter,
     Packet,
     PacketType,
     Ping,
@@ -35,8 +32,6 @@ from embedclient.wire.core import (
     ReattachSessionResponse,
     SubscribeTopology,
     SubscribeTopologyV2,
-    decode_packet,
-    encode_packet,
 )
 
 from .._port import ConnectionPort
@@ -45,11 +40,9 @@ from ._session import CoreSession
 
 __all__ = ["CoreConnection"]
 
-_PING_CHANNEL, _SESSION_CHANNEL, _USER_CHANNEL = 0, 1, 10
 _BROKER_CHANNELS = (2, 3)
 # A lost connection keeps its sessions for its time to live, which the client chose, and not for longer than this.
 _LOST_SECONDS_MAX = 24 * 3600.0
-_SCALE_DOWN_REASON = 2  # what Artemis sends at every orderly stop (core-protocol 7.10)
 
 
 class CoreConnection:
@@ -57,19 +50,16 @@ class CoreConnection:
 
     __slots__ = (
         "_has_dropped",
-        "_last_heard",
         "_log",
         "_refused_reattachments",
-        "_splitter",
         "backpressure",
         "has_spoken",
         "link",
         "lost",
         "service",
         "sessions",
+        "state",
         "temporary_queues",
-        "time_to_live",
-        "version",
     )
 
     def __init__(self, service: CoreService, link: ConnectionPort, log: Callable[[str], None]) -> None:
@@ -80,14 +70,16 @@ class CoreConnection:
         link.on_slow = self.backpressure.shut
         link.on_relieved = self.backpressure.open
         self._log = log
-        self._splitter = FrameSplitter(config.frame_size_bytes_max)
-        self.version = 0
+        self.state = ConnectionState(
+            Role.ACCEPTOR,
+            SERVER_VERSION,
+            ttl_ms=config.connection_ttl_ms,
+            frame_size_bytes_max=config.frame_size_bytes_max,
+        )
+        self.state.open(service.now)
         self.sessions: dict[int, CoreSession] = {}
         # Names and ids: a name may be another queue's by the time this connection ends.
         self.temporary_queues: dict[str, int] = {}
-        # Seconds without a frame after which the peer is gone; None for never.
-        self.time_to_live = config.connection_ttl_ms / 1000 if config.connection_ttl_ms >= 0 else None
-        self._last_heard = service.now.monotonic
         # Of sessions that their client has not made again yet.
         self._refused_reattachments = 0
         self._has_dropped = False
@@ -99,7 +91,12 @@ class CoreConnection:
     @property
     def partial_frame_size(self) -> int:
         """Bytes of a frame that has not come whole."""
-        return self._splitter.pending_size
+        return self.state.pending_size
+
+    @property
+    def version(self) -> int:
+        """The protocol version that both ends speak, 0 while the peer's is unknown."""
+        return self.state.version
 
     @property
     def name(self) -> str:
@@ -118,9 +115,8 @@ class CoreConnection:
 
     def receive(self, data: bytes, now: Instant) -> None:
         """Handle what one read brought. Bad bytes end this connection and nothing else."""
-        self._last_heard = now.monotonic
         try:
-            buffer, headers = self._splitter.feed(data)
+            buffer, headers = self.state.receive(data, now)
             sessions = self.sessions
             start = handled_to = 0
             for length, packet_type, channel_id in headers:
@@ -135,8 +131,8 @@ class CoreConnection:
                 elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
                     self.has_spoken = True
                     self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
-                elif channel_id < _USER_CHANNEL:
-                    self._on_packet(channel_id, decode_packet(buffer, start, end, self.version, True))
+                elif channel_id < CHANNEL_USER_FIRST:
+                    self._on_packet(channel_id, self.state.read(buffer, start, end))
                 else:
                     self._drop(packet_type, channel_id)
                 start = end
@@ -149,24 +145,19 @@ class CoreConnection:
         self.has_spoken = True
         match packet:
             case Ping():
-                ttl = packet.connection_ttl
-                self.time_to_live = ttl / 1000 if ttl >= 0 else None
-                self.send(packet, _PING_CHANNEL)
+                self.link.write(self.state.answer(packet))
             case _ if self.service.waits and not self._may_wait_here(packet):
                 # Without a line in the log: clients try again and again.
                 self.link.close("the broker is not live")
                 self.abandon()
-            case SubscribeTopologyV2():
-                self.version = self.version or max(packet.client_version, 0)
-                self._send_topology()
-            case SubscribeTopology():
+            case SubscribeTopology() | SubscribeTopologyV2():
                 self._send_topology()
             case CreateSession() | CreateSessionV2():
                 self._create_session(packet)
             case ReattachSession():
                 self._reattach(packet)
             case CheckForFailover():
-                self.send(CheckForFailoverReply(not self.service.waits), _SESSION_CHANNEL)
+                self.send(CheckForFailoverReply(not self.service.waits), CHANNEL_SESSION)
             case _:
                 # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
                 # but a packet that only brokers exchange means that this peer is no client.
@@ -187,7 +178,7 @@ class CoreConnection:
 
     def send(self, packet: Packet, channel_id: int) -> None:
         """Send a packet that belongs to no session."""
-        self.link.write(encode_packet(packet, channel_id, min(self.version, SERVER_VERSION)))
+        self.link.write(self.state.send(packet, channel_id))
 
     def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
         """Send whole frames that are written already."""
@@ -206,7 +197,7 @@ class CoreConnection:
             packet = ClusterTopologyV2(False, node_id, event, None, None, True)
         else:
             packet = ClusterTopology(False, node_id, None, None, True)
-        self.send(packet, _PING_CHANNEL)
+        self.send(packet, CHANNEL_PING)
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
@@ -222,7 +213,7 @@ class CoreConnection:
         if not service.started:
             self._refuse(ErrorCode.SESSION_CREATION_REJECTED, "the broker is starting")
             return
-        if packet.session_channel_id < _USER_CHANNEL:
+        if packet.session_channel_id < CHANNEL_USER_FIRST:
             raise RemoteProtocolError(f"a session on reserved channel {packet.session_channel_id}")
         limit = service.kernel.config.sessions_per_connection_max
         if len(self.sessions) >= limit and packet.session_channel_id not in self.sessions:
@@ -232,7 +223,8 @@ class CoreConnection:
         if service.cluster is not None and service.cluster.refuses_login(packet.username, packet.password):
             self._refuse(ErrorCode.CLUSTER_SECURITY_EXCEPTION, f"wrong password for cluster user {packet.username!r}")
             return
-        self.version = self.version or packet.version
+        if not self.state.peer_version:
+            self.state.learn_version(packet.version)
         kernel_session = Session(
             service.kernel,
             packet.name,
@@ -256,7 +248,7 @@ class CoreConnection:
         if namesake is not None and namesake.can_come_back:
             namesake.give_up_reattachment("another session has its name")
         service.sessions[packet.name] = session
-        self.send(CreateSessionResponse(SERVER_VERSION), _SESSION_CHANNEL)
+        self.send(CreateSessionResponse(SERVER_VERSION), CHANNEL_SESSION)
 
     def _take_over(self, channel_id: int) -> None:
         """A session comes to a channel: whoever had it is over, as nothing can reach it any more."""
@@ -265,7 +257,7 @@ class CoreConnection:
             displaced.close(failed=True)
 
     def _refuse(self, code: int, text: str) -> None:
-        self.send(ExceptionResponse(code, text), _SESSION_CHANNEL)
+        self.send(ExceptionResponse(code, text), CHANNEL_SESSION)
 
     def _reattach(self, packet: ReattachSession) -> None:
         session = self.service.sessions.get(packet.name)
@@ -273,7 +265,7 @@ class CoreConnection:
             # The client makes it anew: what it left is returned first, so that nothing is delivered twice at once.
             session.close(failed=True)
             session = None
-        elif session is not None and self.version and min(self.version, SERVER_VERSION) != session.version:
+        elif session is not None and self.version and self.version != session.version:
             # What is kept for its client is written in another version: this is not that client.
             session = None
         elif session is not None and session.connection.link.id > self.link.id:
@@ -282,17 +274,18 @@ class CoreConnection:
             session = None
         if session is None:
             self._refused_reattachments += 1
-            self.send(ReattachSessionResponse(-1, False), _SESSION_CHANNEL)
+            self.send(ReattachSessionResponse(-1, False), CHANNEL_SESSION)
             return
         if self.sessions.get(session.channel_id) is not session:
             self._take_over(session.channel_id)
         previous = session.connection
-        self.version = self.version or session.version
+        if not self.state.peer_version:
+            self.state.learn_version(session.version)
         session.reattach(self, packet.last_confirmed_command_id)
         if previous is not self and not previous.sessions:
             previous.abandon()
         response = ReattachSessionResponse(session.channel.last_confirmed, True)
-        frame = encode_packet(response, _SESSION_CHANNEL, self.version)
+        frame = self.state.send(response, CHANNEL_SESSION)
         # What is reported as processed must survive a crash: the answer waits behind the records.
         session.reply_on_connection(frame)
 
@@ -300,12 +293,12 @@ class CoreConnection:
 
     def check(self, now: Instant) -> None:
         """The periodic look: confirm what is owed, and give up a peer that was silent for too long."""
-        if self.time_to_live is not None and now.monotonic - self._last_heard >= self.time_to_live:
+        if self.state.is_silent(now):
             if self.lost:
                 self.log("no reattachment within the time to live")
                 self.abandon()
             else:
-                self.fail(f"nothing was received for {self.time_to_live:g} s")
+                self.fail(f"nothing was received for {self.state.time_to_live:g} s")
             return
         if self.lost:
             if not self._is_awaited:
@@ -320,14 +313,7 @@ class CoreConnection:
         """Say good-bye because the broker stops in an orderly way."""
         for session in list(self.sessions.values()):
             session.flush_confirmations()
-        node_id = self.service.node_id
-        if self.version >= 131:
-            packet: Packet = DisconnectV3(node_id, _SCALE_DOWN_REASON)
-        elif self.version >= 125:
-            packet = DisconnectV2(node_id)
-        else:
-            packet = Disconnect(node_id)
-        self.send(packet, _PING_CHANNEL)
+        self.link.write(self.state.disconnect(self.service.node_id))
         self.link.close("the broker stops")
 
     def fail(self, reason: str) -> None:
@@ -343,11 +329,11 @@ class CoreConnection:
         if self.partial_frame_size:
             self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
         self.link.alive = False
-        self._splitter = FrameSplitter()
+        self.state.drop_pending()
         self._leave_cluster()
-        if self._is_awaited and self.time_to_live is not None:
+        if self._is_awaited and self.state.time_to_live is not None:
             self.lost = True
-            self.time_to_live = min(self.time_to_live, _LOST_SECONDS_MAX)
+            self.state.time_to_live = min(self.state.time_to_live, _LOST_SECONDS_MAX)
             self.backpressure.shut()
         else:
             self.abandon()
