@@ -11,6 +11,7 @@ from embedbroker import storage
 from embedbroker.ha._record_file import RecordFile
 from embedbroker.ha.replication._activation import ReplicationActivation
 from embedbroker.ha.replication._active import ActiveRole
+from embedbroker.ha.replication._stages import Event, Stage
 from embedbroker.locks import (
     ActivationAttempt,
     AttemptResult,
@@ -116,15 +117,15 @@ def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_take_over(patch: pytest.MonkeyPatch) -> None:
-    try_it = ReplicationActivation._try
+    request_lease = ReplicationActivation._request_lease
 
     def modest(self: ReplicationActivation) -> None:
         if "backup" in self._config.name:
-            self._stand_by()
+            self._stand_by(Event.NO_CLAIM if self._stage is Stage.READING else Event.NOT_ACCEPTED)
         else:
-            try_it(self)
+            request_lease(self)
 
-    patch.setattr(ReplicationActivation, "_try", modest)
+    patch.setattr(ReplicationActivation, "_request_lease", modest)
 
 
 def never_give_way(patch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,8 @@ def write_no_record(patch: pytest.MonkeyPatch) -> None:
 def be_live_before_the_record_says_so(patch: pytest.MonkeyPatch) -> None:
     settle = Claim.settle
 
-    def hasty(self: Claim, node_id: str, journal_identity: int | None) -> None:
-        settle(self, node_id, journal_identity)
+    def hasty(self: Claim, node_id: str, journal_identity: int | None, last_batch: int | None = None) -> None:
+        settle(self, node_id, journal_identity, last_batch)
         self.state = ClaimState.LIVE
 
     patch.setattr(Claim, "settle", hasty)

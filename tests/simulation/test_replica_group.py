@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.config import BrokerConfig
+from embedbroker.ha.replication._stages import Event
 from embedbroker.ledger import Ledger
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._network import Network
@@ -114,7 +115,8 @@ def test_nobody_serving_for_long_is_found_when_somebody_could(monkeypatch: pytes
     stage = Stage()
     stage.until(lambda: stage.group.in_order)
     monkeypatch.setattr(
-        "embedbroker.ha.replication._activation.ReplicationActivation._try", lambda self: self._stand_by()
+        "embedbroker.ha.replication._activation.ReplicationActivation._request_lease",
+        lambda self: self._stand_by(Event.NOT_ACCEPTED),
     )
     stage.primary.crash()
     stage.members.ended(stage.primary)

@@ -9,8 +9,10 @@ import pytest
 from embedbroker.ha.quorum import VoteRound
 from embedbroker.ha.quorum._grants import VoteGrants, VoteRequest, with_attempt
 from embedbroker.ha.quorum._voter import Voter
+from embedbroker.ha.replication import _cold_start as cold_starts
 from embedbroker.ha.replication._active import ActiveRole
-from embedbroker.ha.replication._cold_start import ColdStartAgreement
+from embedbroker.ha.replication._cold_start import Answer, ColdStartAgreement
+from embedbroker.ha.replication._decisions import Policy, may_be_newest
 from embedbroker.ha.replication._node_record import NodeRecord
 from embedbroker.replication import ReplicaRecord, ReplicaWaiting
 from embedclient.wire.core import LiveVote
@@ -115,11 +117,14 @@ def forget_how_many_there_were(patch: pytest.MonkeyPatch) -> None:
 def begin_whoever_gives_way(patch: pytest.MonkeyPatch) -> None:
     """As if there were never more than two that have the data."""
 
-    def hasty(self: ColdStartAgreement, record: ReplicaRecord, other: ReplicaWaiting) -> None:
-        if self._node_record.may_be_newest and self.on_met is not None:
-            self.on_met()
+    answer_to = cold_starts.answer_to
 
-    patch.setattr(ColdStartAgreement, "_hear_yielding", hasty)
+    def hasty(policy: Policy, record: ReplicaRecord, own_connector: str, other: ReplicaWaiting) -> Answer:
+        if other.yields and may_be_newest(policy, record):
+            return Answer.BEGIN
+        return answer_to(policy, record, own_connector, other)
+
+    patch.setattr(cold_starts, "answer_to", hasty)
 
 
 def give_way_to_nobody(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._claim import Claim
-    from ._claim_state import ClaimState, LogEntry, called
+    from ._claim_state import CLAIM_TRANSITIONS, ClaimEvent, ClaimState, LogEntry, called
     from ._lease_activation import ActivationAttempt, AttemptResult, LeaseActivation
     from ._lease_memory import MemoryLockManager
     from ._leases import (
@@ -46,14 +46,17 @@ if TYPE_CHECKING:
         Verify,
         WriteRecord,
     )
+    from ._transitions import state_after
 
 __all__ = [
+    "CLAIM_TRANSITIONS",
     "NOT_ALONE",
     "NOT_HELD",
     "Acquire",
     "ActivationAttempt",
     "AttemptResult",
     "Claim",
+    "ClaimEvent",
     "ClaimState",
     "GiveLease",
     "KeepLease",
@@ -84,6 +87,7 @@ __all__ = [
     "Verify",
     "WriteRecord",
     "called",
+    "state_after",
 ]
 
 __getattr__ = lazy_names(
@@ -95,12 +99,13 @@ __getattr__ = lazy_names(
         ),
         "._lease_activation": "ActivationAttempt AttemptResult LeaseActivation",
         "._claim": "Claim",
-        "._claim_state": "ClaimState LogEntry called",
+        "._claim_state": "CLAIM_TRANSITIONS ClaimEvent ClaimState LogEntry called",
         "._leases": (
             "GiveLease KeepLease Lease LeaseOperation LeaseSession LeaseWork LockManagers ReadLeaseHolder "
             "ReadSequence SwapSequence TakeLease"
         ),
         "._lease_memory": "MemoryLockManager",
         "._memory": "MemoryLocks",
+        "._transitions": "state_after",
     },
 )

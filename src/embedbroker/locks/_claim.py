@@ -36,7 +36,7 @@ from attrs import evolve
 
 from embedbroker.config import HAPolicy, PrimaryOnly, SharedStoreBackup, SharedStorePrimary
 
-from ._claim_state import ClaimState, LogEntry
+from ._claim_state import CLAIM_TRANSITIONS, ClaimEvent, ClaimState, LogEntry
 from ._frozen import HIDDEN_S, Sign, Vacancy
 from ._operations import (
     NOT_ALONE,
@@ -53,6 +53,7 @@ from ._operations import (
     Verify,
     WriteRecord,
 )
+from ._transitions import state_after
 
 __all__ = ["Claim"]
 
@@ -145,8 +146,7 @@ class Claim:
 
     def begin(self, now: float) -> None:
         """Ask for the right to be live."""
-        assert self.state is ClaimState.NEW, self.state
-        self.state = ClaimState.ASKING
+        self._apply(ClaimEvent.STARTED)
         if self._timeout_s is not None:
             self._gives_up_at = now + self._timeout_s
         self._doubts_at = now + NO_PRIMARY_AFTER_S
@@ -186,8 +186,7 @@ class Claim:
 
     def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None = None) -> None:
         """Say in the record which node is live, then be it. ``last_batch`` of its journal is on disk."""
-        assert self.state is ClaimState.GRANTED, self.state
-        self.state = ClaimState.SETTLING
+        self._apply(ClaimEvent.RECOVERED)
         record = StoreRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life, last_batch=last_batch)
         self._say(record)
 
@@ -208,13 +207,14 @@ class Claim:
         Who has not served yet leaves the group as it was before, whatever the state.
         """
         if state is None or self.state not in _HOLDS:
-            self.state = ClaimState.OVER
+            if self.state is not ClaimState.OVER:
+                self._apply(ClaimEvent.ENDED)
             return
         if self.state in (ClaimState.CLAIMING, ClaimState.GRANTED):
             record = evolve(self._before, life=self._life)
         else:
             record = evolve(self.record, state=state, last_batch=last_batch)
-        self.state = ClaimState.LEAVING
+        self._apply(ClaimEvent.JOURNAL_CLOSED)
         self._say(record)
 
     @property
@@ -280,7 +280,7 @@ class Claim:
                 self.notes.append(LogEntry(True, silence))
             case ClaimState.LEAVING:
                 self.notes.append(LogEntry(True, f"{silence}: it may not know of this stop"))
-                self.state = ClaimState.OVER
+                self._apply(ClaimEvent.ENDED)
             case ClaimState.ASKING:
                 self._fail(silence)
             case _:
@@ -360,7 +360,7 @@ class Claim:
 
     def _give_up_claim(self, now: float) -> None:
         """The live lock goes back: another broker may be luckier."""
-        self.state = ClaimState.WAITING if self._is_next else ClaimState.QUEUED
+        self._apply(ClaimEvent.NEXT if self._is_next else ClaimEvent.BEHIND)
         self.record = self._before
         self._inherits = False
         self._claims_at = now + ASK_AFTER_FAULT_S
@@ -384,11 +384,15 @@ class Claim:
     def _end_leaving(self) -> None:
         """What was under way before goes first."""
         if self._wanted is None:
-            self.state = ClaimState.OVER
+            self._apply(ClaimEvent.RECORDED)
+
+    def _apply(self, event: ClaimEvent) -> None:
+        """Move to the state that follows from an event. No other function sets the state."""
+        self.state = state_after(CLAIM_TRANSITIONS, self.state, event)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
-        self.state = ClaimState.OVER
+        self._apply(ClaimEvent.FAILED)
 
     def _say(self, record: StoreRecord) -> None:
         """Write the record, if it is another one; who is live needs no other lock any more."""
@@ -436,7 +440,7 @@ class Claim:
 
     def _claim_it(self, over: int | None) -> None:
         """The live lock is here. From now on the record says so, although nobody is served yet: see 6 and 9 above."""
-        self.state = ClaimState.CLAIMING
+        self._apply(ClaimEvent.LOCKED)
         self._before = self.record
         self.record = evolve(self.record, state=LiveState.ACTIVE, copied=False, life=self._life)
         self._sure_at = self._asked_at
@@ -448,7 +452,7 @@ class Claim:
             self._sure_at = self._asked_at
         self._due = now + self._look_every_s if self.is_sure(now) else now
         if self.state is ClaimState.CLAIMING:
-            self.state = ClaimState.GRANTED
+            self._apply(ClaimEvent.RECORDED)
         else:
             self._begin_if_sure(now)
 
@@ -458,7 +462,7 @@ class Claim:
         A look that was under way when the journal was read says nothing of the record, which is still to be written.
         """
         if self.state is ClaimState.SETTLING and self._wanted is None and self.is_sure(now):
-            self.state = ClaimState.LIVE
+            self._apply(ClaimEvent.RECORDED)
 
     def _wait(self, now: float) -> None:
         # A backup that is next has nothing to wait for but a death: it may take years.
@@ -494,7 +498,7 @@ class Claim:
         # A live backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
         equals = name.startswith("primary ")
         question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
-        self._wait_for(ClaimState.WAITING, f"waits to be live: {name} is{question}", warning=equals)
+        self._wait_for(ClaimEvent.NEXT, f"waits to be live: {name} is{question}", warning=equals)
         if not equals and self._sign.is_due(self.record.life, now):
             self._wanted = (Release(Lock.FAILBACK),)
 
@@ -512,7 +516,7 @@ class Claim:
         if self._is_next:
             self._stand_first(now)
         else:
-            self._wait_for(ClaimState.QUEUED, "waits behind another backup")
+            self._wait_for(ClaimEvent.BEHIND, "waits behind another backup")
 
     def _may_inherit(self, answers: dict[LockOperation, object], now: float, *, waits: bool) -> bool:
         """Whether nobody goes before this backup, or nobody who does anything."""
@@ -536,10 +540,10 @@ class Claim:
                 said = "waits as backup: the live broker was stopped in order, only a primary starts again"
             case _:
                 said = "waits as backup for the live broker to die"
-        self._wait_for(ClaimState.WAITING, said, warning=said.endswith("?"))
+        self._wait_for(ClaimEvent.NEXT, said, warning=said.endswith("?"))
 
-    def _wait_for(self, state: ClaimState, said: str, *, warning: bool = False) -> None:
-        self.state = state
+    def _wait_for(self, event: ClaimEvent, said: str, *, warning: bool = False) -> None:
+        self._apply(event)
         if said != self._said:
             self._said = said
             self.notes.append(LogEntry(warning, said))

@@ -1,6 +1,6 @@
-"""What is said of a claim: how far it has come, lines for the operator, and what its broker is called.
+"""The states of a claim, the events between them, lines for the operator, and the name of its broker.
 
-Responsible for these values. Refuses to know how a claim comes from one to the next.
+Responsible for the table, which is all that may move a claim. Does not choose the event.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from attrs import frozen
 
 from embedbroker.config import HAPolicy, PrimaryOnly, ReplicationPrimary, SharedStorePrimary
 
-__all__ = ["ClaimState", "LogEntry", "called"]
+__all__ = ["CLAIM_TRANSITIONS", "ClaimEvent", "ClaimState", "LogEntry", "called"]
 
 
 class ClaimState(Enum):
-    """How far a claim has come."""
+    """The states of one broker start."""
 
     NEW = "new"
     #: The store has not answered yet.
@@ -24,16 +24,61 @@ class ClaimState(Enum):
     QUEUED = "queued"
     #: Another broker is live, or has the right to be.
     WAITING = "waiting"
-    #: The live lock is here, and the record does not say yet whose it is.
+    #: The live lock is here; the record that names this broker is being written.
     CLAIMING = "claiming"
     #: The journal may be read.
     GRANTED = "granted"
-    #: The record is about to say which node is live.
+    #: The record that names the live node is being written.
     SETTLING = "settling"
     LIVE = "live"
-    #: The record is about to say how this broker left.
+    #: The record of an orderly stop is being written.
     LEAVING = "leaving"
     OVER = "over"
+
+
+class ClaimEvent(Enum):
+    """What leads from one state to the next."""
+
+    STARTED = "started"
+    #: This broker is next for the live lock.
+    NEXT = "next in line"
+    #: Another backup is next.
+    BEHIND = "behind another backup"
+    LOCKED = "live lock taken"
+    #: The record is written, and the live lock is held for sure.
+    RECORDED = "recorded"
+    RECOVERED = "journal recovered"
+    JOURNAL_CLOSED = "journal closed"
+    FAILED = "failed"
+    ENDED = "ended"
+
+
+_WAITS: dict[ClaimEvent, ClaimState] = {
+    ClaimEvent.NEXT: ClaimState.WAITING,
+    ClaimEvent.BEHIND: ClaimState.QUEUED,
+    ClaimEvent.LOCKED: ClaimState.CLAIMING,
+}
+_ENDS = {ClaimEvent.FAILED: ClaimState.OVER, ClaimEvent.ENDED: ClaimState.OVER}
+_HOLDS = {ClaimEvent.JOURNAL_CLOSED: ClaimState.LEAVING, **_ENDS}
+
+CLAIM_TRANSITIONS: dict[ClaimState, dict[ClaimEvent, ClaimState]] = {
+    ClaimState.NEW: {ClaimEvent.STARTED: ClaimState.ASKING, **_ENDS},
+    ClaimState.ASKING: {**_WAITS, **_ENDS},
+    ClaimState.QUEUED: {**_WAITS, **_ENDS},
+    ClaimState.WAITING: {**_WAITS, **_ENDS},
+    # A backup that cannot write the record for want of room gives the lock back.
+    ClaimState.CLAIMING: {
+        ClaimEvent.RECORDED: ClaimState.GRANTED,
+        ClaimEvent.NEXT: ClaimState.WAITING,
+        ClaimEvent.BEHIND: ClaimState.QUEUED,
+        **_HOLDS,
+    },
+    ClaimState.GRANTED: {ClaimEvent.RECOVERED: ClaimState.SETTLING, **_HOLDS},
+    ClaimState.SETTLING: {ClaimEvent.RECORDED: ClaimState.LIVE, **_HOLDS},
+    ClaimState.LIVE: _HOLDS,
+    ClaimState.LEAVING: {ClaimEvent.RECORDED: ClaimState.OVER, **_ENDS},
+    ClaimState.OVER: {},
+}
 
 
 def called(policy: HAPolicy, name: str) -> str:

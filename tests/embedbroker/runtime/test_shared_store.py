@@ -27,7 +27,7 @@ from embedbroker import (
     SharedStorePrimary,
 )
 from embedbroker.config import ClusterConnection
-from embedbroker.locks import LockFault, Locks, LockSession
+from embedbroker.locks import CLAIM_TRANSITIONS, ClaimEvent, ClaimState, LockFault, Locks, LockSession
 from embedbroker.storage import ListFiles, Stat
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
@@ -79,6 +79,16 @@ async def pair(
 ) -> AsyncIterator[tuple[EmbeddedBroker, EmbeddedBroker]]:
     async with on(directory, "p", primary) as live, on(directory, "b", backup) as standby:
         yield live, standby
+
+
+async def test_a_move_that_is_not_in_the_table_stops_that_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Being live from a state that the table does not have is a bug: the broker must not go on."""
+    monkeypatch.delitem(CLAIM_TRANSITIONS[ClaimState.GRANTED], ClaimEvent.RECOVERED)
+    with trio.fail_after(PATIENCE_S), pytest.raises(BrokerFailed, match=r"no way out of ClaimState\.GRANTED by"):
+        async with on(tmp_path, "p", PRIMARY):
+            await trio.sleep_forever()
 
 
 async def test_a_backup_takes_over_when_the_live_broker_crashes_with_its_messages_and_its_node_id(

@@ -1,8 +1,9 @@
-"""A replicating broker's right to be live, from the first question to the last word.
+"""The activation of a broker that replicates.
 
-Responsible for when it is a backup, when it may be live, and what is true of its record then. Refuses to carry any of
-it out: the node asks what it should become. `BackupRole` has what a backup does, `Election` how it asks to be live,
-`ActiveRole` what a live broker does, ``_stages`` the ways from one to the other.
+Responsible for its stage, and for starting and stopping the role that belongs to a stage. `TRANSITIONS` has the stages
+and the events between them, ``_decisions`` chooses the event. `BackupRole` copies from an active broker, `Election`
+runs lease requests and votes, `ColdStartAgreement` agrees with a partner, `ActiveRole` serves a backup. Does not change
+the node, which follows `role_after`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from ..lease._lease_holder import LeaseHolder
 from ..quorum._round import Electorate, VoteRound
 from ..quorum._vote_requests import receive_votes
 from ._active import ActiveRole
-from ._backup import BackupRole
+from ._backup import BackupRole, InSync, ReplicationEnd
 from ._cold_start import ColdStartAgreement
+from ._decisions import after_pause, after_record, after_replication, after_search
 from ._election import Election
 from ._initial_record import warnings_of
 from ._node_record import NodeRecord
 from ._replica_disk import ReplicaDisk
-from ._stages import GAVE_WAY_FOR_S, LOOKS_FOR_S, ROLES, Stage
+from ._stages import GAVE_WAY_PAUSE_S, ROLES, SEARCH_S, TRANSITIONS, Event, Stage
 
 if TYPE_CHECKING:
     from embedbroker.storage import Journal
@@ -73,20 +75,24 @@ class ReplicationActivation:
         self._electorate = Electorate(cluster)
         self._node_record = NodeRecord(policy, self.replica_disk.record_file, self._electorate, has_manager=has_manager)
         self._backup_role = BackupRole(
-            config, policy, journal.settings, cluster, self.replica_disk, self._node_record, self._log, output
+            config,
+            policy,
+            journal.settings,
+            cluster,
+            self.replica_disk,
+            self._node_record,
+            self._log,
+            output,
+            self._on_replication,
         )
-        self._backup_role.on_in_sync = self._on_in_sync
-        self._backup_role.on_over = self._on_over
         self._election = Election(
             policy, cluster, self._electorate, self._node_record, self._lease, self._log, self._backup_role.warn
         )
-        self._election.on_granted = self._become_granted
-        self._election.on_refused = self._stand_by
         self._cold_start: ColdStartAgreement | None = None
         if self._node_record.votes:
-            self._cold_start = ColdStartAgreement(policy, cluster, self._node_record, lambda: self._waits, self._log)
-            self._cold_start.on_met = self._on_met
-            self._cold_start.on_given_way = self._on_given_way
+            self._cold_start = ColdStartAgreement(
+                policy, cluster, self._node_record, lambda: self._waits, self._log, self._on_cold_start
+            )
         self._active_role: ActiveRole | None = None
         self._hands_over = False
         # When it looks again: for a live broker, or at the lock manager.
@@ -146,11 +152,10 @@ class ReplicationActivation:
     @property
     def is_calm(self) -> bool:
         """Whether disk work and its answers are all that traffic can change."""
-        return self._stage in (Stage.LIVE, Stage.STANDING_BY) and not self.has_changed and self.replica_disk.is_steady
+        return self._stage in (Stage.ACTIVE, Stage.BACKUP) and not self.has_changed and self.replica_disk.is_steady
 
     def begin(self, now: Instant) -> None:
-        assert self._stage is Stage.NEW
-        self._move(Stage.READING)
+        self._apply(Event.STARTED)
         self.replica_disk.record_file.read(self._on_record)
 
     def meet_journal(self, identity: int | None, last_batch: int | None) -> None:
@@ -162,21 +167,20 @@ class ReplicationActivation:
 
     def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None) -> None:
         """The node could serve: that is noted, and then it is live."""
-        assert self._stage is Stage.GRANTED
-        self._move(Stage.SETTLING)
+        self._apply(Event.RECOVERED)
         self._node_record.settle(node_id, journal_identity, last_batch, self._on_settled)
 
     def note_last_batch(self, last_batch: int) -> bool:
         """Write down how far the journal is on disk. Return False: the disk does that, not the lock manager."""
-        if self._stage is Stage.LIVE:
+        if self._stage is Stage.ACTIVE:
             self._node_record.note_last_batch(last_batch, partial(self._log, True))
         return False
 
     def _on_settled(self) -> None:
-        if self._stage is Stage.SETTLING:
+        if self._stage is Stage.RECORDING:
             assert self._active_role is not None
             self._active_role.begin(self._cluster.now)
-            self._move(Stage.LIVE)
+            self._apply(Event.RECORDED)
 
     def note_shortage(self, *, lacks_room: bool) -> None:
         """Do nothing: a replicating broker whose disk is full fails, and its backup takes over."""
@@ -201,11 +205,10 @@ class ReplicationActivation:
 
     def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
         """Nothing is written to the journal any more: give the right back, then hand over."""
-        if self._stage not in (Stage.SETTLING, Stage.LIVE) or self._active_role is None:
-            # A session that is closed gives back what is left.
-            self._move(Stage.OVER)
+        self._apply(Event.JOURNAL_CLOSED)
+        if self._stage is Stage.OVER:
+            # It was not active: the lock manager takes the lease back with the session.
             return
-        self._move(Stage.LEAVING)
         if self.gives_way:
             self._node_record.note_gave_way(self._wake)
         self._follow_leaving()
@@ -220,11 +223,12 @@ class ReplicationActivation:
         if not active_role.is_handing_over:
             active_role.hand_over(self._cluster.now, hands_over=self._hands_over)
         if active_role.has_handed_over:
-            self._move(Stage.OVER)
+            self._apply(Event.HANDED_OVER)
 
     def end(self) -> None:
-        """The life is over, and nobody is told anything."""
-        self._move(Stage.OVER)
+        """End without a farewell to the other brokers."""
+        if self._stage is not Stage.OVER:
+            self._apply(Event.ENDED)
 
     def take_log_entries(self) -> list[locks.LogEntry]:
         notes, self._notes = self._notes, []
@@ -241,7 +245,7 @@ class ReplicationActivation:
         if self.failure is not None:
             return Role.STOPPED
         wanted_by = self._active_role.wanted_by if self._active_role is not None else None
-        if self._stage is Stage.LIVE and wanted_by is not None:
+        if self._stage is Stage.ACTIVE and wanted_by is not None:
             if not self.gives_way:
                 self.gives_way = True
                 self._log(False, f"gives way to the primary at {wanted_by}, which is in sync")
@@ -270,8 +274,8 @@ class ReplicationActivation:
         if self.has_changed:
             return self._cluster.now.monotonic
         # Twice in each step, so without a list of them.
-        earliest = self._due if self._stage in (Stage.LOOKING, Stage.STANDING_BY) else None
-        backup_role = self._backup_role if self._stage is Stage.STANDING_BY else None
+        earliest = self._due if self._stage in (Stage.SEARCHING, Stage.BACKUP) else None
+        backup_role = self._backup_role if self._stage is Stage.BACKUP else None
         for part in (backup_role, self._lease, self._election, self._active_role):
             due = part.next_deadline() if part is not None else None
             if due is not None and (earliest is None or due < earliest):
@@ -280,7 +284,7 @@ class ReplicationActivation:
 
     def on_time(self, now: Instant) -> None:
         """Do what is due by now. While it looks for a live broker or for votes, every input may be due."""
-        if self._stage not in (Stage.LOOKING, Stage.VOTING):
+        if self._stage not in (Stage.SEARCHING, Stage.VOTING):
             due = self.next_deadline()
             if due is None or due > now.monotonic:
                 return
@@ -289,14 +293,14 @@ class ReplicationActivation:
         if self._lease is not None:
             self._lease.on_time(now.monotonic)
             self._follow_lease()
-        if self._stage is Stage.STANDING_BY:
+        if self._stage is Stage.BACKUP:
             self._begin_anew(now)
-            if self._stage is Stage.STANDING_BY:  # who asks to be live joins nobody before there is an answer
+            if self._stage is Stage.BACKUP:  # a broker with a request under way joins no active broker
                 self._backup_role.on_time()
-        elif self._stage is Stage.LOOKING:
+        elif self._stage is Stage.SEARCHING:
             self._look_for_live(now)
         elif self._stage is Stage.VOTING:
-            self._election.on_time()
+            self._follow_election(self._election.on_time())
         if self._active_role is not None:
             self._active_role.on_time(now)
             self._follow_active_role()
@@ -306,6 +310,8 @@ class ReplicationActivation:
     # -- the beginning -------------------------------------------------------------------------------------------
 
     def _on_record(self) -> None:
+        if self._stage is not Stage.READING:
+            return
         policy, was_known = self._policy, self._record.node_id is not None
         for warning in warnings_of(policy, has_manager=self._lease is not None):
             self._log(True, warning)
@@ -315,57 +321,44 @@ class ReplicationActivation:
             self._backup_role.wants_fail_back = True
         else:
             self._backup_role.choice.preferred = record.node_id
-        if self._lease is not None:
-            self._begin_with_manager(self._lease)
-        elif isinstance(policy, ReplicationBackup):
-            # Whoever it gave way to is about to ask for votes; if that one dies instead, this data is as good.
-            self._stand_by(GAVE_WAY_FOR_S if record.gave_way else None)
-        elif was_known and (policy.check_for_active_server or policy.vote_on_replication_failure):
-            self._move(Stage.LOOKING)
-            self._due = self._cluster.now.monotonic + LOOKS_FOR_S
+        if self._lease is not None and record.node_id is not None:
+            self._lease.meet(record.node_id)
+        event = after_record(policy, record, was_known=was_known, has_manager=self._lease is not None)
+        if event is Event.ACTIVE_POSSIBLE:
+            self._apply(event)
+            self._due = self._cluster.now.monotonic + SEARCH_S
             self._cluster.become_backup("", policy.group_name, announce=False)
+        elif event is Event.NO_CLAIM:
+            # The broker that it gave way to is about to be active; if that one dies instead, this data is as good.
+            self._stand_by(event, GAVE_WAY_PAUSE_S if record.gave_way else None)
         else:
-            self._become_granted()
-
-    def _begin_with_manager(self, lease: LeaseHolder) -> None:
-        record = self._record
-        if record.node_id is None:
-            self._stand_by()
-            return
-        lease.meet(record.node_id)
-        if record.gave_way:
-            # The other one is about to take the lease; if it dies instead, this data is as good.
-            self._stand_by(GAVE_WAY_FOR_S)
-        elif self._node_record.may_be_newest:
-            self._try()
-        else:
-            self._stand_by()
+            self._pursue(event)
 
     def _look_for_live(self, now: Instant) -> None:
         rival = self._election.rival()
-        if rival is not None:
+        is_complete = self._cluster.is_informed or (self._due is not None and now.monotonic >= self._due)
+        event = after_search(self._policy, self._record, has_rival=rival is not None, is_complete=is_complete)
+        if event is Event.ACTIVE_FOUND:
             self._log(False, f"{rival} is live for this node: waits as its backup, to be live again")
-            self._stand_by()
-        elif not self._cluster.is_informed and (self._due is None or now.monotonic < self._due):
-            return
-        elif self._policy.vote_on_replication_failure and not self._node_record.may_be_newest:
-            self._stand_by()
-        else:
-            self._vote(starts=True)
+        if event is Event.VOTE_NEEDED:
+            self._pursue(event, starts=True)
+        elif event is not None:
+            self._stand_by(event)
 
     # -- standing by ---------------------------------------------------------------------------------------------
 
-    def _stand_by(self, asks_in_s: float | None = None) -> None:
+    def _stand_by(self, event: Event, asks_in_s: float | None = None) -> None:
+        """Be a backup, which requests the lease or a vote when its pause has passed."""
         asks = self._lease is not None or self._policy.vote_on_replication_failure
         if not asks:
             self._due = None
-        elif self._stage is not Stage.STANDING_BY or self._due is None:
-            # Whoever refuses this broker as backup does not put off what it asks for.
+        elif self._stage is not Stage.BACKUP or self._due is None:
+            # An active broker that refuses this backup does not put off its next request.
             self._due = self._cluster.now.monotonic + (self._election.pause_s if asks_in_s is None else asks_in_s)
-        self._move(Stage.STANDING_BY)
+        self._apply(event)
         keeps = asks and self._node_record.may_be_newest
         if isinstance(self._policy, ReplicationBackup):
-            # Nobody else's copy takes the place of data that may be needed yet.
+            # The copy of another node must not take the place of data that may be needed yet.
             self._backup_role.keep(self.node_id if keeps else None)
         else:
             self._backup_role.keeps = keeps
@@ -373,7 +366,7 @@ class ReplicationActivation:
         self._backup_role.begin()
 
     def _begin_anew(self, now: Instant) -> None:
-        """With the data that is here, unless there is somebody to join."""
+        """Request the lease or a vote with the data that is here, without an active broker to copy from."""
         if self._due is None or now.monotonic < self._due:
             return
         self._due = now.monotonic + self._election.pause_s
@@ -381,12 +374,22 @@ class ReplicationActivation:
             return
         if self._cold_start is not None:
             self._cold_start.look_around()
-        if not self._node_record.may_be_newest:
-            return
-        if self._lease is not None:
-            self._try()
-        elif self._election.may_ask and self._election.rival() is None:
-            self._vote(starts=True)
+        event = after_pause(
+            self._policy,
+            self._record,
+            has_manager=self._lease is not None,
+            may_ask=self._election.may_ask,
+            has_rival=self._election.rival() is not None,
+        )
+        if event is not None:
+            self._pursue(event, starts=True)
+
+    def _on_replication(self, result: InSync | ReplicationEnd) -> None:
+        """Follow what became of replication from an active broker."""
+        if isinstance(result, InSync):
+            self._on_in_sync(result.status)
+        else:
+            self._on_over(result.ending, result.status)
 
     def _on_in_sync(self, status: PrimaryStatus) -> None:
         self._note_in_sync(status)
@@ -400,55 +403,60 @@ class ReplicationActivation:
             self._lease.meet(status.node_id)
 
     def _on_over(self, ending: Ending, status: PrimaryStatus | None) -> None:
-        if self._stage is not Stage.STANDING_BY or ending.kind is EndingKind.CLOSED:
+        if self._stage is not Stage.BACKUP or ending.kind is EndingKind.CLOSED:
             return
-        if status is None:
-            self._stand_by()
-            return
-        is_dismissed = ending.kind is EndingKind.BROKEN and self._lease is None and not self._node_record.votes
-        if not ending.in_sync or is_dismissed:
-            # A live broker that says that it cannot go on with this backup goes on without it, unless it has to be
-            # granted that first: then the lock manager knows, or the voters do, and it may be gone before they say so.
+        event = after_replication(
+            ending.kind,
+            was_accepted=status is not None,
+            in_sync=ending.in_sync,
+            has_manager=self._lease is not None,
+            votes=self._node_record.votes,
+        )
+        if event is Event.LEFT_BEHIND:
             self._node_record.note_left_behind()
-            self._stand_by()
+        if status is None or event is Event.LEFT_BEHIND:
+            self._stand_by(event)
             return
         self._note_in_sync(status)
         self._log(True, f"lost the live broker: {ending.text}")
-        if self._lease is not None:
-            self._try()
-        elif ending.kind in (EndingKind.FAIL_OVER, EndingKind.STOP_CALLED) and not self._node_record.votes:
-            self._become_granted()
-        else:
-            # After an orderly stop, too: the other one, started again, asks with what it had then.
-            self._vote()
+        self._pursue(event)
 
     # -- others that wait ----------------------------------------------------------------------------------------
 
     @property
     def _waits(self) -> bool:
-        return self._stage in (Stage.STANDING_BY, Stage.VOTING) and not self._backup_role.is_joined
+        return self._stage in (Stage.BACKUP, Stage.VOTING) and not self._backup_role.is_joined
 
-    def _on_met(self) -> None:
+    def _on_cold_start(self, event: Event) -> None:
+        """Follow the agreement with a partner that waits as well."""
         self._election.withdraw()
-        self._become_granted()
-
-    def _on_given_way(self) -> None:
-        self._election.withdraw()
-        self._stand_by()
-        # Until that one is live: this copy is the only other one.
+        if event is Event.PARTNER_YIELDED:
+            self._become_granted(event)
+            return
+        self._stand_by(event)
+        # Until the partner is active: this copy is the only other one.
         self._backup_role.choice.only = self.node_id
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def _try(self) -> None:
-        self._move(Stage.TRYING)
+    def _pursue(self, event: Event, *, starts: bool = False) -> None:
+        """Take the way to being active that was decided for. ``starts``: with data from before, no broker was lost."""
+        if event is Event.LEASE_NEEDED:
+            self._request_lease()
+        elif event is Event.VOTE_NEEDED and self._election.ask_others(starts=starts):
+            self._apply(event)
+        else:
+            self._become_granted(Event.GRANTED)
+
+    def _request_lease(self) -> None:
+        self._apply(Event.LEASE_NEEDED)
         self._election.ask_manager()
 
-    def _vote(self, *, starts: bool = False) -> None:
-        if self._election.ask_others(starts=starts):
-            self._move(Stage.VOTING)
-        else:
-            self._become_granted()
+    def _follow_election(self, event: Event | None) -> None:
+        if event is Event.GRANTED:
+            self._become_granted(event)
+        elif event is not None:
+            self._stand_by(event)
 
     def _follow_lease(self) -> None:
         lease = self._lease
@@ -457,21 +465,21 @@ class ReplicationActivation:
         attempt = lease.take_attempt()
         if lease.failure is not None and self.failure is None and self._stage is not Stage.LEAVING:
             self._fail(lease.failure)
-        if attempt is not None and self._stage is Stage.TRYING:
-            self._election.on_attempt(attempt)
+        if attempt is not None and self._stage is Stage.REQUESTING_LEASE:
+            self._follow_election(self._election.on_attempt(attempt))
         elif attempt is not None and self._active_role is not None:
             self._active_role.on_attempt(attempt)
             self._follow_active_role()
 
     # -- being live ----------------------------------------------------------------------------------------------
 
-    def _become_granted(self) -> None:
+    def _become_granted(self, event: Event) -> None:
         self._due = None
         self._backup_role.pause()
         parts = self._cluster, self._electorate, self._lease, self.replica_disk, self._node_record
         self._active_role = ActiveRole(self._config, self._policy, *parts, self._log, self._wake, self._output)
         self._active_role.replicator.now = self._cluster.now
-        self._move(Stage.GRANTED)
+        self._apply(event)
 
     def _follow_active_role(self) -> None:
         active_role = self._active_role
@@ -488,17 +496,17 @@ class ReplicationActivation:
             self._active_role.on_registration(inbound, packet)
 
     def _on_reply(self, link: ControlLink, packet: object) -> None:
-        self._election.on_reply(link, packet)
+        self._follow_election(self._election.on_reply(link, packet))
         if self._active_role is not None:
             self._active_role.on_reply(link, packet, self._cluster.now)
             self._follow_active_role()
 
     # -- small things --------------------------------------------------------------------------------------------
 
-    def _move(self, stage: Stage) -> None:
-        if self._stage is not Stage.OVER:
-            self._stage = stage
-            self._wake()
+    def _apply(self, event: Event) -> None:
+        """Move to the stage that follows from an event. No other function sets the stage."""
+        self._stage = locks.state_after(TRANSITIONS, self._stage, event)
+        self._wake()
 
     def _wake(self) -> None:
         self.has_changed = True

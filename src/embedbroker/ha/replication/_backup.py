@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership, enclose
 from embedbroker.config import Role
 from embedbroker.replication import (
@@ -31,15 +33,30 @@ if TYPE_CHECKING:
     from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
     from embedbroker.storage import JournalSettings
 
-__all__ = ["BackupRole"]
+__all__ = ["BackupRole", "InSync", "ReplicationEnd"]
 
 #: How long a backup waits for a live broker before that looks like a mistake in the configuration.
 NOBODY_AFTER_S = 10.0
 _SAID_MAX = 100
 
 
+@frozen
+class InSync:
+    """The files here hold everything that the active broker confirmed."""
+
+    status: PrimaryStatus
+
+
+@frozen
+class ReplicationEnd:
+    """Replication is over. ``status`` is None if the active broker did not accept this backup."""
+
+    ending: Ending
+    status: PrimaryStatus | None
+
+
 class BackupRole:
-    """Of one life. ``on_in_sync`` and ``on_over`` are called with what its replica says."""
+    """One instance per broker start. ``report`` receives the result of each replica."""
 
     def __init__(
         self,
@@ -51,10 +68,9 @@ class BackupRole:
         node_record: NodeRecord,
         log: Callable[[bool, str], None],
         output: Callable[[RoleChanged], None],
+        report: Callable[[InSync | ReplicationEnd], None],
     ) -> None:
         assert config.cluster_connection is not None
-        self.on_in_sync: Callable[[PrimaryStatus], None] | None = None
-        self.on_over: Callable[[Ending, PrimaryStatus | None], None] | None = None
         self.wants_fail_back = False
         self.choice = PrimaryChoice(policy.group_name, policy.retry_replication_wait_ms / 1000)
         self._group_name = policy.group_name
@@ -68,6 +84,7 @@ class BackupRole:
         self._node_record = node_record
         self._log = log
         self._output = output
+        self._report = report
         self._said: dict[str, None] = {}
         self._joins = False
         #: The data here may be the newest of its node.
@@ -100,7 +117,7 @@ class BackupRole:
         self.keeps = node_id is not None
 
     def pause(self) -> None:
-        """Join nobody; what goes on is ended, and `on_over` says when the files are at rest."""
+        """Join no active broker; end the replica, which reports when its files are at rest."""
         self._joins = False
         if self._replica_disk.replica is not None:
             self._replica_disk.replica.close()
@@ -207,8 +224,7 @@ class BackupRole:
         self._said.clear()
         self._output(RoleChanged(Role.BACKUP, in_sync=True))
         assert replica.status is not None
-        if self.on_in_sync is not None:
-            self.on_in_sync(replica.status)
+        self._report(InSync(replica.status))
 
     def _on_over(self, node_id: str, link: ControlLink, ending: Ending, status: PrimaryStatus | None) -> None:
         self._replica_disk.replica = None
@@ -226,8 +242,7 @@ class BackupRole:
             link.fail("it has handed over")
         if self._joins and self._doubts_at is None:
             self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
-        if self.on_over is not None:
-            self.on_over(ending, status)
+        self._report(ReplicationEnd(ending, status))
 
     def _inform(self, text: str) -> None:
         self._log(False, text)

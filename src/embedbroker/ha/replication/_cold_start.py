@@ -22,25 +22,37 @@ either dies in between, one of the two at most begins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 
 from embedbroker.cluster import CONTROL_CHANNEL, InboundPeer, Membership, Send, enclose, where
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.replication import STREAM_FORMAT, ReplicaRecord, ReplicaWaiting
 
 from ..quorum._voter import connector_text
+from ._decisions import Policy, may_be_newest
 from ._node_record import NodeRecord
+from ._stages import Event
 
-__all__ = ["ColdStartAgreement"]
+__all__ = ["Answer", "ColdStartAgreement", "answer_to"]
 
 # Below every activation.
 _NO_DATA = -1
 
 
-class ColdStartAgreement:
-    """Of one life of a broker that may be asked for votes.
+class Answer(Enum):
+    """What a waiting broker does about the offer of another one."""
 
-    ``waits`` says whether it is neither live nor about to be, and copies nobody's data, at this moment. ``on_met`` is
-    called when the other one has given way, ``on_given_way`` when this one does.
+    IGNORE = "ignore"
+    OFFER = "offer"
+    YIELD = "yield"
+    BEGIN = "begin"
+
+
+class ColdStartAgreement:
+    """One instance per start of a broker that requires votes.
+
+    ``waits`` returns True while the broker is a backup without an active broker to copy from. ``decide`` receives
+    YIELDED or PARTNER_YIELDED.
     """
 
     def __init__(
@@ -50,14 +62,15 @@ class ColdStartAgreement:
         node_record: NodeRecord,
         waits: Callable[[], bool],
         log: Callable[[bool, str], None],
+        decide: Callable[[Event], None],
     ) -> None:
-        self.on_met: Callable[[], None] | None = None
-        self.on_given_way: Callable[[], None] | None = None
+        self._policy = policy
         self._is_primary = isinstance(policy, ReplicationPrimary)
         self._membership = membership
         self._waits = waits
         self._node_record = node_record
         self._log = log
+        self._decide = decide
         membership.inbound_peers.on_authorized = self._welcome
         membership.inbound_peers.handlers[ReplicaWaiting] = lambda inbound, said: self._hear(said, inbound.peer.send)
         membership.handlers[ReplicaWaiting] = lambda link, said: self._hear(said, link.send)
@@ -82,7 +95,7 @@ class ColdStartAgreement:
             STREAM_FORMAT, record.node_id or "", activation, yields, self._is_primary, connector, record.partner
         )
 
-    # -- what others say -----------------------------------------------------------------------------------------
+    # -- offers of others ----------------------------------------------------------------------------------------
 
     def _hear(self, other: object, send: Send) -> None:
         assert isinstance(other, ReplicaWaiting)
@@ -90,26 +103,14 @@ class ColdStartAgreement:
         is_known = other.format == STREAM_FORMAT and other.node_id == record.node_id
         if not is_known or not self._waits():
             return
-        if other.yields:
-            self._hear_yielding(record, other)
-        elif self._goes_before(record, other):
-            if self._node_record.may_be_newest:
+        match answer_to(self._policy, record, connector_text(self._membership.connector), other):
+            case Answer.OFFER:
                 _tell(send, self._offer())
-        elif other.activation > record.activation or other.partner == connector_text(self._membership.connector):
-            self._give_way(record, other, send)
-
-    def _goes_before(self, record: ReplicaRecord, other: ReplicaWaiting) -> bool:
-        """Both come to the same: the newer data goes first, of the same that of the primary."""
-        text, has_data = connector_text(self._membership.connector), self._node_record.may_be_newest
-        ours = record.activation, has_data, self._is_primary, text
-        return ours > (other.activation, True, other.is_primary, connector_text(other.connector))
-
-    def _hear_yielding(self, record: ReplicaRecord, other: ReplicaWaiting) -> None:
-        is_partner = record.partner == connector_text(other.connector)
-        if is_partner and self._node_record.may_be_newest and other.activation == record.activation:
-            self._log(False, f"begins with the data that is here: {where(other.connector)} does not")
-            assert self.on_met is not None
-            self.on_met()
+            case Answer.YIELD:
+                self._give_way(record, other, send)
+            case Answer.BEGIN:
+                self._log(False, f"begins with the data that is here: {where(other.connector)} does not")
+                self._decide(Event.PARTNER_YIELDED)
 
     def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
         word = self._word(other.activation, yields=True)
@@ -119,8 +120,25 @@ class ColdStartAgreement:
         what = "newer data" if other.activation > record.activation else "the same data"
         self._log(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
         self._node_record.note_left_behind(lambda: _tell(send, word))
-        assert self.on_given_way is not None
-        self.on_given_way()
+        self._decide(Event.YIELDED)
+
+
+def answer_to(policy: Policy, record: ReplicaRecord, own_connector: str, other: ReplicaWaiting) -> Answer:
+    """Return what a waiting broker does about the offer of another broker with data of the same node.
+
+    Both come to the same order: newer data goes first, and of the same data that of the primary.
+    """
+    has_data, is_primary = may_be_newest(policy, record), isinstance(policy, ReplicationPrimary)
+    other_connector = connector_text(other.connector)
+    if other.yields:
+        is_partner = record.partner == other_connector
+        begins = is_partner and has_data and other.activation == record.activation
+        return Answer.BEGIN if begins else Answer.IGNORE
+    ours = record.activation, has_data, is_primary, own_connector
+    if ours > (other.activation, True, other.is_primary, other_connector):
+        return Answer.OFFER if has_data else Answer.IGNORE
+    yields = other.activation > record.activation or other.partner == own_connector
+    return Answer.YIELD if yields else Answer.IGNORE
 
 
 def _tell(send: Send, word: ReplicaWaiting) -> None:

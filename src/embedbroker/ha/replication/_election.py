@@ -1,7 +1,7 @@
-"""A replicating broker that asks to be live: the lock manager, or the other live brokers of its cluster.
+"""Requests of a replicating broker to be active: for the lease, or for the votes of other active brokers.
 
-Responsible for whom it asks, for what each answer is worth, and for what is true of the record when it is refused.
-Refuses to know what being live or waiting means.
+Responsible for starting and ending each request, and for the record after a refusal. Does not depend on what follows
+from an outcome.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from ..lease._lease_holder import LeaseHolder
 from ..quorum._round import Electorate, VoteRound, votes_needed
 from ..quorum._vote_requests import round_to_take_over
+from ._decisions import after_lease_request, after_vote
 from ._node_record import NodeRecord
-from ._stages import ASKS_AGAIN_S, BACKUP_ASKS_AGAIN_S
+from ._stages import BACKUP_PAUSE_S, PAUSE_S, Event
 
 __all__ = ["Election"]
 
 
 class Election:
-    """Of one life, attempt after attempt. ``on_granted`` and ``on_refused`` are called at the end of each.
+    """One instance per broker start, for all attempts. A method that may end an attempt returns the event.
 
-    ``log`` tells the operator what follows, ``warn`` why it waits.
+    ``log`` reports to the operator what follows, ``warn`` why the broker waits.
     """
 
     def __init__(
@@ -37,8 +38,6 @@ class Election:
         log: Callable[[bool, str], None],
         warn: Callable[[str], None],
     ) -> None:
-        self.on_granted: Callable[[], None] | None = None
-        self.on_refused: Callable[[], None] | None = None
         self._policy = policy
         self._cluster = cluster
         self._electorate = electorate
@@ -68,7 +67,7 @@ class Election:
         """How long it waits before it asks again."""
         # The two of a pair do not ask for votes at the same time for ever.
         is_later = self._lease is None and isinstance(self._policy, ReplicationBackup)
-        return BACKUP_ASKS_AGAIN_S if is_later else ASKS_AGAIN_S
+        return BACKUP_PAUSE_S if is_later else PAUSE_S
 
     # -- the lock manager ----------------------------------------------------------------------------------------
 
@@ -77,11 +76,11 @@ class Election:
         assert self._lease is not None
         self._lease.try_to_activate(self._cluster.now.monotonic)
 
-    def on_attempt(self, attempt: locks.ActivationAttempt) -> None:
-        """The lock manager has answered."""
-        if attempt.verdict is locks.AttemptResult.GRANTED:
-            self._end(granted=True)
-            return
+    def on_attempt(self, attempt: locks.ActivationAttempt) -> Event:
+        """Handle the outcome of a lease request."""
+        event = after_lease_request(attempt.verdict)
+        if event is Event.GRANTED:
+            return event
         if attempt.verdict is locks.AttemptResult.STALE:
             self._warn(f"may not be live, and waits as backup: {attempt.text}")
             if attempt.sequence == self._node_record.record.activation:
@@ -94,7 +93,7 @@ class Election:
                 else "waits as backup"
             )
             self._warn(f"{why}: {attempt.text}")
-        self._end(granted=False)
+        return event
 
     # -- votes ---------------------------------------------------------------------------------------------------
 
@@ -115,52 +114,52 @@ class Election:
                 )
         return self.vote_round is not None
 
-    def on_reply(self, link: ControlLink, packet: object) -> None:
-        """Somebody voted."""
-        if self.vote_round is not None:
-            self.vote_round.on_reply(link, packet, self._cluster.now.monotonic)
-            self.on_time()
+    def on_reply(self, link: ControlLink, packet: object) -> Event | None:
+        """Handle a vote; return the event if the outcome is known."""
+        if self.vote_round is None:
+            return None
+        self.vote_round.on_reply(link, packet, self._cluster.now.monotonic)
+        return self.on_time()
 
     def next_deadline(self) -> float | None:
         """When `on_time` is due."""
         return self.vote_round.next_deadline() if self.vote_round is not None else None
 
-    def on_time(self) -> None:
-        """Ask and count."""
+    def on_time(self) -> Event | None:
+        """Request votes and count them; return the event if the outcome is known."""
         vote_round = self.vote_round
         if vote_round is None:
-            return
+            return None
         vote_round.on_time(self._cluster.now.monotonic)
-        rival = self.rival()
-        if rival is None and vote_round.won is None:
-            return
+        rival, record = self.rival(), self._node_record.record
+        event = after_vote(
+            record,
+            has_rival=rival is not None,
+            won=vote_round.won,
+            starts=self.starts,
+            is_contradicted=vote_round.is_contradicted,
+        )
+        if event is None:
+            return None
         self.vote_round = None
         if rival is not None:
             vote_round.withdraw()
         what = "begin with the data that is here" if self.starts else "take over"
-        if rival is None and vote_round.won:
-            self._log(False, f"may {what}: {vote_round.told}")
-            self._end(granted=True)
-            return
-        if rival is None and self.starts and not vote_round.is_contradicted and self._node_record.record.is_only_one:
-            self._log(
-                False, f"begins with the data that is here, from which nobody else can have gone on: {vote_round.told}"
-            )
-            self._end(granted=True)
-            return
+        if event is Event.GRANTED:
+            if vote_round.won:
+                text = f"may {what}: {vote_round.told}"
+            else:
+                text = f"begins with the data that is here, from which nobody else can have gone on: {vote_round.told}"
+            self._log(False, text)
+            return event
         self._warn(f"does not {what}: {vote_round.told if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
             # A live broker that does not ask may go on without this copy, and nobody else would know.
             self._node_record.note_left_behind()
-        self._end(granted=False)
+        return event
 
     def withdraw(self) -> None:
         """It does not want to be live any more."""
         if self.vote_round is not None:
             self.vote_round.withdraw()
             self.vote_round = None
-
-    def _end(self, *, granted: bool) -> None:
-        tell = self.on_granted if granted else self.on_refused
-        assert tell is not None
-        tell()

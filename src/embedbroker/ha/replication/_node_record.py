@@ -17,6 +17,7 @@ from embedclient.model import TransportConfiguration
 from .._record_file import RecordFile
 from ..quorum._round import Electorate
 from ..quorum._voter import connector_text
+from ._decisions import may_be_newest, needs_vote
 from ._initial_record import initial_record
 
 __all__ = ["NodeRecord"]
@@ -34,7 +35,7 @@ class NodeRecord:
         has_manager: bool,
     ) -> None:
         #: Whether others are asked before this broker is live with data from before.
-        self.votes = not has_manager and policy.vote_on_replication_failure
+        self.votes = needs_vote(policy, has_manager=has_manager)
         #: Where the live broker is whose copy this one is, or becomes.
         self.live_at: TransportConfiguration | None = None
         self._policy = policy
@@ -51,9 +52,8 @@ class NodeRecord:
 
     @property
     def may_be_newest(self) -> bool:
-        """Whether the data here may be the newest of its node."""
-        record = self.record
-        return record.in_sync and (record.activation > 0 or isinstance(self._policy, ReplicationPrimary))
+        """Return True if the data here may be the newest of its node."""
+        return may_be_newest(self._policy, self.record)
 
     def begin(self, make_node_id: Callable[[], str]) -> ReplicaRecord:
         """The record of this life, from the one that was found."""
