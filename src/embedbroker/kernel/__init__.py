@@ -1,10 +1,9 @@
 """The broker, sync and protocol-blind."""
 
-from ._audit_trail import AuditTrail, Leaving
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
 from ._deferred import DeferredWork
-from ._events import Events
 from ._kernel import Kernel
+from ._observer import CommitObserver, DecisionObserver, Leaving, Observers, When
 from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
 from ._session import Session
@@ -53,12 +52,12 @@ __all__ = [
     "AddressDefinition",
     "AddressManager",
     "AddressView",
-    "AuditTrail",
     "Authority",
     "Backpressure",
     "Branch",
     "BranchMissing",
     "ByteCredit",
+    "CommitObserver",
     "CommitSet",
     "CommitSetDone",
     "CommitSets",
@@ -71,9 +70,9 @@ __all__ = [
     "CursorRemoved",
     "CursorState",
     "Cursors",
+    "DecisionObserver",
     "DeferredWork",
     "DuplicateId",
-    "Events",
     "Fact",
     "FencingToken",
     "FencingTokenMoved",
@@ -85,6 +84,7 @@ __all__ = [
     "Kernel",
     "Leaving",
     "MemoryStore",
+    "Observers",
     "Outcome",
     "Permission",
     "Pin",
@@ -108,6 +108,7 @@ __all__ = [
     "StoredTransaction",
     "Transaction",
     "TransactionState",
+    "When",
     "XaBranches",
     "XaRefused",
     "name_of",

@@ -15,13 +15,12 @@ from embedbroker.config import AddressFullPolicy, AddressSettingsRepository, Bro
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
-from ._audit_trail import AuditTrail, Leaving
 from ._authority import ALLOW_ALL, Access, Authority
 from ._deferred import AT_ONCE_MAX, DeferredWork, drained
-from ._events import Events
 from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._memory import MemoryAccount
+from ._observer import Leaving, Observers
 from ._refusal import Refused
 from ._store import MemoryStore, Store
 from .addressing._address import Address
@@ -78,8 +77,8 @@ class Kernel:
         shares = config.memory_shares(memory_limit_bytes)
         self.memory = MemoryAccount(shares.messages, shares.margin)
         self.deferred = DeferredWork()
-        self.events = Events(self.deferred)
-        self.removal = Removal(self.store, self.memory, self.events)
+        self.observers = Observers(self.deferred)
+        self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
         self.settings = AddressSettingsRepository(config.address_settings)
         self.duplicates = DuplicateIds(
@@ -95,7 +94,7 @@ class Kernel:
             self.selectors,
             config.addresses_max,
             config.queues_max,
-            self.events,
+            self.observers,
         )
         self.housekeeping = Housekeeping(
             self, config.message_expiry_scan_period_ms, config.address_queue_scan_period_ms
@@ -112,15 +111,6 @@ class Kernel:
         self.fencing_tokens = FencingTokens(self)
         self.commit_sets = CommitSets(self)
         self.cursors = Cursors(self)
-
-    @property
-    def audit(self) -> AuditTrail | None:
-        """The audit trail that records what becomes of each message, or None."""
-        return self.events.audit
-
-    @audit.setter
-    def audit(self, audit: AuditTrail | None) -> None:
-        self.events.audit = audit
 
     # -- stepping ------------------------------------------------------------------------------------------------
 
@@ -295,18 +285,16 @@ class Kernel:
                 else:
                     self.store.add_message_once(message, references, identified.entry)
                     identified.recorded = True
-        events = self.events
-        if events.audit is not None:
-            for queue in targets:
-                kept = message.durable and queue.durable
-                events.audit.sent(queue, message_id, kept, transaction.id if transaction is not None else 0)
+        observers = self.observers
+        if observers.decision.routed:
+            self._observe_routed(message, targets, transaction)
         if transaction is not None:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
         visibility = self.visibility
-        if events.routed:
-            self._show_and_tell(message, targets, self.store.point() if durable else 0)
+        if observers.commit.routed:
+            self._show_and_observe(message, targets, self.store.point() if durable else 0)
             return
         if durable:
             point = self.store.point()
@@ -324,12 +312,18 @@ class Kernel:
         for queue in targets:
             queue.publish(Reference(message, message_id))
 
-    def _show_and_tell(self, message: Message, targets: list[Queue], point: int) -> None:
-        """What followers send has a higher position, so this has its place before they are told."""
-        events, visibility = self.events, self.visibility
+    def _observe_routed(self, message: Message, targets: list[Queue], transaction: Transaction | None) -> None:
+        transaction_id = transaction.id if transaction is not None else 0
+        for queue in targets:
+            for observe in self.observers.decision.routed:
+                observe(queue, message.message_id, message.durable and queue.durable, transaction_id)
+
+    def _show_and_observe(self, message: Message, targets: list[Queue], point: int) -> None:
+        """Place a message, then call its observers: what they send must have a higher position."""
+        observers, visibility = self.observers, self.visibility
         for queue in targets:
             visibility.add(point, queue, Reference(message, message.message_id))
-        events.tell(events.routed, message, targets, None)
+        observers.call(observers.commit.routed, message, targets, None)
         if visibility.next_point <= self.store.reached:
             visibility.publish(self.store.reached, len(targets))
 
@@ -346,8 +340,8 @@ class Kernel:
         self.memory.hold(message.message_id, message.address, len(message.raw), len(targets))
         point = self.store.point() if promises else 0
         for queue in targets:
-            if self.audit is not None:
-                self.audit.sent(queue, message.message_id, False, 0)
+            for observe in self.observers.decision.routed:
+                observe(queue, message.message_id, False, 0)
             reference = Reference(message, message.message_id)
             if point > self.store.reached or queue.waiting_visible:
                 self.visibility.add(point, queue, reference)
@@ -387,15 +381,16 @@ class Kernel:
         if transaction.recorded:
             positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
             self.store.commit(transaction.id, positions)
-        if self.audit is not None and (sent or transaction.acknowledged):
-            self.audit.committed((transaction.id,), self.ids.next_id - 1)
+        if sent or transaction.acknowledged:
+            for observe in self.observers.decision.committed:
+                observe((transaction.id,), self.ids.next_id - 1)
         point = self.store.point() if transaction.recorded else 0
         waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(visibility.pending)
         # Followers may send, and what goes back may be moved: what comes of that has higher positions.
-        if waits or transaction.returning or self.events.has_followers:
+        if waits or transaction.returning or self.observers.follow_messages:
             waits = True
             visibility.add_commit(point, drained(sent), counts, first)
-        self.events.tell_committed(transaction)
+        self.observers.call_committed(transaction)
         self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
         if waits:
             return
@@ -438,8 +433,8 @@ class Kernel:
         """
         # From here on, what consumers give back is gone.
         queue.deleted = True
-        if self.audit is not None:
-            self.audit.queue_removed(queue)
+        for observe in self.observers.decision.queue_removed:
+            observe(queue)
         for consumer in [*queue.consumers, *queue.browsers]:
             self._take_back(consumer, Outcome.FAILED)
             consumer.port.closed_by_broker(consumer)
@@ -492,4 +487,5 @@ class Kernel:
         """Remove a consumer from its queue, with what it had not settled."""
         queue = consumer.queue
         queue.remove_consumer(consumer)
+        self.observers.call(self.observers.commit.consumer_removed, consumer)
         self.settle(queue, consumer.unsettled.take_all(), outcome)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from embedclient.errors import ErrorCode
 from embedclient.model import Message, Xid
 
-from ._audit_trail import ObservedDelivery
 from ._authority import ANONYMOUS, Access, Permission, Principal
 from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
@@ -28,6 +27,7 @@ from .queueing._backpressure import Backpressure
 from .queueing._consumer import Consumer, ConsumerPort
 from .queueing._credit import ByteCredit, Credit
 from .queueing._deliveries import Bundle
+from .queueing._observed_delivery import ObservedDelivery
 from .queueing._queue import Queue
 from .settling._delivery_count import PersistedDeliveryCount
 from .settling._outcome import Outcome
@@ -112,6 +112,7 @@ class Session:
         self.unfinished = 0
         # Room for what its producers were granted credit for.
         self.reservation = Reservation(kernel.memory)
+        kernel.observers.call(kernel.observers.commit.session_added, self)
 
     def enter(self, branch: Branch, transaction: Transaction) -> None:
         """From now on, everything belongs to a branch."""
@@ -333,14 +334,16 @@ class Session:
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
             # Of a message that is acknowledged by being delivered, too: a crash may come before that is on disk.
             port = PersistedDeliveryCount(port, self.kernel.store)
-        if self.kernel.audit is not None and not browse:
-            port = ObservedDelivery(port, self.kernel.events)
+        observers = self.kernel.observers
+        if observers.decision.delivered and not browse:
+            port = ObservedDelivery(port, observers.decision.delivered)
         consumer = Consumer(key, queue, port, selector, self.backpressure, credit, browse=browse, priority=priority)
         consumer.session = self.name
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
         queue.add_consumer(consumer)
+        observers.call(observers.commit.consumer_added, consumer)
         if replaced is not None:
             # Not before the new one is there: a queue may live as long as it has a consumer.
             self.kernel.detach(replaced, Outcome.RELEASED)
@@ -537,6 +540,7 @@ class Session:
         if transaction is not None:
             self.kernel.rollback(transaction)
         self.reservation.give_up()
+        self.kernel.observers.call(self.kernel.observers.commit.session_removed, self)
 
     def unsettled(self) -> list[Reference]:
         """Everything consumers hold, for inspection."""

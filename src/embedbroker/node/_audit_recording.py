@@ -40,12 +40,12 @@ class AuditRecording:
             self._log_at(Level.WARNING, note)
         log.wall_ms = wall_ms
         log.begin(self.journal_identity, self._kernel.config.name, node_id)
-        self._kernel.audit = log
+        self._kernel.observers.subscribe(log)
 
     def end(self) -> None:
         """The node has stopped."""
-        self._kernel.audit = None
         if self.log is not None:
+            self._kernel.observers.unsubscribe(self.log)
             self.log.end()
 
     def collect(self, outputs: list[Output], wall_ms: int, confirmed: int) -> list[Output]:
@@ -58,8 +58,9 @@ class AuditRecording:
 
     def on_failed(self, failed: AuditFailed, outputs: list[Output]) -> None:
         """The disk did not take it."""
-        log, self.log, self._kernel.audit = self.log, None, None
+        log, self.log = self.log, None
         if log is not None:
+            self._kernel.observers.unsubscribe(log)
             outputs.append(log.fail())
             text = f"the audit log stops, the broker goes on without it until it starts again: {failed.text}"
             self._log_at(Level.ERROR, text)

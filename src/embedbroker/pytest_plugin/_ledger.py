@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Outcome, Queue, Reference, Transaction
+from embedbroker.kernel import CommitObserver, Kernel, Outcome, Queue, Reference, Transaction
 from embedbroker.ledger import Ledger
 from embedclient.model import Message
 
@@ -30,7 +30,7 @@ class _Unsafe:
     is_settlement: bool
 
 
-class GroupLedger:
+class GroupLedger(CommitObserver):
     """Of brokers of which one serves at a time. A message's key is the name of its queue and its number."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -52,9 +52,7 @@ class GroupLedger:
             if self._kernel is not None:
                 self._end()
             self._kernel = kernel
-            kernel.events.routed.append(self._routed)
-            kernel.events.settled.append(self._settle)
-            kernel.events.queue_removed.append(self._removed)
+            kernel.observers.subscribe(self)
         while self._unsafe and self._unsafe[0].point <= confirmed:
             sure = self._unsafe.popleft()
             if sure.is_settlement:
@@ -84,9 +82,9 @@ class GroupLedger:
         if self._was_killed:
             self.ledger.restarted(self._now())
 
-    # -- what the kernel tells -----------------------------------------------------------------------------------
+    # -- events of the kernel -----------------------------------------------------------------------------------
 
-    def _routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+    def routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
         for queue in queues:
             key = _key(queue, message)
             if key in self._known:
@@ -98,7 +96,7 @@ class GroupLedger:
             self.ledger.sent(key, queue.name, self._now(), producer=key, durable=message.durable and queue.durable)
             self._unsafe.append(_Unsafe(self._point(), queue.name, key, False))
 
-    def _settle(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
         key = _key(queue, reference.message)
         if key not in self._known or not outcome.leaves:
             return
@@ -110,7 +108,7 @@ class GroupLedger:
         self.ledger.acknowledging(queue.name, key)
         self._unsafe.append(_Unsafe(self._point(), queue.name, key, True))
 
-    def _removed(self, queue: Queue) -> None:
+    def queue_removed(self, queue: Queue) -> None:
         if self.ledger.knows(queue.name):
             self.ledger.suspend(queue.name)
             self.ledger.resume(queue.name)

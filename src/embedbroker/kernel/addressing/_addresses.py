@@ -16,8 +16,8 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from .._authority import Access, Permission
-from .._events import Events
 from .._ids import Ids
+from .._observer import Observers
 from .._refusal import Refused
 from .._store import Store
 from ..queueing._backlog import Restore
@@ -62,7 +62,7 @@ class AddressManager:
     selectors: SelectorCache
     addresses_max: int
     queues_max: int
-    events: Events
+    observers: Observers
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
     internal: dict[str, InternalBinding] = field(factory=dict, init=False)
@@ -127,7 +127,7 @@ class AddressManager:
     def _note(self, address: Address) -> None:
         """An address is there, or changed."""
         self.store.add_address(address.definition)
-        self.events.tell(self.events.address_added, address)
+        self.observers.call(self.observers.commit.address_added, address)
 
     def restore_address(self, definition: AddressDefinition) -> None:
         """Bring back an address from the journal, without writing it again."""
@@ -141,7 +141,7 @@ class AddressManager:
         if address.duplicate_ids is not None:
             address.duplicate_ids.owner.clear(address.duplicate_ids)
         self.store.remove_address(address.definition.id)
-        self.events.tell(self.events.address_removed, address)
+        self.observers.call(self.observers.commit.address_removed, address)
 
     def drop_idle_address(self, queue: QueueDefinition) -> None:
         """Forget the address of a deleted queue if that was its last one, and if it was made with it."""
@@ -224,7 +224,7 @@ class AddressManager:
         address.bind(queue)
         if queue.durable:
             self.store.add_queue(definition)
-        self.events.tell(self.events.queue_added, queue)
+        self.observers.call(self.observers.commit.queue_added, queue)
         return queue
 
     def routing_type(self, request: QueueRequest) -> int:
@@ -344,7 +344,7 @@ class AddressManager:
             address.unbind(queue, self.owner.now_ms)
         if queue.durable:
             self.store.remove_queue(queue.id)
-        self.events.tell(self.events.queue_removed, queue)
+        self.observers.call(self.observers.commit.queue_removed, queue)
 
     def restore_queue(self, definition: QueueDefinition) -> Queue:
         """Bring back a queue from the journal, without writing it again."""

@@ -41,7 +41,7 @@ from attrs import evolve, frozen
 
 from embedclient.errors import ErrorCode
 
-from .._audit_trail import Leaving
+from .._observer import Leaving
 from .._refusal import Refused
 from ..addressing._definitions import CursorDefinition, CursorRemoved
 from ..queueing._backlog import PackedReference

@@ -1,6 +1,6 @@
 """Removal: what every reference goes through that leaves its queue for good.
 
-Responsible for the record, the memory, the counters, the declined marks, the audit trail and the observers of it, in
+Responsible for the record, the memory, the counters, the declined marks and the observers of it, in
 one place. Does not depend on the reason; `Settlement`, dead letters, expiry, purges and cursors give it.
 
 A reference leaves in one call, or in two halves with a transaction: `Removal.leave` records it, `Removal.finish`
@@ -15,9 +15,8 @@ from typing import Protocol
 
 from embedclient.model import Message
 
-from .._audit_trail import Leaving
-from .._events import Events
 from .._memory import MemoryAccount
+from .._observer import Leaving, Observers
 from .._store import Store
 from ..queueing._backlog import PackedReference, Reference
 from ..queueing._queue import Queue
@@ -47,13 +46,14 @@ class Recorder(Protocol):
 class Removal:
     """Removes references from queues. They must be in no list of the queue any more."""
 
-    __slots__ = ("_events", "_followers", "_memory", "_store")
+    __slots__ = ("_at_commit", "_at_decision", "_memory", "_observers", "_store")
 
-    def __init__(self, store: Store, memory: MemoryAccount, events: Events) -> None:
+    def __init__(self, store: Store, memory: MemoryAccount, observers: Observers) -> None:
         self._store = store
         self._memory = memory
-        self._events = events
-        self._followers = events.settled
+        self._observers = observers
+        self._at_decision = observers.decision.settled
+        self._at_commit = observers.commit.settled
 
     def leave(
         self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: Recorder | None = None
@@ -70,14 +70,15 @@ class Removal:
             for reference in references:
                 self.drop(queue, reference.message)
         else:
-            audit, is_recorded = self._events.audit, queue.durable
+            at_decision, is_recorded = self._at_decision, queue.durable
             release, address = self._memory.release, queue.definition.address
             for reference in references:
                 message = reference.message
                 if is_recorded and message.durable:
                     self._store.acknowledge(message.message_id, queue.id, 0)
-                if audit is not None:
-                    audit.left(queue, message.message_id, int(why), 0)
+                if at_decision:
+                    for observe in at_decision:
+                        observe(queue, message.message_id, int(why), 0)
                 release(message.message_id, address, len(message.raw))
             if queue.decliners:
                 for reference in references:
@@ -87,39 +88,39 @@ class Removal:
             queue.delivering_count -= len(references)
             queue.acknowledged_count += len(references)
             assert queue.delivering_count >= 0, queue.name
-        if self._followers and not queue.deleted:
+        if self._at_commit and not queue.deleted:
             outcome = _OUTCOMES.get(why, Outcome.ACCEPTED)
             for reference in references:
-                self._events.tell(self._followers, queue, reference, outcome, None)
+                self._observers.call(self._at_commit, queue, reference, outcome, None)
 
     def leave_packed(self, queue: Queue, taken: Sequence[PackedReference], why: Leaving) -> None:
         """Remove references that are packed and were not in delivery. They count as acknowledged."""
         address, is_recorded = queue.definition.address, queue.durable
-        acknowledge, release, audit = self._store.acknowledge, self._memory.release, self._events.audit
+        acknowledge, release, at_decision = self._store.acknowledge, self._memory.release, self._at_decision
         for _position, _count, _expiration, _encoding, raw, message_id, durable in taken:
             if durable and is_recorded:
                 acknowledge(message_id, queue.id, 0)
-            if audit is not None:
-                audit.left(queue, message_id, int(why), 0)
+            for observe in at_decision:
+                observe(queue, message_id, int(why), 0)
             release(message_id, address, len(raw))
         queue.acknowledged_count += len(taken)
         queue.used = True
         if queue.decliners:
             for entry in taken:
                 queue.forget_declined(entry[5])
-        if self._followers:
+        if self._at_commit:
             for entry in taken:
-                self._events.tell(self._followers, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
+                self._observers.call(self._at_commit, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
 
     def _record(self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: Recorder) -> None:
-        audit, is_recorded = self._events.audit, queue.durable and not queue.deleted
+        is_recorded = queue.durable and not queue.deleted
         for reference in references:
             message = reference.message
             if is_recorded and message.durable:
                 self._store.acknowledge(message.message_id, queue.id, transaction.id)
                 transaction.recorded = True
-            if audit is not None:
-                audit.left(queue, message.message_id, int(why), transaction.id)
+            for observe in self._at_decision:
+                observe(queue, message.message_id, int(why), transaction.id)
 
     def finish(self, queue: Queue, reference: Reference) -> None:
         """Carry out the removal of a delivery that left with a committed transaction."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .._audit_trail import Leaving
 from .._deferred import AT_ONCE_MAX, drained
+from .._observer import Leaving
 from ..queueing._backlog import Reference
 from ..queueing._consumer import Consumer
 from ..queueing._deliveries import Bundle
@@ -30,14 +30,13 @@ _ACKNOWLEDGED = Leaving.ACKNOWLEDGED
 class Settlement:
     """The one command, `settle`, and what it is made of."""
 
-    __slots__ = ("_counts_first", "_events", "_followers", "_kernel", "_removal", "_store")
+    __slots__ = ("_counts_first", "_kernel", "_observers", "_removal", "_store")
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._removal = kernel.removal
         self._store = kernel.store
-        self._events = kernel.events
-        self._followers = kernel.events.settled
+        self._observers = kernel.observers
         self._counts_first = kernel.config.persist_delivery_count_before_delivery
 
     def settle(
@@ -150,10 +149,10 @@ class Settlement:
 
     def give_back(self, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None) -> None:
         """A message that is not in delivery any more returns to its place, unless it was delivered too often."""
-        self._events.tell(self._followers, queue, reference, outcome, None)
-        message = reference.message
-        if self._events.audit is not None:
-            self._events.audit.returned(queue, message.message_id, outcome.delivery_failed)
+        observers, message = self._observers, reference.message
+        observers.call(observers.commit.settled, queue, reference, outcome, None)
+        for observe in observers.decision.returned:
+            observe(queue, message.message_id, outcome.delivery_failed)
         attempts_max = self._kernel.settings.of(queue.definition.address).max_delivery_attempts
         assert attempts_max is not None
         if not outcome.delivery_failed:

@@ -164,13 +164,13 @@ class CommitSets:
         first = kernel.ids.take(size) if size else 0
         transaction_ids = [transaction.id for transaction in transactions]
         kernel.store.note(CommitSet(marker, first, transaction_ids, places))
-        if kernel.audit is not None:
-            kernel.audit.committed(transaction_ids, kernel.ids.next_id - 1)
+        for observe in kernel.observers.decision.committed:
+            observe(transaction_ids, kernel.ids.next_id - 1)
         if size:
             kernel.visibility.add_commit(kernel.store.point(), _sent_by(transactions, begins), counts, first)
-        if kernel.events.has_followers:
+        if kernel.observers.follow_messages:
             for transaction in transactions:
-                kernel.events.tell_committed(transaction)
+                kernel.observers.call_committed(transaction)
         done(CommitSetDone(marker.value))
         # Behind what followers are told of it: they hear of deliveries that are let go here.
         kernel.deferred.add(self._finish(transactions))

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from embedbroker.kernel import DecisionObserver
+
 from .._disk import DiskOperation, Remove, Sync, SyncDirectory, WriteAt
 from ..journal._batch import BATCH_HEADER_BYTES, encode_batch, stored_size
 from ..journal._segments import FIRST_BATCH_OFFSET, SegmentFlags, SegmentHeader, encode_header
@@ -66,11 +68,11 @@ class AuditWork:
     later: tuple[DiskOperation, ...] = ()
 
 
-class AuditLog:
+class AuditLog(DecisionObserver):
     """Of one life of a broker, from `begin` to `end`. Its caller keeps ``wall_ms`` current (Unix ms).
 
     ``retention_bytes`` is for all segments together, ``segment_size_bytes`` for each. The methods that take facts are
-    those of `embedbroker.kernel.AuditTrail`.
+    those of `embedbroker.kernel.DecisionObserver`.
     """
 
     def __init__(self, place: AuditDirectory, *, retention_bytes: int, segment_size_bytes: int) -> None:
@@ -107,7 +109,7 @@ class AuditLog:
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
-    def sent(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
+    def routed(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
         """A message has its place in a queue, or will have it with the commit; ``durable``: a crash leaves it there."""
         self._tell(_SENT, durable, queue, message_id, transaction_id)
         if durable and not transaction_id:
@@ -129,9 +131,9 @@ class AuditLog:
         )  # fmt: skip
         self._end = end + _DELIVERED_BYTES
 
-    def left(self, queue: Queue, message_id: int, leaving: int, transaction_id: int) -> None:
+    def settled(self, queue: Queue, message_id: int, why: int, transaction_id: int) -> None:
         """A queue is done with a message, or will be with the commit."""
-        self._tell(_LEFT, leaving, queue, message_id, transaction_id)
+        self._tell(_LEFT, why, queue, message_id, transaction_id)
 
     def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
         """A delivery is back in its queue; ``counted``: the next one is a redelivery."""

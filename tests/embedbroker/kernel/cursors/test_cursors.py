@@ -168,7 +168,7 @@ def test_what_followers_send_is_behind_what_they_are_told_of(stage: Stage, trans
         if text_of(message) == "told":
             stage.send(letter("following", "q"))
 
-    stage.kernel.events.routed.append(follow)
+    stage.kernel.observers.commit.routed.append(follow)
     session = stage.session(transacted=transacted)
     stage.send(letter("told", "q", durable=durable), session=session)
     if transacted:
@@ -444,7 +444,9 @@ def test_a_hundred_thousand_are_acknowledged_over_many_steps(stage: Stage) -> No
 
 def test_followers_are_told_of_each_message(stage: Stage) -> None:
     told: list[str] = []
-    stage.kernel.events.settled.append(lambda _queue, reference, outcome, _t: told.append(text_of(reference.message)))
+    stage.kernel.observers.commit.settled.append(
+        lambda _queue, reference, outcome, _t: told.append(text_of(reference.message))
+    )
     send(stage, "a", "b")
     opened(stage)
     cursors(stage).acknowledge("q", "c", "job", pinned(stage).end)

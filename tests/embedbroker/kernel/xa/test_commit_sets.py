@@ -318,7 +318,7 @@ def test_a_queue_that_is_deleted_before_the_set_is_carried_out_takes_what_it_wou
 
 def test_followers_hear_of_a_set_behind_its_record_in_its_order(stage: Stage) -> None:
     heard: list[str] = []
-    stage.kernel.events.routed.append(lambda message, _queues, transaction: heard.append(text_of(message)))
+    stage.kernel.observers.commit.routed.append(lambda message, _queues, transaction: heard.append(text_of(message)))
     prepared(stage, 1, "a")
     prepared(stage, 2, "b")
     assert heard == []
@@ -341,8 +341,8 @@ def test_followers_hear_of_all_that_a_set_acknowledged_behind_what_it_sent(stage
     consumer, taker = stage.consumer(session, "q")
     stage.run_all()
     heard: list[str] = []
-    stage.kernel.events.routed.append(lambda message, _queues, _transaction: heard.append(text_of(message)))
-    stage.kernel.events.settled.append(lambda _queue, reference, *_: heard.append(text_of(reference.message)))
+    stage.kernel.observers.commit.routed.append(lambda message, _queues, _transaction: heard.append(text_of(message)))
+    stage.kernel.observers.commit.settled.append(lambda _queue, reference, *_: heard.append(text_of(reference.message)))
     stage.queue("r")
     send_in(stage, 1, "sent", address="r", session=session)
     session.settle(consumer.key, taker.messages[-1].message_id, through=True)

@@ -75,10 +75,10 @@ def sent_ids(disk: SimulatedDisk) -> list[object]:
 
 def test_what_was_sent_is_confirmed_once_its_point_is_reached(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk), a_queue()
-    log.sent(queue, 11, True, 0)
+    log.routed(queue, 11, True, 0)
     log.wall_ms = 2000
     write(disk, log.take_work(5, 4, 12))
-    log.sent(queue, 13, True, 0)
+    log.routed(queue, 13, True, 0)
     log.wall_ms = 3000
     write(disk, log.take_work(6, 5, 14))
     assert [(entry.wall_ms, entry.name) for entry in entries(disk)] == [
@@ -98,12 +98,12 @@ def test_a_step_without_news_writes_nothing(disk: SimulatedDisk) -> None:
 def test_a_kill_loses_nothing_that_was_written_and_a_power_cut_what_was_not_synced(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk), a_queue()
     for number in range(10):
-        log.sent(queue, number, True, 0)
+        log.routed(queue, number, True, 0)
         write(disk, log.take_work(0, 0, number))
     assert sent_ids(disk) == list(range(10))
     # The next life of the same machine goes on behind that, in a segment of its own.
     second = a_log(disk)
-    second.sent(queue, 100, True, 0)
+    second.routed(queue, 100, True, 0)
     write(disk, second.take_work(0, 0, 100))
     assert sent_ids(disk) == [*range(10), 100]
     assert {entry.segment for entry in entries(disk)} == {1, 2}
@@ -116,8 +116,8 @@ def test_each_segment_names_the_queues_it_speaks_of(disk: SimulatedDisk, fact: s
     """Those before it may be gone by the time it is read."""
     log, queue = a_log(disk), a_queue()
     tell = {
-        "sent": lambda number: log.sent(queue, number, True, 0),
-        "left": lambda number: log.left(queue, number, 0, 0),
+        "sent": lambda number: log.routed(queue, number, True, 0),
+        "left": lambda number: log.settled(queue, number, 0, 0),
         "returned": lambda number: log.returned(queue, number, True),
     }
     for number in range(2_000):
@@ -133,7 +133,7 @@ def test_each_segment_names_the_queues_it_speaks_of(disk: SimulatedDisk, fact: s
 def test_a_torn_end_is_cut_and_whole_batches_stay(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk), a_queue()
     for number in range(3):
-        log.sent(queue, number, True, 0)
+        log.routed(queue, number, True, 0)
         write(disk, log.take_work(0, 0, number))
     (size,) = disk.run((Stat("audit-0000000001.log"),))
     assert isinstance(size, int)
@@ -148,7 +148,7 @@ def test_a_torn_end_is_cut_and_whole_batches_stay(disk: SimulatedDisk) -> None:
 def test_damage_that_whole_batches_follow_is_left_for_the_audit(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk), a_queue()
     for number in range(3):
-        log.sent(queue, number, True, 0)
+        log.routed(queue, number, True, 0)
         write(disk, log.take_work(0, 0, number))
     disk.run((WriteAt("audit-0000000001.log", 4096 + 512 + 70, (b"\xff",)),))
     before = contents(disk)
@@ -165,7 +165,7 @@ def test_a_segment_that_never_got_its_header_is_removed(disk: SimulatedDisk) -> 
 def test_the_oldest_segments_go_before_the_retention_is_exceeded(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk, retention_bytes=64 * KIB), a_queue()
     for number in range(2000):
-        log.sent(queue, number, True, 0)
+        log.routed(queue, number, True, 0)
         write(disk, log.take_work(0, 0, number))
         assert sum(map(len, contents(disk).values())) <= 64 * KIB
     ids = sent_ids(disk)
@@ -182,7 +182,7 @@ def test_the_retention_counts_what_earlier_lives_left(disk: SimulatedDisk) -> No
     for life in range(30):
         log = a_log(disk, retention_bytes=64 * KIB)
         for number in range(40):
-            log.sent(queue, 100 * life + number, True, 0)
+            log.routed(queue, 100 * life + number, True, 0)
             write(disk, log.take_work(0, 0, number))
         log.end()
         write(disk, log.take_work(0, 0, 0))
@@ -191,7 +191,7 @@ def test_the_retention_counts_what_earlier_lives_left(disk: SimulatedDisk) -> No
 
 def test_an_orderly_end_is_said_and_synced(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk), a_queue()
-    log.sent(queue, 1, True, 0)
+    log.routed(queue, 1, True, 0)
     log.end()
     work = log.take_work(0, 0, 1)
     assert work is not None and not work.later
@@ -203,7 +203,7 @@ def test_an_orderly_end_is_said_and_synced(disk: SimulatedDisk) -> None:
 def test_many_facts_of_one_step_are_several_batches_in_order(disk: SimulatedDisk) -> None:
     log, queue = a_log(disk, segment_size_bytes=16 * KIB), a_queue()
     for number in range(3000):
-        log.sent(queue, number, False, 0)
+        log.routed(queue, number, False, 0)
     write(disk, log.take_work(0, 0, 3000))
     assert sent_ids(disk) == list(range(3000))
     assert len(contents(disk)) > 3
@@ -225,7 +225,7 @@ def test_a_commit_names_its_transactions_however_many(disk: SimulatedDisk) -> No
 
 def test_long_names_are_cut_and_half_characters_survive(disk: SimulatedDisk) -> None:
     log = a_log(disk)
-    log.sent(a_queue("\ud800" + "ä" * 5000), 1, True, 0)
+    log.routed(a_queue("\ud800" + "ä" * 5000), 1, True, 0)
     write(disk, log.take_work(0, 0, 1))
     names = [entry.facts["name"] for entry in entries(disk) if entry.kind is AuditRecordKind.NAMED_QUEUE]
     assert names == ["\ud800" + "ä" * 127]
@@ -234,9 +234,9 @@ def test_long_names_are_cut_and_half_characters_survive(disk: SimulatedDisk) -> 
 def test_a_log_that_cannot_be_written_says_so_in_what_it_has(disk: SimulatedDisk) -> None:
     """On a full disk nothing grows, but a header can be written in its place."""
     log, queue = a_log(disk), a_queue()
-    log.sent(queue, 1, True, 0)
+    log.routed(queue, 1, True, 0)
     write(disk, log.take_work(0, 0, 1))
-    log.sent(queue, 2, True, 0)
+    log.routed(queue, 2, True, 0)
     assert log.take_work(0, 0, 2) is not None  # the disk refuses it
     write(disk, log.fail())
     (data,) = disk.run((Read("audit-0000000001.log", 0, 4096),))

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from attrs import Factory, define
 
 from embedbroker.config import AddressSettings
-from embedbroker.kernel import Address, Events, Outcome, Queue, Reference, Transaction
+from embedbroker.kernel import (
+    Address,
+    CommitObserver,
+    Consumer,
+    DecisionObserver,
+    Observers,
+    Outcome,
+    Queue,
+    Reference,
+    Transaction,
+)
+from embedbroker.kernel._observer import SessionView
 from embedclient.model import Message
 
 from .letters import letter, text_of
@@ -16,29 +26,30 @@ MANY = 1000
 BUDGET = 100
 
 
-@define(eq=False)
-class Follower:
-    """Notes what it is told, with the id of the transaction, None without one."""
+class Follower(CommitObserver):
+    """Notes what it observes, with the id of the transaction, None without one."""
 
-    events: Events
-    heard: list[tuple[object, ...]] = Factory(list)
+    def __init__(self, observers: Observers) -> None:
+        self.heard: list[tuple[object, ...]] = []
+        observers.subscribe(self)
 
-    def __attrs_post_init__(self) -> None:
-        self.events.routed.append(self.on_routed)
-        self.events.settled.append(self.on_settled)
-        self.events.queue_added.append(lambda queue: self.heard.append(("queue", queue.name)))
-        self.events.queue_removed.append(lambda queue: self.heard.append(("no queue", queue.name)))
-        self.events.address_added.append(self.on_address)
-        self.events.address_removed.append(lambda address: self.heard.append(("no address", address.name)))
-
-    def on_routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+    def routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
         self.heard.append(("routed", text_of(message), [queue.name for queue in queues], number(transaction)))
 
-    def on_settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
         self.heard.append(("settled", text_of(reference.message), queue.name, outcome, number(transaction)))
 
-    def on_address(self, address: Address) -> None:
+    def address_added(self, address: Address) -> None:
         self.heard.append(("address", address.name, address.definition.anycast, address.definition.multicast))
+
+    def address_removed(self, address: Address) -> None:
+        self.heard.append(("no address", address.name))
+
+    def queue_added(self, queue: Queue) -> None:
+        self.heard.append(("queue", queue.name))
+
+    def queue_removed(self, queue: Queue) -> None:
+        self.heard.append(("no queue", queue.name))
 
     def take(self) -> list[tuple[object, ...]]:
         taken, self.heard = self.heard, []
@@ -58,7 +69,7 @@ def stage() -> Stage:
 
 @pytest.fixture
 def follower(stage: Stage) -> Follower:
-    return Follower(stage.kernel.events)
+    return Follower(stage.kernel.observers)
 
 
 def test_a_send_and_its_acknowledgement_are_told_at_once(stage: Stage, follower: Follower) -> None:
@@ -136,7 +147,7 @@ def test_what_goes_back_is_told_once(stage: Stage, follower: Follower, outcome: 
 def test_one_delivery_too_many_is_a_failure_and_then_a_rejection(address: str | None) -> None:
     stage = Stage({"#": AddressSettings(max_delivery_attempts=1, dead_letter_address=address)})
     stage.queue("q")
-    follower = Follower(stage.kernel.events)
+    follower = Follower(stage.kernel.observers)
     stage.send(letter("a", "q"))
     session = stage.session()
     stage.consumer(session, "q")
@@ -210,8 +221,8 @@ def test_a_mirror_may_send_while_a_commit_is_shown() -> None:
         if queue.name == "q":
             stage.kernel.send(letter("copy of " + text_of(reference.message), "copies"), None, None)
 
-    stage.kernel.events.settled.append(send_copy)
-    Follower(stage.kernel.events)
+    stage.kernel.observers.commit.settled.append(send_copy)
+    Follower(stage.kernel.observers)
     # They settle while they are shown something.
     _consumer, taker = stage.consumer(stage.session(pre_acknowledge=True), "q")
     transacted = stage.session(transacted=True)
@@ -238,10 +249,83 @@ def test_a_mirror_may_send_what_it_hears(stage: Stage) -> None:
         if queues[0].name != "mirror":
             stage.send(letter(text_of(message), "mirror", durable=message.durable))
 
-    stage.kernel.events.routed.append(copy)
+    stage.kernel.observers.commit.routed.append(copy)
     session = stage.session(transacted=True)
     stage.send(letter("a", "q", durable=True))
     stage.send(letter("b", "q", durable=True), letter("c", "q"), session=session)
     session.commit()
     stage.run_all()
     assert (stage.waiting("q"), stage.waiting("mirror")) == (["a", "b", "c"], ["a", "b", "c"])
+
+
+class Clients(CommitObserver):
+    """Notes sessions and consumers that come and go."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def session_added(self, session: SessionView) -> None:
+        self.seen.append(f"session {session.name}")
+
+    def session_removed(self, session: SessionView) -> None:
+        self.seen.append(f"no session {session.name}")
+
+    def consumer_added(self, consumer: Consumer) -> None:
+        self.seen.append(f"consumer of {consumer.queue.name}")
+
+    def consumer_removed(self, consumer: Consumer) -> None:
+        self.seen.append(f"no consumer of {consumer.queue.name}")
+
+
+def test_sessions_and_consumers_that_come_and_go_are_observed(stage: Stage) -> None:
+    clients = Clients()
+    stage.kernel.observers.subscribe(clients)
+    session = stage.session()
+    stage.consumer(session, "q")
+    stage.consumer(session, "q", browse=True)
+    session.close(failed=False)
+    assert clients.seen == [
+        f"session {session.name}",
+        *["consumer of q"] * 2,
+        *["no consumer of q"] * 2,
+        f"no session {session.name}",
+    ]
+
+
+class Decisions(DecisionObserver):
+    def __init__(self) -> None:
+        self.seen: list[tuple[object, ...]] = []
+
+    def routed(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
+        self.seen.append(("routed", queue.name, durable, transaction_id > 0))
+
+    def delivered(self, consumer: Consumer, reference: Reference) -> None:
+        self.seen.append(("delivered", reference.delivery_count))
+
+    def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
+        self.seen.append(("returned", queue.name, counted))
+
+
+def test_an_observer_of_decisions_is_called_before_the_commit_until_it_unsubscribes(stage: Stage) -> None:
+    decisions, follower = Decisions(), Follower(stage.kernel.observers)
+    stage.kernel.observers.subscribe(decisions)
+    consumer_session = stage.session()
+    stage.consumer(consumer_session, "q")
+    session = stage.session(transacted=True)
+    stage.send(letter("a", "q"), session=session)
+    assert decisions.seen == [("routed", "q", False, True)]
+    assert follower.take() == []
+    session.commit()
+    stage.run()
+    consumer_session.close(failed=True)
+    assert decisions.seen[1:] == [("delivered", 1), ("returned", "q", True)]
+    stage.kernel.observers.unsubscribe(decisions)
+    stage.send(letter("b", "q"))
+    assert len(decisions.seen) == 3
+
+
+def test_what_an_observer_does_not_override_is_not_called(stage: Stage) -> None:
+    stage.kernel.observers.subscribe(Clients())
+    stage.kernel.observers.subscribe(Decisions())
+    assert not stage.kernel.observers.follow_messages
+    assert not stage.kernel.observers.decision.settled

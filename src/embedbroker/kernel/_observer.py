@@ -1,0 +1,250 @@
+"""What happens in a broker, for its observers: the audit log, mirrors, notifications, plugins, checkers.
+
+Responsible for calling observers in the order in which things happened. Does not depend on what they do. An event
+without observers costs the hot path one look at an empty list.
+
+Each event is observed at one of two times. At the DECISION, an observer is called before a peer can see the effect,
+with plain values, in the middle of the work: it must change nothing. At the COMMIT, it is called behind the record, a
+bounded part per step: it may send messages. Nothing waits for the disk: a crash may undo the last events observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+from embedclient.model import Message
+
+from ._deferred import AT_ONCE_MAX, DeferredWork, drained
+from .settling._outcome import Outcome
+
+if TYPE_CHECKING:
+    from .addressing._address import Address
+    from .queueing._consumer import Consumer
+    from .queueing._queue import Queue
+    from .queueing._reference import Reference
+    from .transactions._transaction import Transaction
+
+__all__ = ["CommitObserver", "DecisionObserver", "Leaving", "Observers", "SessionView", "When"]
+
+Subscribers: TypeAlias = list[Callable[..., None]]
+Event: TypeAlias = tuple[Subscribers, tuple[object, ...]]
+
+
+class When(Enum):
+    """When an observer is called; see the module."""
+
+    DECISION = "decision"
+    COMMIT = "commit"
+
+
+class Leaving(IntEnum):
+    """Why a message left its queue for good. Stored numbers: never reuse one."""
+
+    ACKNOWLEDGED = 0
+    REJECTED = 1
+    EXPIRED = 2
+    REMOVED = 3
+    """Purged: it was in no delivery, or the queue has no consumer left."""
+    READ = 4
+    """Read through a cursor, and acknowledged there."""
+
+
+class SessionView(Protocol):
+    """What an observer sees of a session."""
+
+    name: str
+
+
+class DecisionObserver:
+    """Override the events of interest. `Observers.subscribe` looks at the class once: other events are free."""
+
+    when: ClassVar[When] = When.DECISION
+
+    def routed(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
+        """A message has its place in a queue, or will have it with the commit; ``durable``: it survives a crash."""
+
+    def delivered(self, consumer: Consumer, reference: Reference) -> None:
+        """A consumer is given a message. Observed for consumers that are created after the subscription."""
+
+    def settled(self, queue: Queue, message_id: int, why: int, transaction_id: int) -> None:
+        """A message leaves its queue (``why`` is a `Leaving`), or will with the commit."""
+
+    def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
+        """A delivery is back in its queue; ``counted``: the next one is a redelivery."""
+
+    def committed(self, transaction_ids: Sequence[int], number: int) -> None:
+        """Transactions are committed; ``number`` is the last id that was given by then."""
+
+    def queue_removed(self, queue: Queue) -> None:
+        """A queue is gone with what was in it."""
+
+
+class CommitObserver:
+    """Override the events of interest. `Observers.subscribe` looks at the class once: other events are free."""
+
+    when: ClassVar[When] = When.COMMIT
+
+    def routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+        """A message got a place in queues.
+
+        Without a transaction, called when its record is appended, before it is durable and visible: what the observer
+        sends stands in the same batch of records, or a later one. In a transaction, called behind the record of the
+        commit, and never after a rollback.
+        """
+
+    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+        """A queue is done with a delivery, or has it back.
+
+        Called when the record is appended; in a transaction behind the commit, and behind what the transaction routed.
+        What goes back (released, modified, rolled back) is observed when it does, without a transaction. If that was
+        one delivery too many, the same message is rejected next. A message may also leave its queue without a delivery:
+        expired, or accepted when a queue without consumers is purged.
+        """
+
+    def address_added(self, address: Address) -> None:
+        """An address exists, or changed."""
+
+    def address_removed(self, address: Address) -> None:
+        """An address is gone."""
+
+    def queue_added(self, queue: Queue) -> None:
+        """A queue is bound to its address. Queues that a restart brings are not observed."""
+
+    def queue_removed(self, queue: Queue) -> None:
+        """A queue is gone. What was in it is not observed."""
+
+    def consumer_added(self, consumer: Consumer) -> None:
+        """A consumer or browser is attached to its queue."""
+
+    def consumer_removed(self, consumer: Consumer) -> None:
+        """A consumer or browser is gone. What it held goes back."""
+
+    def session_added(self, session: SessionView) -> None:
+        """A session has begun."""
+
+    def session_removed(self, session: SessionView) -> None:
+        """A session is over."""
+
+
+Observer: TypeAlias = DecisionObserver | CommitObserver
+
+
+class DecisionSubscribers:
+    """Callables by event, in order of subscription; see `DecisionObserver`."""
+
+    __slots__ = ("committed", "delivered", "queue_removed", "returned", "routed", "settled")
+
+    def __init__(self) -> None:
+        self.routed: list[Callable[[Queue, int, bool, int], None]] = []
+        self.delivered: list[Callable[[Consumer, Reference], None]] = []
+        self.settled: list[Callable[[Queue, int, int, int], None]] = []
+        self.returned: list[Callable[[Queue, int, bool], None]] = []
+        self.committed: list[Callable[[Sequence[int], int], None]] = []
+        self.queue_removed: list[Callable[[Queue], None]] = []
+
+
+class CommitSubscribers:
+    """Callables by event, in order of subscription; see `CommitObserver`."""
+
+    __slots__ = (
+        "address_added",
+        "address_removed",
+        "consumer_added",
+        "consumer_removed",
+        "queue_added",
+        "queue_removed",
+        "routed",
+        "session_added",
+        "session_removed",
+        "settled",
+    )
+
+    def __init__(self) -> None:
+        self.routed: list[Callable[[Message, list[Queue], Transaction | None], None]] = []
+        self.settled: list[Callable[[Queue, Reference, Outcome, Transaction | None], None]] = []
+        self.address_added: list[Callable[[Address], None]] = []
+        self.address_removed: list[Callable[[Address], None]] = []
+        self.queue_added: list[Callable[[Queue], None]] = []
+        self.queue_removed: list[Callable[[Queue], None]] = []
+        self.consumer_added: list[Callable[[Consumer], None]] = []
+        self.consumer_removed: list[Callable[[Consumer], None]] = []
+        self.session_added: list[Callable[[SessionView], None]] = []
+        self.session_removed: list[Callable[[SessionView], None]] = []
+
+
+class Observers:
+    """All observers of one broker. The lists stay the same objects: the hot path keeps those that it looks at."""
+
+    __slots__ = ("_deferred", "_late", "commit", "decision")
+
+    def __init__(self, deferred: DeferredWork) -> None:
+        self._deferred = deferred
+        # How many sets of events wait in the deferred work. While there are any, later events wait behind them.
+        self._late = 0
+        self.decision = DecisionSubscribers()
+        self.commit = CommitSubscribers()
+
+    def subscribe(self, observer: Observer) -> None:
+        """Call an observer from now on."""
+        for subscribers, observed in self._overridden(observer):
+            subscribers.append(observed)
+
+    def unsubscribe(self, observer: Observer) -> None:
+        """Call an observer no more. Ignored for one that was not subscribed."""
+        for subscribers, observed in self._overridden(observer):
+            if observed in subscribers:
+                subscribers.remove(observed)
+
+    def _overridden(self, observer: Observer) -> Iterator[tuple[Subscribers, Callable[..., None]]]:
+        is_decision = observer.when is When.DECISION
+        base, events = (DecisionObserver, self.decision) if is_decision else (CommitObserver, self.commit)
+        for name in events.__slots__:
+            if getattr(type(observer), name) is not getattr(base, name):
+                yield getattr(events, name), getattr(observer, name)
+
+    @property
+    def follow_messages(self) -> bool:
+        """Return True if an observer is called with messages at the commit."""
+        return bool(self.commit.routed or self.commit.settled)
+
+    def call(self, subscribers: Subscribers, *facts: object) -> None:
+        """Call the observers of one event of the commit."""
+        if subscribers:
+            self._call_all(iter([(subscribers, facts)]), 1)
+
+    def call_committed(self, transaction: Transaction) -> None:
+        """Call the observers of everything a transaction sent, and of what it was given and does not give back."""
+        routed, settled = self.commit.routed, self.commit.settled
+
+        def events() -> Iterator[Event]:
+            for message, queues, _place in drained(sent):
+                yield routed, (message, queues, transaction)
+            for queue, references, outcome, _consumer in drained(acknowledged):
+                if outcome.leaves:
+                    for reference in references:
+                        yield settled, (queue, reference, outcome, transaction)
+
+        if self.follow_messages:
+            # The commit lets go of what the transaction holds.
+            sent, acknowledged = transaction.sent.copy(), transaction.acknowledged.copy()
+            self._call_all(events(), len(sent) + transaction.taken_count)
+
+    def _call_all(self, events: Iterator[Event], count: int) -> None:
+        """Call observers at once for a few events, over the next steps for many."""
+        if count <= AT_ONCE_MAX and not self._late:
+            for subscribers, facts in events:
+                for subscriber in subscribers:
+                    subscriber(*facts)
+            return
+
+        def late() -> Iterator[None]:
+            for subscribers, facts in events:
+                for subscriber in subscribers:
+                    subscriber(*facts)
+                yield
+            self._late -= 1
+
+        self._late += 1
+        self._deferred.add(late())
