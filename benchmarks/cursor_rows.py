@@ -66,7 +66,7 @@ def main(rows: int) -> None:
     for first in range(0, rows, 1000):
         stage.node.kernel.now_ms += 1
         for _ in range(first, min(first + 1000, rows)):
-            stage.node.kernel.send(letter(BODY, durable=True), 1, None)
+            stage.node.kernel.router.send(letter(BODY, durable=True), 1, None)
         stage.settle_disk()
     clock.seconds = clock.longest_s = 0.0
     _ask(asker, "cursor.open", owner="job", lease_ms=60_000)

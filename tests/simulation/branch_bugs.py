@@ -48,7 +48,7 @@ def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
         branch = self._branches.get(xid)
         if branch is not None and len(branch.transaction.acknowledged) > 1:
             queue, references, _outcome, _consumer = branch.transaction.acknowledged.pop()
-            self._kernel.settle(queue, references, Outcome.FAILED)
+            self._kernel.settlement.settle(queue, references, Outcome.FAILED)
         return commit(self, session, xid, one_phase=one_phase)
 
     patch.setattr(XaBranches, "commit", halved)

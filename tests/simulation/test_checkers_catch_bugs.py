@@ -13,6 +13,7 @@ from embedbroker.kernel import (
     Outcome,
     Queue,
     Reference,
+    Schedule,
     Settlement,
     Transaction,
 )
@@ -160,7 +161,7 @@ def swap_two_messages(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_expiry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Kernel, "expire", lambda self, queue, reference: False)
+    patch.setattr(Schedule, "expire", lambda self, queue, reference: False)
 
 
 def forget_the_filter_of_a_consumer(patch: pytest.MonkeyPatch) -> None:
@@ -248,7 +249,7 @@ def forget_producers_that_wait_for_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def settle_nothing_in_advance(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Kernel, "settle_delivered", lambda self, queue, reference: None)
+    patch.setattr(Schedule, "settle_delivered", lambda self, queue, reference: None)
 
 
 def take_a_consumer_for_granted(patch: pytest.MonkeyPatch) -> None:

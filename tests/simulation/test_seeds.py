@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import Schedule
 from tests.simulation.scenario import (
     Campaign,
     Moment,
@@ -92,7 +92,7 @@ def test_a_seed_run_again_in_the_same_process_gives_the_same_trace() -> None:
 
 
 def test_a_failure_carries_its_seed_its_reason_and_the_end_of_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Kernel, "expire", lambda self, queue, reference: False)
+    monkeypatch.setattr(Schedule, "expire", lambda self, queue, reference: False)
     with pytest.raises(ScenarioFailed, match=r"seed \d+: \S+") as caught:
         for seed in SEEDS:
             run_seed(seed, trace_tail_lines=30)

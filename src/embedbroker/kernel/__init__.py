@@ -6,6 +6,8 @@ from ._kernel import Kernel
 from ._observer import CommitObserver, DecisionObserver, Leaving, Observers, When
 from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
+from ._router import Router
+from ._schedule import Schedule
 from ._session import Session
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
@@ -98,6 +100,8 @@ __all__ = [
     "Reference",
     "Refused",
     "Restore",
+    "Router",
+    "Schedule",
     "Scope",
     "Selector",
     "SelectorCache",

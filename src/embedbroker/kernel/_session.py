@@ -58,6 +58,10 @@ class Session:
         "_admitted",
         "_commits_outside",
         "_internal",
+        "_memory",
+        "_router",
+        "_settlement",
+        "_teardown",
         "auto_commit_acknowledges",
         "auto_commit_sends",
         "backpressure",
@@ -88,6 +92,10 @@ class Session:
     ) -> None:
         self.kernel = kernel
         self.name = name
+        self._memory = kernel.memory
+        self._router = kernel.router
+        self._settlement = kernel.settlement
+        self._teardown = kernel.teardown
         self._access = Access(principal, kernel.authority)
         # Addresses that it may send to, and that are no internal bindings.
         self._admitted: set[str] = set()
@@ -98,7 +106,7 @@ class Session:
         self.started = False
         self.closed = False
         # What its connection stops all its consumers with.
-        self.backpressure = backpressure if backpressure is not None else kernel.make_backpressure()
+        self.backpressure = backpressure if backpressure is not None else kernel.schedule.make_backpressure()
         self.consumers: dict[int, Consumer] = {}
         # What it does now, for itself or in a branch.
         self.transaction: Transaction | None = None
@@ -194,7 +202,7 @@ class Session:
         refused = refused or self.kernel.cursors.refusal(queue)
         if refused is not None:
             return refused
-        self.kernel.delete_queue(queue)
+        self._teardown.delete_queue(queue)
         return queue
 
     def query_queue(self, name: str) -> QueueView:
@@ -262,14 +270,14 @@ class Session:
             if refused is not None:
                 self.fail_transaction(refused.text)
                 return refused
-        memory = self.kernel.memory
+        memory = self._memory
         if memory.used_bytes >= memory.limit_bytes:
             refused = self.reservation.take(message.address, len(message.raw))
             if refused is not None:
                 self.fail_transaction(refused.text)
                 return refused
         transaction = None if self.auto_commit_sends else self._current()
-        return self.kernel.send(message, routing_type, transaction, duplicate_id, self._access)
+        return self._router.send(message, routing_type, transaction, duplicate_id, self._access)
 
     def admit_send(self, name: str) -> Refused | None:
         """Return why this session must not send to an address or ``address::queue``; None if it may."""
@@ -346,14 +354,14 @@ class Session:
         observers.call(observers.commit.consumer_added, consumer)
         if replaced is not None:
             # Not before the new one is there: a queue may live as long as it has a consumer.
-            self.kernel.detach(replaced, Outcome.RELEASED)
+            self._teardown.detach(replaced, Outcome.RELEASED)
         return consumer
 
     def close_consumer(self, key: int) -> None:
         """Detach a consumer; what it had not settled returns as if never delivered. Unknown keys are ignored."""
         consumer = self.consumers.pop(key, None)
         if consumer is not None and not consumer.closed:
-            self.kernel.detach(consumer, Outcome.RELEASED)
+            self._teardown.detach(consumer, Outcome.RELEASED)
 
     def start(self) -> None:
         """Let messages flow."""
@@ -394,28 +402,28 @@ class Session:
         oldest = unsettled.oldest
         if message_id not in oldest and message_id not in unsettled:
             return self._unknown(consumer, message_id, transacted)
-        kernel, queue = self.kernel, consumer.queue
+        settlement, queue = self._settlement, consumer.queue
         transaction = self._current() if transacted else None
         if not through:
-            kernel.settle(queue, (unsettled.pop(message_id),), outcome, transaction, consumer)
+            settlement.settle(queue, (unsettled.pop(message_id),), outcome, transaction, consumer)
             return None
         current, reference = oldest.popitem(last=False)
         if current == message_id:
             if not oldest:
                 unsettled.trim()
-            kernel.settle(queue, (reference,), outcome, transaction, consumer)
+            settlement.settle(queue, (reference,), outcome, transaction, consumer)
             return None
         taken = [reference]
         while oldest and current != message_id and len(taken) < AT_ONCE_MAX:
             current, reference = oldest.popitem(last=False)
             taken.append(reference)
         unsettled.trim()
-        kernel.settle(queue, taken, outcome, transaction, consumer)
+        settlement.settle(queue, taken, outcome, transaction, consumer)
         if current != message_id:
             # A large one is put off: what is asked for behind it has to wait for it.
             self.unfinished += 1
             rest = unsettled.take_through(message_id)
-            kernel.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
+            settlement.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
         return None
 
     def settle_run(self, key: int, message_ids: Sequence[int]) -> list[Refused]:
@@ -447,7 +455,7 @@ class Session:
 
     def _accept(self, consumer: Consumer, taken: list[Reference]) -> None:
         transaction = None if self.auto_commit_acknowledges else self._current()
-        self.kernel.settle(consumer.queue, taken, _ACCEPTED, transaction, consumer)
+        self._settlement.settle(consumer.queue, taken, _ACCEPTED, transaction, consumer)
 
     def _finish(self) -> None:
         self.unfinished -= 1
@@ -523,8 +531,8 @@ class Session:
                 unsettled.trim()
             held.append((consumer.queue, first, unsettled.take_all()))
         for queue, first, rest in held:
-            self.kernel.settle(queue, first, Outcome.FAILED)
-            self.kernel.settle(queue, rest, Outcome.RELEASED)
+            self._settlement.settle(queue, first, Outcome.FAILED)
+            self._settlement.settle(queue, rest, Outcome.RELEASED)
 
     def close(self, *, failed: bool) -> None:
         """End the session. After a lost connection (``failed``) deliveries stay counted."""
@@ -533,7 +541,7 @@ class Session:
         self.closed = True
         for consumer in list(self.consumers.values()):
             if not consumer.closed:
-                self.kernel.detach(consumer, Outcome.FAILED if failed else Outcome.RELEASED)
+                self._teardown.detach(consumer, Outcome.FAILED if failed else Outcome.RELEASED)
         self.consumers.clear()
         self.kernel.branches.on_closed(self, failed=failed)
         transaction, self.transaction = self.transaction, None

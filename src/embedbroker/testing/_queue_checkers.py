@@ -110,7 +110,7 @@ class QueueChecker:
         """Learns of each message that counts as acknowledged when it leaves, even if its consumer is not there."""
         node = self.broker.node
         assert node is not None, "it has just started"
-        settle = node.kernel.settle_delivered
+        settle = node.kernel.schedule.settle_delivered
 
         def tapped(queue: Queue, reference: Reference) -> None:
             key = reference.message.property("key")
@@ -122,7 +122,7 @@ class QueueChecker:
             self.scene.hit(Moment.PRE_ACKNOWLEDGED)
             settle(queue, reference)
 
-        node.kernel.settle_delivered = tapped  # type: ignore[method-assign]  # nothing of a frame says it so early
+        node.kernel.schedule.settle_delivered = tapped  # type: ignore[method-assign]  # nothing of a frame says it so early
 
     def _look_at_recovery(self, kernel: Kernel) -> None:
         """Some messages are back and others are not: the moment that a crash, or a client, may come into."""

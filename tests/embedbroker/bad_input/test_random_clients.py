@@ -29,7 +29,7 @@ def drain(stage: Stage) -> None:
     kernel = stage.node.kernel
     for number, queue in enumerate(list(kernel.address_manager.queues.values())):
         if queue.definition.max_consumers == 0:
-            kernel.delete_queue(queue)
+            kernel.teardown.delete_queue(queue)
         else:
             last.consume(queue.name, number)
     stage.settle_disk()

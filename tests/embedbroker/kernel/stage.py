@@ -164,14 +164,25 @@ class Stage:
         lags: bool = False,
         memory_limit_bytes: int = PLENTY,
         authority: Authority = ALLOW_ALL,
+        restored: tuple[AddressDefinition, QueueDefinition] | None = None,
         **config: object,
     ) -> None:
         self.log: list[str] = []
+        self.ordinary: list[str] = []
         self.store = LaggingStore()
         broker = BrokerConfig(address_settings=settings, **config)  # type: ignore[arg-type]  # tests name real fields
         self.kernel = Kernel(
-            broker, restore_message, self.log.append, memory_limit_bytes, self.store, authority=authority
+            broker,
+            restore_message,
+            self.log.append,
+            memory_limit_bytes,
+            self.store,
+            self._inform,
+            authority=authority,
         )
+        if restored is not None:
+            self.kernel.address_manager.restore_address(restored[0])
+            self.kernel.address_manager.restore_queue(restored[1])
         self.kernel.now_ms = 1_700_000_000_000
         self.kernel.housekeeping.start(0.0)
         self.kernel.housekeeping.at_start()
@@ -179,6 +190,10 @@ class Stage:
         self._keys = 0
         self._sessions = 0
         self._seconds = 0.0
+
+    def _inform(self, text: str) -> None:
+        self.log.append(text)
+        self.ordinary.append(text)
 
     def run(self, budget: int = PLENTY) -> None:
         self.kernel.run(budget)
@@ -265,7 +280,7 @@ class Stage:
             if session is not None:
                 refused = session.send(message, routing_type)
             else:
-                refused = self.kernel.send(message, routing_type, None)
+                refused = self.kernel.router.send(message, routing_type, None)
             assert refused is None, refused
 
     def waiting(self, name: str) -> list[str]:

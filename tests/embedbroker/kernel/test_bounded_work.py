@@ -100,7 +100,7 @@ def test_large_returns_are_spread_and_keep_their_order(stage: Stage, how: str) -
 
 def test_deleting_a_long_queue_is_spread(stage: Stage) -> None:
     send_many(stage)
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["q"])
     assert "q" not in stage.kernel.address_manager.queues
     assert steps_with_traffic(stage) > MANY / BUDGET
     stage.assert_empty()
@@ -108,7 +108,7 @@ def test_deleting_a_long_queue_is_spread(stage: Stage) -> None:
 
 def test_a_queue_created_again_while_the_old_one_goes_is_a_new_one(stage: Stage) -> None:
     send_many(stage, 300)
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["q"])
     stage.queue("q")
     stage.send(letter("new", "q"))
     stage.run_all(BUDGET)

@@ -285,7 +285,7 @@ def test_whatever_happens_nothing_is_left_at_the_end(actions: list[str], data: s
             session.close(failed=action == "lose")
             sessions.remove(session)
         elif action == "delete" and "y" in stage.kernel.address_manager.queues:
-            stage.kernel.delete_queue(stage.kernel.address_manager.queues["y"])
+            stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["y"])
         stage.run_all(budget=5)
         assert stage.kernel.memory.used_bytes >= 0
         assert all(queue.delivering_count >= 0 for queue in stage.kernel.address_manager.queues.values())

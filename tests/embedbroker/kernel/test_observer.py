@@ -183,7 +183,7 @@ def test_queues_and_addresses_come_and_go(stage: Stage, follower: Follower) -> N
     stage.send(letter("a", "new"))
     follower.take()
     for each in (stage.kernel.address_manager.queues["other"], queue):
-        stage.kernel.delete_queue(each, keep_address=True)
+        stage.kernel.teardown.delete_queue(each, keep_address=True)
     stage.kernel.address_manager.remove_address(stage.kernel.address_manager.addresses["new"])
     assert follower.take() == [("no queue", "other"), ("no queue", "new"), ("no address", "new")]
 
@@ -219,7 +219,7 @@ def test_a_mirror_may_send_while_a_commit_is_shown() -> None:
 
     def send_copy(queue: Queue, reference: Reference, _outcome: Outcome, _transaction: Transaction | None) -> None:
         if queue.name == "q":
-            stage.kernel.send(letter("copy of " + text_of(reference.message), "copies"), None, None)
+            stage.kernel.router.send(letter("copy of " + text_of(reference.message), "copies"), None, None)
 
     stage.kernel.observers.commit.settled.append(send_copy)
     Follower(stage.kernel.observers)

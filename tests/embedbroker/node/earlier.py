@@ -103,7 +103,7 @@ def _provide_queue(stage: Stage, fields: dict[str, object]) -> None:
     count = fields["message_count"]
     assert isinstance(count, int)
     for _ in range(count):
-        stage.node.kernel.send(
+        stage.node.kernel.router.send(
             letter("from an earlier scenario", f"{queue.definition.address}::{queue.name}"), None, None
         )
 

@@ -8,13 +8,13 @@ that is visible, and:
 
 1. A message without a transaction has its id as its position. Producer A's message 5 is durable and waits for its
    sync, producer B's message 6 is not and could be seen at once: as long as anything of the queue waits, B's waits
-   behind it (`Kernel.store_routed`), and `VisibilityQueue` shows one queue's messages in the order they came.
+   behind it (`Placement.place`), and `VisibilityQueue` shows one queue's messages in the order they came.
 2. Producer A sends in a transaction, B's message 7 becomes visible, A commits. A's message has no position before the
    commit: it takes the next ones of the same counter then, 8, and stands in `VisibilityQueue` before any later id is
    given away.
 3. While A commits, followers are told and send messages, or deliveries go back that were the last attempt and move to
    a dead letter queue that A sent to as well. These take higher positions, and A's places are taken before
-   (`Kernel.commit`; `Kernel.store_routed` does the same without a transaction).
+   (`Kernel.commit`; `Placement.place` does the same without a transaction).
 4. A commit of 100,000 messages becomes visible over many steps, and B pins in between. It does so in order, so B's end
    is the position of the last one that is there, and the rest is behind it.
 5. A consumer had message 9 and closes, its transaction rolls back, or its prepared branch does so a week later: 9 is

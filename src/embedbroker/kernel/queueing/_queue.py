@@ -24,7 +24,9 @@ __all__ = ["Queue", "QueueOwner"]
 class QueueOwner(Protocol):
     """What a queue needs of the kernel around it."""
 
-    now_ms: int
+    @property
+    def now_ms(self) -> int:
+        """Return the wall time of the step in Unix milliseconds."""
 
     @property
     def is_publishing(self) -> bool:

@@ -122,7 +122,7 @@ class DeadLetterRouting:
             queue.delivering_count += 1
             transaction = kernel.begin()
             transaction.take(queue, (reference,), outcome)
-        kernel.store_routed(copy, targets, transaction)
+        kernel.placement.place(copy, targets, transaction)
         self._record_duplicate_id(copy, address, transaction)
         kernel.removal.leave(queue, (reference,), LEAVING_OF[outcome], transaction)
         if alone:
@@ -145,7 +145,7 @@ class DeadLetterRouting:
         copy = with_expiry_settings(copy, kernel.settings.of(name), kernel.now_ms)
         target = kernel.address_manager.addresses.get(name)
         if target is not None and (queues := target.route(copy, None)):
-            kernel.store_routed(copy, queues, transaction)
+            kernel.placement.place(copy, queues, transaction)
             self._record_duplicate_id(copy, target, transaction)
 
     def _record_duplicate_id(self, copy: Message, address: Address | None, transaction: Transaction | None) -> None:

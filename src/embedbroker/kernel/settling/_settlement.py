@@ -167,7 +167,7 @@ class Settlement:
             assert consumer is not None
             queue.decline(consumer, message.message_id)
         queue.backlog.give_back(reference)
-        self._kernel.wake(queue)
+        self._kernel.schedule.wake(queue)
 
 
 def _taken_from(references: Collection[Reference]) -> Iterable[Reference]:

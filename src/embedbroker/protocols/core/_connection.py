@@ -66,7 +66,7 @@ class CoreConnection:
         config = service.kernel.config
         self.service = service
         self.link = link
-        self.backpressure = service.kernel.make_backpressure()
+        self.backpressure = service.kernel.schedule.make_backpressure()
         link.on_slow = self.backpressure.shut
         link.on_relieved = self.backpressure.open
         self._log = log
@@ -354,7 +354,7 @@ class CoreConnection:
         for session in list(self.sessions.values()):
             session.close(failed=True)
         for name, identifier in list(self.temporary_queues.items()):
-            self.service.kernel.delete_temporary(name, identifier)
+            self.service.kernel.teardown.delete_temporary(name, identifier)
         self.temporary_queues.clear()
 
 

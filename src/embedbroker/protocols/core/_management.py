@@ -37,7 +37,7 @@ def _refuse_request(kernel: Kernel, request: CoreMessage, session: Session, *, s
         # JMS clients write temp-queue://NAME, core clients the name alone.
         address = reply_to.rpartition("://")[2]
         if session.admit_send(address) is None:
-            kernel.send(_failure(request, address), None, None)
+            kernel.router.send(_failure(request, address), None, None)
     return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, _TEXT)
 
 

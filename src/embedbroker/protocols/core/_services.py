@@ -47,7 +47,7 @@ def serve_request(service: CoreService, request: CoreMessage, session: Session) 
         reply = _message(answer, queue_name, correlation_id)
         if len(reply.raw) > _REPLY_ROOM_BYTES and not kernel.memory.has_room(len(reply.raw)):
             reply = _message(_NO_ROOM, queue_name, correlation_id)
-        kernel.reply(reply, promises=answer.promises)
+        kernel.router.reply(reply, promises=answer.promises)
 
     service.services.handle(session, _text_of(request), respond)
     return None

@@ -259,7 +259,7 @@ class CoreSession:
 
     def _unsupported(self, arrival: MessageTraits, message: CoreMessage) -> Refused | None:
         if arrival.has_group:
-            self.service.kernel.warn_of_groups(message.address)
+            self.service.kernel.router.warn_of_groups(message.address)
         if arrival.scheduled_ms > self.service.now.wall_ms and not self.kernel_session.sends_to_broker(message):
             return self._not_there("scheduled delivery")
         return None

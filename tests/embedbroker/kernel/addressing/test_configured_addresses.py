@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from embedbroker.config import AddressConfiguration, AddressSettings, QueueConfiguration
 from embedbroker.kernel import AddressDefinition, QueueDefinition
@@ -79,13 +78,7 @@ def test_attributes_are_those_of_the_configuration_or_of_the_settings() -> None:
 
 def restarted(address: AddressDefinition, queue: QueueDefinition, wanted: AddressConfiguration) -> Stage:
     """A broker that found an address and a queue in its journal, before clients come."""
-    stage = Stage({})
-    stage.kernel.address_manager.restore_address(address)
-    stage.kernel.address_manager.restore_queue(queue)
-    stage.store.records.clear()
-    stage.kernel.config = evolve(stage.kernel.config, addresses={address.name: wanted})
-    stage.kernel.housekeeping.at_start()
-    return stage
+    return Stage({}, restored=(address, queue), addresses={address.name: wanted})
 
 
 def test_what_the_journal_kept_stays_and_is_not_written_again() -> None:

@@ -17,7 +17,7 @@ def stage() -> Stage:
 
 
 def refusal(stage: Stage, address: str, routing_type: int | None) -> Refused:
-    refused = stage.kernel.send(letter("m", address), routing_type, None)
+    refused = stage.kernel.router.send(letter("m", address), routing_type, None)
     assert isinstance(refused, Refused)
     return refused
 
@@ -168,7 +168,7 @@ def test_a_full_address_with_policy_fail_refuses(stage: Stage) -> None:
     stage = Stage({"f.#": AddressSettings(max_size_bytes=1000, address_full_policy=AddressFullPolicy.FAIL)})
     stage.queue("f.q")
     sent = 0
-    while stage.kernel.send(letter("x" * 100, "f.q"), None, None) is None:
+    while stage.kernel.router.send(letter("x" * 100, "f.q"), None, None) is None:
         sent += 1
         assert sent < 100
     assert sent == 3
@@ -186,7 +186,7 @@ def test_a_fully_qualified_name_is_no_way_around_the_limit_of_its_address() -> N
     stage = Stage({"f.#": AddressSettings(max_size_bytes=1000, address_full_policy=AddressFullPolicy.FAIL)})
     stage.queue("q", "f.a")
     sent = 0
-    while stage.kernel.send(letter("x" * 100, "f.a::q"), None, None) is None:
+    while stage.kernel.router.send(letter("x" * 100, "f.a::q"), None, None) is None:
         sent += 1
         assert sent < 100
     assert sent == 3
@@ -293,9 +293,9 @@ GONE = "0b1c2d3e-1111-2222-3333-445566778899"
 def test_a_late_send_to_a_temporary_queue_creates_nothing() -> None:
     stage = Stage()
     for name in (GONE, "jms.tempqueue." + GONE):
-        stage.kernel.delete_queue(stage.queue(name, temporary=True))
+        stage.kernel.teardown.delete_queue(stage.queue(name, temporary=True))
         for routing_type in (ANYCAST, MULTICAST, None):
-            refused = stage.kernel.send(letter("late", name), routing_type, None)
+            refused = stage.kernel.router.send(letter("late", name), routing_type, None)
             assert isinstance(refused, Refused) and refused.code == ErrorCode.QUEUE_DOES_NOT_EXIST
         assert name not in stage.kernel.address_manager.addresses and name not in stage.kernel.address_manager.queues
         address, queue = stage.kernel.address_manager.view_address(name), stage.kernel.address_manager.view_queue(name)
@@ -309,26 +309,26 @@ def test_a_late_send_to_a_temporary_queue_creates_nothing() -> None:
 def test_a_temporary_queue_may_come_back_under_its_name() -> None:
     """A client that lost its connection makes its session again, with its temporary queues."""
     stage = Stage()
-    stage.kernel.delete_queue(stage.queue(GONE, temporary=True))
+    stage.kernel.teardown.delete_queue(stage.queue(GONE, temporary=True))
     queue = stage.queue(GONE, temporary=True)
-    assert stage.kernel.send(letter("in time", GONE), ANYCAST, None) is None
+    assert stage.kernel.router.send(letter("in time", GONE), ANYCAST, None) is None
     assert queue.message_count == 1
 
 
 def test_a_name_that_people_choose_is_not_taken_for_a_temporary_one() -> None:
     stage = Stage()
-    stage.kernel.delete_queue(stage.queue("orders", temporary=True))
-    assert stage.kernel.send(letter("m", "orders"), ANYCAST, None) is None
+    stage.kernel.teardown.delete_queue(stage.queue("orders", temporary=True))
+    assert stage.kernel.router.send(letter("m", "orders"), ANYCAST, None) is None
     assert stage.kernel.address_manager.queues["orders"].message_count == 1
 
 
 def test_a_message_that_says_that_its_address_is_temporary_creates_nothing() -> None:
     """The broker may never have seen the name: it was restarted, or took over from another one."""
     stage = Stage()
-    refused = stage.kernel.send(letter("late", GONE, _AMQ_TEMPORARY=GONE), ANYCAST, None)
+    refused = stage.kernel.router.send(letter("late", GONE, _AMQ_TEMPORARY=GONE), ANYCAST, None)
     assert isinstance(refused, Refused) and GONE not in stage.kernel.address_manager.addresses
     # One that somebody passes on to another address with all its properties is a message like any other.
-    assert stage.kernel.send(letter("passed on", "archive", _AMQ_TEMPORARY=GONE), ANYCAST, None) is None
+    assert stage.kernel.router.send(letter("passed on", "archive", _AMQ_TEMPORARY=GONE), ANYCAST, None) is None
     assert stage.kernel.address_manager.queues["archive"].message_count == 1
 
 
@@ -337,5 +337,5 @@ def test_names_of_gone_temporary_queues_are_forgotten_some_day(monkeypatch: pyte
     stage = Stage()
     names = [f"{number:08}{GONE[8:]}" for number in range(3)]
     for name in names:
-        stage.kernel.delete_queue(stage.queue(name, temporary=True))
+        stage.kernel.teardown.delete_queue(stage.queue(name, temporary=True))
     assert [stage.kernel.address_manager.is_gone(name) for name in names] == [False, True, True]

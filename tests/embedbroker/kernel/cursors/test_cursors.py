@@ -468,7 +468,7 @@ def test_a_range_is_split_into_parts_of_about_one_size(stage: Stage, count: int)
 
 
 def test_a_queue_that_is_purged_without_consumers_has_no_cursor(stage: Stage) -> None:
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["q"])
     stage.queue("q", purge_on_no_consumers=True)
     assert refused_to_open(stage).reason == "bad-request"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.kernel import Backpressure, Consumer, Kernel, Queue, Reference, Session
+from embedbroker.kernel import Backpressure, Consumer, Queue, Reference, Schedule, Session
 from tests.embedbroker.kernel.letters import letter
 from tests.embedbroker.kernel.stage import Stage, Taker
 
@@ -47,13 +47,13 @@ def stage() -> Stage:
 def wakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the queues that were woken, in order."""
     woken: list[str] = []
-    wake = Kernel.wake
+    wake = Schedule.wake
 
-    def counted(kernel: Kernel, queue: Queue) -> None:
+    def counted(schedule: Schedule, queue: Queue) -> None:
         woken.append(queue.name)
-        wake(kernel, queue)
+        wake(schedule, queue)
 
-    monkeypatch.setattr(Kernel, "wake", counted)
+    monkeypatch.setattr(Schedule, "wake", counted)
     return woken
 
 
@@ -116,7 +116,7 @@ def test_a_session_that_moves_takes_its_consumers_along(stage: Stage) -> None:
     session = stage.session()
     port = Narrow(session.backpressure, 1)
     consumers(stage, port, session)
-    old, new = session.backpressure, stage.kernel.make_backpressure()
+    old, new = session.backpressure, stage.kernel.schedule.make_backpressure()
     old.shut()
     stage.send(letter("x", "q0"))
     assert port.got == []

@@ -42,7 +42,7 @@ def test_deleting_a_queue_frees_what_it_held_and_tells_its_consumers(stage: Stag
     consumer, taker = stage.consumer(stage.session(), "q", credit=2)
     browser, browsed = stage.consumer(stage.session(), "q", browse=True)
     stage.run()
-    stage.kernel.delete_queue(queue)
+    stage.kernel.teardown.delete_queue(queue)
     assert (taker.closed, browsed.closed) == ([consumer.key], [browser.key])
     assert not exists(stage, "q")
     assert stage.store.of_kind("no queue") == [("no queue", queue.id)]
@@ -55,16 +55,16 @@ def test_a_deleted_queue_sends_nothing_to_the_dead_letter_address() -> None:
     stage.send(letter("m", "q"))
     stage.consumer(stage.session(), "q")
     stage.run()
-    stage.kernel.delete_queue(queue)
+    stage.kernel.teardown.delete_queue(queue)
     stage.assert_empty()
 
 
 def test_an_auto_created_address_goes_with_its_last_queue(stage: Stage) -> None:
     stage.send(letter("m", "a"), routing_type=ANYCAST)
     other = stage.queue("x", "a", MULTICAST)
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["a"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["a"])
     assert has_address(stage, "a")
-    stage.kernel.delete_queue(other)
+    stage.kernel.teardown.delete_queue(other)
     assert not has_address(stage, "a")
     assert stage.store.records[-1][0] == "no address"
 
@@ -73,7 +73,7 @@ def test_an_address_made_by_hand_or_with_a_delay_stays() -> None:
     stage = Stage({"slow.#": AddressSettings(auto_delete_addresses_delay=1000)})
     stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     for name in ("hand", "slow.a"):
-        stage.kernel.delete_queue(stage.queue(name))
+        stage.kernel.teardown.delete_queue(stage.queue(name))
         assert has_address(stage, name)
 
 
@@ -82,7 +82,7 @@ def test_a_temporary_queue_takes_its_address_along_but_not_one_made_by_hand(stag
     for name, address in (("t1", "t1"), ("t2", "hand")):
         queue = stage.queue(name, address, temporary=True)
         assert not queue.durable
-        stage.kernel.delete_queue(queue)
+        stage.kernel.teardown.delete_queue(queue)
     assert not has_address(stage, "t1") and has_address(stage, "hand")
 
 
@@ -90,7 +90,7 @@ def test_temporary_queues_are_not_recorded(stage: Stage) -> None:
     stage.store.records.clear()
     queue = stage.queue("t", temporary=True)
     stage.send(letter("m", "t", durable=True))
-    stage.kernel.delete_queue(queue)
+    stage.kernel.teardown.delete_queue(queue)
     assert [record[0] for record in stage.store.records if record[0] not in ("address", "no address")] == []
     stage.assert_empty()
 
@@ -264,7 +264,7 @@ def test_a_topic_address_goes_after_its_subscriber(stage: Stage) -> None:
     queue = stage.queue("sub", "t", MULTICAST, temporary=True)
     stage.pass_time(3 * SCAN_S)
     assert has_address(stage, "t")
-    stage.kernel.delete_queue(queue, keep_address=True)
+    stage.kernel.teardown.delete_queue(queue, keep_address=True)
     stage.pass_time(SCAN_S)
     assert has_address(stage, "t")
     stage.pass_time(SCAN_S)
@@ -300,7 +300,7 @@ def restarted(*, messages: bool) -> Kernel:
         )
     kernel.ids.next_id = 100
     if messages:
-        kernel.send(letter("m", "auto"), None, None)
+        kernel.router.send(letter("m", "auto"), None, None)
     kernel.housekeeping.at_start()
     return kernel
 
@@ -342,7 +342,7 @@ def test_deleting_a_subscription_costs_the_same_beside_few_and_beside_many(monke
 
         def delete_all() -> None:
             for queue in doomed:
-                stage.kernel.delete_queue(queue)
+                stage.kernel.teardown.delete_queue(queue)
 
         return cost_of(delete_all)
 
@@ -352,13 +352,10 @@ def test_deleting_a_subscription_costs_the_same_beside_few_and_beside_many(monke
 
 
 def test_the_end_of_an_unused_queue_is_no_warning() -> None:
-    warnings: list[str] = []
-    ordinary: list[str] = []
     stage = Stage()
-    stage.kernel.log, stage.kernel.inform = warnings.append, ordinary.append
     stage.send(letter("m", "a"), routing_type=ANYCAST)
     use(stage, "a")
     for _ in range(3):
         stage.pass_time(SCAN_S)
-    assert not exists(stage, "a") and warnings == []
-    assert ordinary == ["queue 'a' is deleted: it was auto-created and is not used any more"]
+    assert not exists(stage, "a")
+    assert stage.ordinary == stage.log == ["queue 'a' is deleted: it was auto-created and is not used any more"]

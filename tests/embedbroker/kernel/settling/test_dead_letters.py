@@ -398,7 +398,7 @@ def test_expired_messages_of_a_deleted_queue_are_gone(stage: Stage) -> None:
     queue = stage.queue("q")
     stage.consumer(stage.session(), "q")
     stage.send(expiring(stage, "m", "q", in_ms=-1))
-    stage.kernel.delete_queue(queue)
+    stage.kernel.teardown.delete_queue(queue)
     stage.run_all()
     assert stage.waiting("ExpiryQueue") == []
     stage.assert_empty()

@@ -109,7 +109,7 @@ def test_its_queue_may_be_deleted_in_the_middle(stage: Stage, transacted: bool) 
     key, ids = all_delivered(stage, session)
     session.settle(key, ids[-1], through=True)
     stage.run(BUDGET)
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["q"])
     at = len(stage.store.records)
     if transacted:
         session.commit()

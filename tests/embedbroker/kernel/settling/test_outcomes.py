@@ -101,7 +101,9 @@ def test_without_a_dead_letter_address_what_is_rejected_is_dropped() -> None:
 def test_in_a_transaction_nothing_happens_before_the_commit(stage: Stage, outcome: Outcome) -> None:
     session, consumer, ids = delivered(stage, "abc", transacted=True)
     queue = stage.kernel.address_manager.queues["q"]
-    stage.kernel.settle(queue, (consumer.unsettled.pop(ids[1]),), outcome, session._current(), consumer=consumer)
+    stage.kernel.settlement.settle(
+        queue, (consumer.unsettled.pop(ids[1]),), outcome, session._current(), consumer=consumer
+    )
     stage.run_all()
     assert queue.delivering_count == 3
     assert [stage.waiting(name) for name in ("q", "DLQ", "ExpiryQueue")] == [[], [], []]
@@ -118,7 +120,9 @@ def test_in_a_transaction_nothing_happens_before_the_commit(stage: Stage, outcom
 def test_a_rollback_takes_every_outcome_back_as_a_failed_delivery(stage: Stage, outcome: Outcome) -> None:
     session, consumer, ids = delivered(stage, "ab", transacted=True)
     transaction = session._current()
-    stage.kernel.settle(consumer.queue, (consumer.unsettled.pop(ids[0]),), outcome, transaction, consumer=consumer)
+    stage.kernel.settlement.settle(
+        consumer.queue, (consumer.unsettled.pop(ids[0]),), outcome, transaction, consumer=consumer
+    )
     session.rollback(last_delivered=False)
     stage.run_all()
     assert (stage.waiting("q"), counts(stage)) == (["a", "b"], [1, 0])

@@ -281,7 +281,7 @@ def test_work_on_a_queue_that_was_deleted_meanwhile_is_dropped(stage: Stage) -> 
     stage.queue("y", "t", MULTICAST)
     session = stage.session(transacted=True)
     stage.send(letter("m", "t", durable=True), session=session, routing_type=MULTICAST)
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["x"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["x"])
     assert session.commit() is None
     assert stage.waiting("y") == ["m"]
     kept = stage.kernel.address_manager.queues["y"].id
@@ -296,7 +296,7 @@ def test_acknowledgements_on_a_queue_that_was_deleted_meanwhile_leave_nothing(st
     consumer, taker = stage.consumer(session, "q", credit=2)
     stage.run()
     session.settle(consumer.key, id_of(taker, 0), through=True)
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["q"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["q"])
     assert taker.closed == [consumer.key]
     if commit:
         session.commit()

@@ -38,7 +38,7 @@ def send(
     message = letter(text, address, durable=durable)
     if session is not None:
         return session.send(message, routing_type, duplicate_id)
-    return stage.kernel.send(message, routing_type, None, duplicate_id)
+    return stage.kernel.router.send(message, routing_type, None, duplicate_id)
 
 
 def ids_of(stage: Stage, address: str = "orders") -> list[bytes]:
@@ -200,7 +200,7 @@ def test_a_prepared_transaction_holds_its_ids(stage: Stage) -> None:
     kernel = stage.kernel
     first, second = kernel.begin(), kernel.begin()
     for transaction in (first, second):
-        kernel.send(letter("m", "orders", durable=True), None, transaction, b"id")
+        kernel.router.send(letter("m", "orders", durable=True), None, transaction, b"id")
     kernel.duplicates.hold(first)
     refused = send(stage, "outside", b"id")
     assert refused is not None and refused.code == REJECTED
@@ -339,7 +339,7 @@ def test_ids_go_with_their_address(stage: Stage) -> None:
     held = stage.kernel.duplicates.used_bytes
     session = stage.session(transacted=True)
     send(stage, "late", b"late", session, address="reply")
-    stage.kernel.delete_queue(queue)
+    stage.kernel.teardown.delete_queue(queue)
     assert held and stage.kernel.duplicates.used_bytes == 0
     assert session.commit() is None
     assert stage.kernel.duplicates.used_bytes == 0
@@ -353,7 +353,7 @@ def test_an_address_with_ids_is_there_after_a_restart_and_goes_when_nobody_uses_
     stage = Stage(PLAIN)
     for _ in range(2):
         send(stage, "m", b"id", address="made", routing_type=ANYCAST)
-    stage.kernel._remove_waiting(stage.kernel.address_manager.queues["made"])
+    stage.kernel.teardown.purge(stage.kernel.address_manager.queues["made"])
     stage.kernel.housekeeping.at_start()
     assert "made" not in stage.kernel.address_manager.queues
     send(stage, "m", b"id", address="made")
@@ -367,7 +367,7 @@ def test_dead_letters_are_not_checked_but_their_ids_are_kept_where_they_go() -> 
     stage.queue("orders")
     for text in ("one", "two"):
         message = letter(text, "orders", durable=True, _AMQ_DUPL_ID=b"id")
-        assert stage.kernel.send(message, None, None, b"id" if text == "one" else b"other") is None
+        assert stage.kernel.router.send(message, None, None, b"id" if text == "one" else b"other") is None
     session = stage.session(transacted=True)
     consumer, taker = stage.consumer(session, "orders")
     stage.run()

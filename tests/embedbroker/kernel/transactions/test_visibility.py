@@ -145,7 +145,7 @@ def test_a_queue_deleted_meanwhile_shows_nothing(stage: Stage) -> None:
     stage.send(letter("1", "t", durable=True))
     stage.send(letter("2", "t", durable=True), session=session, routing_type=MULTICAST)
     session.commit()
-    stage.kernel.delete_queue(stage.kernel.address_manager.queues["x"])
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["x"])
     stage.store.sync()
     stage.run_all()
     assert stage.waiting("y") == ["1", "2"]

@@ -304,7 +304,7 @@ def test_a_queue_that_is_deleted_before_the_set_is_carried_out_takes_what_it_wou
     prepared(stage, 1, "a")
     doomed = stage.queue("doomed")
     prepared(stage, 2, "b", address="doomed")
-    stage.kernel.delete_queue(doomed)
+    stage.kernel.teardown.delete_queue(doomed)
     assert commit(stage, 1, 1, 2) == CommitSetDone(1)
     assert stage.waiting("q") == ["a"]
     ((_, record),) = stage.store.of_kind("fact")

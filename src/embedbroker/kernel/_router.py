@@ -1,0 +1,168 @@
+"""Routing: which queues a sent message goes to, after its address settings and its duplicate id are applied.
+
+Responsible for message ids, for what is created on demand, and for messages that no queue takes. Does not depend on
+permissions, which `Session` checks, and on records, which `Placement` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
+from embedclient.errors import ErrorCode
+from embedclient.model import Message
+
+from ._authority import Access
+from ._clock import Clock
+from ._ids import Ids
+from ._memory import MemoryAccount
+from ._refusal import Refused
+from .addressing._address import Address
+from .addressing._addresses import AddressManager, split_fqqn
+from .settling._dead_letters import DeadLetterRouting
+from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
+from .transactions._duplicate_ids import DuplicateIds, Identified
+from .transactions._placement import Placement
+from .transactions._transaction import Transaction
+
+__all__ = ["Router"]
+
+# Names of addresses come from clients: those that were warned of are forgotten when they are too many.
+_GROUPED_MAX = 1000
+
+
+class Router:
+    """Routes messages that are sent. Moves of messages that are in a queue are for `DeadLetterRouting`."""
+
+    __slots__ = (
+        "_address_manager",
+        "_addresses",
+        "_clock",
+        "_dead_letters",
+        "_duplicates",
+        "_grouped",
+        "_ids",
+        "_log",
+        "_memory",
+        "_placement",
+        "_settings",
+    )
+
+    def __init__(
+        self,
+        ids: Ids,
+        clock: Clock,
+        memory: MemoryAccount,
+        settings: AddressSettingsRepository,
+        address_manager: AddressManager,
+        duplicates: DuplicateIds,
+        placement: Placement,
+        dead_letters: DeadLetterRouting,
+        log: Callable[[str], None],
+    ) -> None:
+        self._ids = ids
+        self._clock = clock
+        self._memory = memory
+        self._settings = settings
+        self._address_manager = address_manager
+        # The resolution of a name, for each message: an address carries the queues that take what is sent to it.
+        self._addresses = address_manager.addresses
+        self._duplicates = duplicates
+        self._placement = placement
+        self._dead_letters = dead_letters
+        self._log = log
+        self._grouped: set[str] = set()
+
+    def send(
+        self,
+        message: Message,
+        routing_type: int | None,
+        transaction: Transaction | None,
+        duplicate_id: bytes | None = None,
+        access: Access | None = None,
+    ) -> Refused | None:
+        """Route one message, now or at the commit of its transaction.
+
+        The message gets its id here. A message that no queue takes is accepted and dropped, as in Artemis, and so is
+        one with the ``duplicate_id`` of an earlier one. ``access`` limits what is created on the way; None
+        is for the broker itself.
+        """
+        ids = self._ids
+        message_id = ids.next_id
+        if message_id < ids.limit:
+            ids.next_id = message_id + 1
+        else:
+            message_id = ids.take()
+        message.assign_id(message_id)
+        address = self._addresses.get(message.address)
+        # `queues_exist` is asked only where there is no queue at all.
+        if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
+            refused = self._address_manager.prepare_send(message, routing_type, access)
+            if refused is not None:
+                if transaction is not None:
+                    transaction.fail(refused.text)
+                return refused
+            address = self._addresses.get(message.address)
+        # The settings of the address hold for a send to ``address::queue``, too.
+        owner = address if address is not None else self._addresses.get(split_fqqn(message.address)[0])
+        identified: Identified | None = None
+        if owner is not None:
+            if duplicate_id is not None:
+                admitted = self._duplicates.admit(message, owner, duplicate_id, transaction)
+                if not isinstance(admitted, Identified):
+                    return admitted
+                identified = admitted
+            if owner.is_plain is not True:
+                adjusted = self._apply_settings(owner, message)
+                if isinstance(adjusted, Refused):
+                    if transaction is not None:
+                        transaction.fail(adjusted.text)
+                    return adjusted
+                message = adjusted
+            owner.routed_count += 1
+        if address is None:
+            targets = self._address_manager.qualified_queues(message, routing_type)
+        else:
+            targets = address.route(message, routing_type)
+        if targets:
+            self._placement.place(message, targets, transaction, identified)
+        elif address is not None:
+            self._dead_letters.unrouted(message, address, transaction)
+        if identified is not None:
+            self._duplicates.accept(identified, transaction)
+        return None
+
+    def _apply_settings(self, address: Address, message: Message) -> Message | Refused:
+        """Apply address settings to a send: limits refuse it, expirations change."""
+        settings = self._settings.of(address.name)
+        limit = settings.max_size_bytes
+        assert limit is not None
+        fails = settings.address_full_policy is AddressFullPolicy.FAIL
+        adjusts = adjusts_expiration(settings)
+        address.is_plain = not (fails or adjusts)
+        if fails and self._memory.is_full(address.name, limit):
+            return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
+        return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
+
+    def warn_of_groups(self, address: str) -> None:
+        """Log once for each address that the group ids of its messages have no effect."""
+        if address in self._grouped:
+            return
+        if len(self._grouped) >= _GROUPED_MAX:
+            self._grouped.clear()
+        self._grouped.add(address)
+        self._log(
+            f"messages to {address!r} have a group id (JMSXGroupID), which has no effect: this broker has no message "
+            "groups yet, so several consumers of a queue share the messages of a group"
+        )
+
+    def reply(self, message: Message, *, promises: bool) -> None:
+        """Send an answer of the broker itself to the queues of an existing address; without one, it is dropped.
+
+        An answer that ``promises`` is visible once everything is durable that is recorded by now.
+        """
+        message.assign_id(self._ids.take())
+        address = self._addresses.get(message.address)
+        targets = address.route(message, None) if address is not None else None
+        if targets:
+            self._placement.place_reply(message, targets, promises=promises)

@@ -1,0 +1,136 @@
+"""The work of a step: publishing, deferred work, dispatch of woken queues, moves of expired messages, credit grants.
+
+Responsible for the order of these, and for a bounded part of each per step. Does not depend on what wakes a queue.
+"""
+
+from __future__ import annotations
+
+from ._clock import Clock
+from ._deferred import DeferredWork
+from ._memory import MemoryAccount
+from ._store import Store
+from .queueing._backlog import Reference
+from .queueing._backpressure import Backpressure
+from .queueing._queue import Queue
+from .settling._dead_letters import MOVE_COST, DeadLetterRouting
+from .settling._outcome import Outcome
+from .settling._settlement import Settlement
+from .transactions._visibility import VisibilityQueue
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """Runs what inputs made possible. It is the owner of all queues: they report here what they need.
+
+    ``connect`` completes it, because dead letters and settlement need queues, which need their owner.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        store: Store,
+        memory: MemoryAccount,
+        deferred: DeferredWork,
+        visibility: VisibilityQueue,
+    ) -> None:
+        self._clock = clock
+        self._store = store
+        self._memory = memory
+        self._deferred = deferred
+        self._visibility = visibility
+        self._woken: dict[Queue, None] = {}
+        self._expired: list[tuple[Queue, Reference]] = []
+        self._relieved: dict[Backpressure, None] = {}
+        self._dead_letters: DeadLetterRouting
+        self._settlement: Settlement
+
+    def connect(self, dead_letters: DeadLetterRouting, settlement: Settlement) -> None:
+        """Complete the schedule. Must come before the first queue."""
+        self._dead_letters = dead_letters
+        self._settlement = settlement
+
+    # -- stepping ------------------------------------------------------------------------------------------------
+
+    def run(self, budget: int) -> None:
+        """Do what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
+        reached, visibility = self._store.reached, self._visibility
+        # No long work keeps the queues from their turn.
+        share = max(budget // 3, 1) if self._woken else budget
+        moves = max(budget // MOVE_COST, 1)
+        if visibility.next_point <= reached:
+            budget -= share - visibility.publish(reached, share)
+        if self._relieved:
+            for backpressure in list(self._relieved):
+                backpressure.let_through()
+        if self._deferred.waiting:
+            budget -= self._deferred.run(min(share, budget))
+        if self._woken:
+            self._dispatch(budget)
+        if self._expired:
+            expired = self._expired[:moves]
+            del self._expired[:moves]
+            for queue, reference in expired:
+                self._dead_letters.move_expired(queue, reference)
+        if self._memory.relieved:
+            self._memory.grant_waiting()
+
+    def _dispatch(self, budget: int) -> None:
+        # One turn each: queues that wake again go on in the next step.
+        woken, self._woken = self._woken, {}
+        for queue in list(woken):
+            if budget <= 0:
+                break
+            del woken[queue]
+            if not queue.deleted:
+                budget = queue.dispatch(budget)
+        # Those that had no turn come first in the next step.
+        woken.update(self._woken)
+        self._woken = woken
+
+    @property
+    def has_work(self) -> bool:
+        """Return True if `run` would do something at once."""
+        return (
+            self._visibility.next_point <= self._store.reached
+            or bool(self._woken or self._expired or self._deferred.waiting or self._relieved)
+            or (bool(self._memory.relieved) and self._memory.can_grant)
+        )
+
+    def make_backpressure(self) -> Backpressure:
+        """Return the backpressure for the consumers of one connection."""
+        return Backpressure(self._relieved)
+
+    # -- for queues (QueueOwner) ---------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Return the wall time of the step."""
+        return self._clock.now_ms
+
+    @property
+    def is_publishing(self) -> bool:
+        """Return True if durable messages still wait for their turn to become visible."""
+        return self._visibility.next_point <= self._store.reached
+
+    def wake(self, queue: Queue) -> None:
+        """Dispatch this queue before the step ends."""
+        self._woken[queue] = None
+
+    def forget(self, queue: Queue) -> None:
+        """Dispatch a deleted queue no more."""
+        self._woken.pop(queue, None)
+
+    def settle_delivered(self, queue: Queue, reference: Reference) -> None:
+        """Settle a message that a consumer with pre-acknowledge took."""
+        self._settlement.settle(queue, (reference,), Outcome.ACCEPTED)
+
+    def expire(self, queue: Queue, reference: Reference) -> bool:
+        """Remember a message that was found expired; it moves when the current dispatch is over.
+
+        Returns False for queues of the expiry address itself: what is there is delivered.
+        """
+        if not self._dead_letters.expires_in(queue):
+            return False
+        self._expired.append((queue, reference))
+        return True

@@ -1,0 +1,123 @@
+"""The end of consumers and queues: what they held goes back, or goes with them.
+
+Responsible for detaching consumers, for deleting queues with what they hold, and for purging those that lose their last
+consumer. Does not depend on who may do that; `Session` does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ._deferred import AT_ONCE_MAX, DeferredWork
+from ._ids import Ids
+from ._observer import Leaving, Observers
+from ._schedule import Schedule
+from .addressing._addresses import AddressManager
+from .cursors._cursors import Cursors
+from .queueing._consumer import Consumer
+from .queueing._queue import Queue
+from .settling._outcome import Outcome
+from .settling._removal import Removal
+from .settling._settlement import Settlement
+
+__all__ = ["Teardown"]
+
+
+class Teardown:
+    """Ends consumers and queues."""
+
+    __slots__ = (
+        "_address_manager",
+        "_cursors",
+        "_deferred",
+        "_ids",
+        "_observers",
+        "_removal",
+        "_schedule",
+        "_settlement",
+    )
+
+    def __init__(
+        self,
+        address_manager: AddressManager,
+        cursors: Cursors,
+        settlement: Settlement,
+        removal: Removal,
+        observers: Observers,
+        ids: Ids,
+        deferred: DeferredWork,
+        schedule: Schedule,
+    ) -> None:
+        self._address_manager = address_manager
+        self._cursors = cursors
+        self._settlement = settlement
+        self._removal = removal
+        self._observers = observers
+        self._ids = ids
+        self._deferred = deferred
+        self._schedule = schedule
+
+    def delete_queue(self, queue: Queue, *, keep_address: bool = False) -> None:
+        """Delete a queue with what it holds, and close the consumers that are left.
+
+        An auto-created address without other queues goes too, unless ``keep_address``.
+        """
+        # From here on, what consumers give back is gone.
+        queue.deleted = True
+        for observe in self._observers.decision.queue_removed:
+            observe(queue)
+        for consumer in [*queue.consumers, *queue.browsers]:
+            self._take_back(consumer, Outcome.FAILED)
+            consumer.port.closed_by_broker(consumer)
+        self._schedule.forget(queue)
+        self._cursors.forget(queue)
+        self._address_manager.drop_queue(queue)
+        if not keep_address:
+            self._address_manager.drop_idle_address(queue.definition)
+        self.purge(queue)
+
+    def delete_temporary(self, name: str, identifier: int) -> None:
+        """Delete the temporary queue of a connection that ended, unless it is gone or another one has its name."""
+        queue = self._address_manager.queues.get(name)
+        if queue is not None and queue.id == identifier:
+            self.delete_queue(queue)
+
+    def purge(self, queue: Queue) -> None:
+        """Take out everything that waits now; messages that come while this goes on stay."""
+        limit = self._ids.next_id
+
+        def removal() -> Iterator[None]:
+            doomed = queue.backlog.remove_if(
+                lambda waiting: waiting.position < limit, exempt_through=lambda: self._cursors.exempt_through(queue)
+            )
+            for reference in doomed:
+                if reference is not None:
+                    self._removal.leave(queue, (reference,), Leaving.REMOVED)
+                yield
+
+        if queue.backlog.size <= AT_ONCE_MAX and not queue.is_held:
+            deque(removal(), maxlen=0)
+        else:
+            self._deferred.add_holding((queue,), removal())
+
+    def detach(self, consumer: Consumer, outcome: Outcome) -> None:
+        """Remove a consumer; what it had not settled goes back.
+
+        It is released when the client closed it in an orderly way, and has failed when its connection was lost.
+        """
+        queue = consumer.queue
+        self._take_back(consumer, outcome)
+        if consumer.browse or queue.consumers or queue.deleted:
+            return
+        if queue.definition.transient:
+            self.delete_queue(queue)
+        elif queue.definition.purge_on_no_consumers:
+            self.purge(queue)
+
+    def _take_back(self, consumer: Consumer, outcome: Outcome) -> None:
+        """Remove a consumer from its queue, with what it had not settled."""
+        queue = consumer.queue
+        queue.remove_consumer(consumer)
+        self._observers.call(self._observers.commit.consumer_removed, consumer)
+        self._settlement.settle(queue, consumer.unsettled.take_all(), outcome)

@@ -1,0 +1,123 @@
+"""Placement: routed messages get their place in queues, now or with the commit of their transaction.
+
+Responsible for the record, the memory and the audit of a message that has queues, and for when it becomes visible. Does
+not depend on how the queues were chosen.
+"""
+
+from __future__ import annotations
+
+from embedclient.model import Message
+
+from .._memory import MemoryAccount
+from .._observer import Observers
+from .._store import Store
+from ..queueing._backlog import Reference
+from ..queueing._queue import Queue
+from ._duplicate_ids import Identified
+from ._transaction import Transaction
+from ._visibility import VisibilityQueue
+
+__all__ = ["Placement"]
+
+
+class Placement:
+    """Places messages that have their ids."""
+
+    __slots__ = ("_memory", "_observers", "_store", "_visibility")
+
+    def __init__(self, store: Store, memory: MemoryAccount, observers: Observers, visibility: VisibilityQueue) -> None:
+        self._store = store
+        self._memory = memory
+        self._observers = observers
+        self._visibility = visibility
+
+    def place(
+        self,
+        message: Message,
+        targets: list[Queue],
+        transaction: Transaction | None,
+        identified: Identified | None = None,
+    ) -> None:
+        """Record a message as far as it is durable, and make it visible once that is safe, or with its transaction."""
+        for queue in targets:
+            if queue.definition.purge_on_no_consumers and not queue.consumers:
+                targets = [
+                    target for target in targets if not target.definition.purge_on_no_consumers or target.consumers
+                ]
+                if not targets:
+                    return
+                break
+        message_id = message.message_id
+        self._memory.hold(message_id, targets[0].definition.address, len(message.raw), len(targets))
+        durable = False
+        if message.durable:
+            position = transaction.places if transaction is not None else message_id
+            if len(targets) == 1:
+                references = [(targets[0].id, position)] if targets[0].durable else []
+            else:
+                references = [(queue.id, position) for queue in targets if queue.durable]
+            if references:
+                durable = True
+                if identified is None or transaction is not None or not identified.entry.number:
+                    self._store.add_message(message, transaction.id if transaction is not None else 0, references)
+                else:
+                    self._store.add_message_once(message, references, identified.entry)
+                    identified.recorded = True
+        observers = self._observers
+        if observers.decision.routed:
+            self._observe_routed(message, targets, transaction)
+        if transaction is not None:
+            transaction.recorded = transaction.recorded or durable
+            transaction.add(message, targets)
+            return
+        visibility = self._visibility
+        if observers.commit.routed:
+            self._show_and_observe(message, targets, self._store.point() if durable else 0)
+            return
+        if durable:
+            point = self._store.point()
+            if point > self._store.reached or visibility.pending:
+                for queue in targets:
+                    visibility.add(point, queue, Reference(message, message_id))
+                return
+        elif visibility.pending:
+            for queue in targets:
+                if queue.waiting_visible:
+                    visibility.add(0, queue, Reference(message, message_id))
+                else:
+                    queue.publish(Reference(message, message_id))
+            return
+        for queue in targets:
+            queue.publish(Reference(message, message_id))
+
+    def _observe_routed(self, message: Message, targets: list[Queue], transaction: Transaction | None) -> None:
+        transaction_id = transaction.id if transaction is not None else 0
+        for queue in targets:
+            for observe in self._observers.decision.routed:
+                observe(queue, message.message_id, message.durable and queue.durable, transaction_id)
+
+    def _show_and_observe(self, message: Message, targets: list[Queue], point: int) -> None:
+        """Place a message, then call its observers: what they send must have a higher position."""
+        observers, visibility = self._observers, self._visibility
+        for queue in targets:
+            visibility.add(point, queue, Reference(message, message.message_id))
+        observers.call(observers.commit.routed, message, targets, None)
+        if visibility.next_point <= self._store.reached:
+            visibility.publish(self._store.reached, len(targets))
+
+    def place_reply(self, message: Message, targets: list[Queue], *, promises: bool) -> None:
+        """Place an answer of the broker itself, without a record.
+
+        An answer that ``promises`` is visible once everything is durable that is recorded by now.
+        """
+        self._memory.hold(message.message_id, message.address, len(message.raw), len(targets))
+        store = self._store
+        point = store.point() if promises else 0
+        for queue in targets:
+            for observe in self._observers.decision.routed:
+                observe(queue, message.message_id, False, 0)
+            reference = Reference(message, message.message_id)
+            if point > store.reached or queue.waiting_visible:
+                self._visibility.add(point, queue, reference)
+            else:
+                queue.publish(reference)
