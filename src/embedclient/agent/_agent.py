@@ -63,12 +63,10 @@ class Agent:
         self._outputs: list[TransportOutput] = []
         self._stepping = False
         self._signalled = False
-        self._due = DueCallbacks()
-        self._due.on_first = self._signal
+        self._due = DueCallbacks(self._signal)
         self._deadlines = Deadlines(settings.call_timeout_ms)
-        self._failover_deadlines = Deadlines(settings.call_failover_timeout_ms)
-        self._timers = Timers()
-        self._failover_deadlines.on_start = self._timers.on_start = self._signal
+        self._failover_deadlines = Deadlines(settings.call_failover_timeout_ms, self._signal)
+        self._timers = Timers(self._signal)
         self._reconnection = Reconnection(
             settings,
             connectors,
@@ -316,9 +314,14 @@ class Agent:
         password: str | None,
     ) -> Session:
         channel = SessionChannel(
-            channel_id, self.settings, self._due, self._deadlines, self._failover_deadlines, self._timers
+            channel_id,
+            self.settings,
+            self._due,
+            self._deadlines,
+            self._failover_deadlines,
+            self._timers,
+            on_send_refused=lambda error: self._notify(SendRefused(error)),
         )
-        channel.async_sends.on_refused = lambda error: self._notify(SendRefused(error))
         session = Session(
             name,
             channel,
@@ -333,7 +336,7 @@ class Agent:
         )
         channel.attach(connection, connection.version)
         connection.receivers[channel_id] = session.receive
-        channel.unlock()
+        channel.open()
         self.sessions.append(session)
         return session
 

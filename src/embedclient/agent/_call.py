@@ -34,18 +34,18 @@ Steps = Generator[Callable[[Continuation], None], None, T]
 class DueCallbacks:
     """Callbacks of the edge that wait for the end of the step."""
 
-    __slots__ = ("_due", "on_first")
+    __slots__ = ("_due", "_on_first")
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Continuation | None = None) -> None:
         self._due: deque[Continuation] = deque()
-        self.on_first: Continuation | None = None
+        self._on_first = on_first
 
     def __bool__(self) -> bool:
         return bool(self._due)
 
     def add(self, callback: Continuation) -> None:
-        if not self._due and self.on_first is not None:
-            self.on_first()
+        if not self._due and self._on_first is not None:
+            self._on_first()
         self._due.append(callback)
 
     def run(self) -> None:

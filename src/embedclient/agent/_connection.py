@@ -7,6 +7,7 @@ to live. Does not depend on sessions, on whether and where to reconnect, or on a
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, AnyDisconnect, ConnectionState, Role
 from embedclient.errors import ErrorCode, JMSException, ProtocolError, RemoteProtocolError, exception_for
@@ -26,6 +27,25 @@ from ._settings import LocatorSettings
 
 FrameReceiver = Callable[[bytes | bytearray, int, int, int], None]
 """Called with buffer, start and end of one frame and its packet type."""
+
+
+class ConnectionOwner(Protocol):
+    """Receives what happens to a connection. The owner of one that has failed must close it at once."""
+
+    def on_first_output(self) -> None:
+        """Something waits to be sent, after nothing did."""
+
+    def on_subscribed(self, connection: "Connection") -> None:
+        """The opening sequence is complete on this side."""
+
+    def on_topology(self, connection: "Connection", packet: Packet) -> None:
+        """A packet of the ping channel came that is neither a ping nor the end."""
+
+    def on_ping_due(self) -> None:
+        """A ping is about to leave."""
+
+    def on_failed(self, connection: "Connection", error: JMSException, disconnect: Packet | None) -> None:
+        """The connection is of no use any more, by this DISCONNECT if there is one."""
 
 
 class ChannelCall:
@@ -50,6 +70,7 @@ class Connection:
         settings: LocatorSettings,
         due: DueCallbacks,
         deadlines: Deadlines,
+        owner: ConnectionOwner,
     ) -> None:
         self.number = number
         self.configuration = configuration
@@ -63,11 +84,7 @@ class Connection:
             frame_size_bytes_max=settings.frame_size_bytes_max,
         )
         self.receivers: dict[int, FrameReceiver] = {}
-        self.on_subscribed: Callable[[Connection], None] | None = None
-        self.on_topology: Callable[[Connection, Packet], None] | None = None
-        self.on_failed: Callable[[Connection, JMSException, Packet | None], None] | None = None
-        self.on_ping_sent: Callable[[], None] | None = None
-        self.on_first_output: Callable[[], None] | None = None
+        self._owner = owner
         self.drain_waiters: list[Call[None]] = []
         self._until_end: dict[Call[None], None] = {}
         self._settings = settings
@@ -110,8 +127,7 @@ class Connection:
 
     def _subscribe(self) -> None:
         self.send_packet(SubscribeTopologyV2(False, self._settings.client_version), CHANNEL_PING)
-        if self.on_subscribed is not None:
-            self.on_subscribed(self)
+        self._owner.on_subscribed(self)
 
     def await_topology(self) -> None:
         """Fails the connection unless the first topology packets end within the call time-out."""
@@ -125,15 +141,15 @@ class Connection:
     # --- sending ---
 
     def write(self, data: bytes | bytearray) -> None:
-        if not self._out and self.on_first_output is not None:
-            self.on_first_output()
+        if not self._out:
+            self._owner.on_first_output()
         self._out.append(data)
         self.out_bytes += len(data)
 
     def write_parts(self, parts: tuple[bytes, bytes | bytearray, bytes]) -> None:
         """Sends one frame given in parts, which must not change before outputs are taken."""
-        if not self._out and self.on_first_output is not None:
-            self.on_first_output()
+        if not self._out:
+            self._owner.on_first_output()
         self._out += parts
         header, message, trailer = parts
         self.out_bytes += len(header) + len(message) + len(trailer)
@@ -249,8 +265,8 @@ class Connection:
     def _on_ping_channel(self, packet: Packet) -> None:
         if isinstance(packet, AnyDisconnect):
             self.fail(exception_for(ErrorCode.DISCONNECTED, "the broker ended the connection"), packet)
-        elif not isinstance(packet, Ping) and self.on_topology is not None:
-            self.on_topology(self, packet)
+        elif not isinstance(packet, Ping):
+            self._owner.on_topology(self, packet)
 
     # --- time and end ---
 
@@ -266,8 +282,7 @@ class Connection:
             text = f"nothing received from the broker for {self._settings.connection_ttl_ms} ms"
             self.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
             return
-        if self.on_ping_sent is not None:
-            self.on_ping_sent()
+        self._owner.on_ping_due()
         self.write(state.ping(now))
 
     def bound(self, call: Call[None]) -> None:
@@ -299,15 +314,10 @@ class Connection:
             call.succeed(None)
 
     def fail(self, error: JMSException, disconnect: Packet | None = None) -> None:
-        """The connection is of no use any more; whoever owns it decides what follows."""
-        if self.closed:
-            return
-        on_failed = self.on_failed
-        if on_failed is None:
-            self.close()
-        else:
-            on_failed(self, error, disconnect)
-        assert self.closed
+        """End a connection that is of no use any more; its owner decides what follows."""
+        if not self.closed:
+            self._owner.on_failed(self, error, disconnect)
+            assert self.closed
 
 
 def _broken_by_peer(error: ProtocolError) -> JMSException:

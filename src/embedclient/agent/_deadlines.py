@@ -12,11 +12,11 @@ from embedclient.model import Instant
 class Deadlines:
     """Deadlines of one duration; -1 ms switches them off."""
 
-    __slots__ = ("_expiry_of", "_timeout_s", "_unstamped", "on_start")
+    __slots__ = ("_expiry_of", "_on_start", "_timeout_s", "_unstamped")
 
-    def __init__(self, timeout_ms: int) -> None:
-        # Told when something begins to wait that may have nothing to send: the driver has to stamp it all the same.
-        self.on_start: Callable[[], None] | None = None
+    def __init__(self, timeout_ms: int, on_start: Callable[[], None] | None = None) -> None:
+        # Called when a wait begins that may have nothing to send: the driver has to stamp it all the same.
+        self._on_start = on_start
         self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         # Insertion order is expiry order, because every entry waits equally long.
         self._expiry_of: dict[Hashable, tuple[float, Callable[[], None]]] = {}
@@ -26,8 +26,8 @@ class Deadlines:
         """Begins to wait; the time runs from the next `stamp`. What waits already goes on as it is."""
         if self._timeout_s is not None and key not in self._expiry_of:
             self._unstamped[key] = on_timeout
-            if self.on_start is not None:
-                self.on_start()
+            if self._on_start is not None:
+                self._on_start()
 
     def stop(self, key: Hashable) -> None:
         if self._unstamped.pop(key, None) is None:

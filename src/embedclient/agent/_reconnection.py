@@ -155,11 +155,7 @@ class Reconnection:
 
     def _dial(self, connector: TransportConfiguration) -> None:
         self._connection_count += 1
-        connection = Connection(self._connection_count, connector, self._settings, self._due, self._deadlines)
-        connection.on_failed = self._on_connection_failed
-        connection.on_topology = self._on_topology
-        connection.on_first_output = self._signal
-        connection.on_ping_sent = self._flush_confirmations
+        connection = Connection(self._connection_count, connector, self._settings, self._due, self._deadlines, self)
         self.connection = connection
         self._told = {}
         self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s(connector)))
@@ -168,14 +164,13 @@ class Reconnection:
         """The connection is open: begins to speak."""
         if self.state is AgentState.RECONNECTING:
             connection.state.learn_version(self._server_version)
-            connection.on_subscribed = self._on_subscribed
             # The question is whether the broker stands in for the node of the sessions: without any it is left out.
             connection.open(self.pair.node_id if self.sessions else None, now)
         else:
             connection.open(None, now)
             connection.await_topology()
 
-    def _on_topology(self, connection: Connection, packet: Packet) -> None:
+    def on_topology(self, connection: Connection, packet: Packet) -> None:
         if not isinstance(packet, TOPOLOGY_PACKETS):
             return
         self.topology.on_packet(packet, connection.configuration, self._settings.ha)
@@ -217,11 +212,15 @@ class Reconnection:
         if replies:
             replies[-1].when_done(conclude)
 
-    def _flush_confirmations(self) -> None:
+    def on_first_output(self) -> None:
+        self._signal()
+
+    def on_ping_due(self) -> None:
+        """Confirm what is owed, with each ping."""
         for session in self.sessions:
             session.channel.flush_confirmation()
 
-    def _on_connection_failed(self, connection: Connection, error: JMSException, disconnect: Packet | None) -> None:
+    def on_failed(self, connection: Connection, error: JMSException, disconnect: Packet | None) -> None:
         assert connection is self.connection
         connected = self.state is AgentState.CONNECTED
         self._server_version = connection.server_version or self._server_version
@@ -231,7 +230,7 @@ class Reconnection:
             self._enter(AgentState.RECONNECTING)
             self.ready = Call(self._due)
             for session in self.sessions:
-                session.channel.lock()
+                session.channel.detach()
         connection.close()
         self._emit(CloseConnection(connection.number, str(error)))
         if connected:
@@ -239,7 +238,7 @@ class Reconnection:
         elif attempts is not None:
             attempts.cause = error if self.state is AgentState.CONNECTING else attempts.cause
             for session in self.sessions:
-                session.channel.lock()
+                session.channel.detach()
             self._try_next()
 
     def _begin_recovery(self, error: JMSException, disconnect: Packet | None) -> None:
@@ -272,8 +271,10 @@ class Reconnection:
         learnt = self.topology.connectors() if self._settings.use_topology_for_load_balancing else []
         return learnt or self._connectors
 
-    def _on_subscribed(self, connection: Connection) -> None:
-        """The new connection is ready for the sessions; it does not wait for the topology."""
+    def on_subscribed(self, connection: Connection) -> None:
+        """Bring the sessions to a new connection. They do not wait for its topology."""
+        if self.state is not AgentState.RECONNECTING:
+            return
         attempts = self._attempts
         assert attempts is not None
         recovery = run_sequence(

@@ -119,7 +119,8 @@ def _create_again(
                 raise
     assert isinstance(answer, CreateSessionResponse)
     connection.state.learn_version(answer.server_version)
-    channel.attach(connection, connection.version)
+    if channel.closed_error is None:
+        channel.attach(connection, connection.version)
     session.rebuild(name, cause)
     if channel.closed_error is not None:
         # Nobody wants it any more; its answer goes to a channel without receiver.

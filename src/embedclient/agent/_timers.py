@@ -12,11 +12,11 @@ from ._call import Call
 class Timers:
     """Calls in order of their time; those of one time in the order they were made."""
 
-    __slots__ = ("_count", "_heap", "current", "now", "on_start")
+    __slots__ = ("_count", "_heap", "_on_start", "current", "now")
 
-    def __init__(self) -> None:
-        # Told of each pause: one that begins outside a step is news to the driver.
-        self.on_start: Callable[[], None] | None = None
+    def __init__(self, on_start: Callable[[], None] | None = None) -> None:
+        # Called for each pause: the driver has to learn of one that begins outside a step.
+        self._on_start = on_start
         self._heap: list[tuple[float, int, Call[None]]] = []
         self._count = 0
         self.now = 0.0
@@ -28,8 +28,8 @@ class Timers:
         call: Call[None] = Call(None)
         heappush(self._heap, (self.now + seconds, self._count, call))
         self._count += 1
-        if self.on_start is not None:
-            self.on_start()
+        if self._on_start is not None:
+            self._on_start()
         return call
 
     def next(self) -> float | None:

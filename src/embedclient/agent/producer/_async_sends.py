@@ -25,11 +25,11 @@ class AsyncSend:
 class AsyncSends:
     """The asynchronous sends of one session, the oldest first."""
 
-    __slots__ = ("_in_flight", "_next_id", "_peer_count", "on_refused")
+    __slots__ = ("_in_flight", "_next_id", "_on_refused", "_peer_count")
 
-    def __init__(self, peer_count: PeerCount) -> None:
-        # Told of a send that was refused while nobody waits for it.
-        self.on_refused: Callable[[JMSException], None] | None = None
+    def __init__(self, peer_count: PeerCount, on_refused: Callable[[JMSException], None] | None) -> None:
+        # Called for a refused send that has no call of its own.
+        self._on_refused = on_refused
         self._peer_count = peer_count
         self._in_flight: dict[int, AsyncSend] = {}
         self._next_id = 1
@@ -64,8 +64,8 @@ class AsyncSends:
         error = exception_for(packet.code, packet.message or "")
         if send.call is not None:
             send.call.fail(error)
-        elif self.on_refused is not None:
-            self.on_refused(error)
+        elif self._on_refused is not None:
+            self._on_refused(error)
 
     def complete_to(self, number: int) -> None:
         """Everything up to packet `number` was confirmed, which is all that a send without answer ever hears."""

@@ -4,13 +4,15 @@ Responsible for the resend cache and both counters of the session's channel, one
 ids (core-protocol 4.4), and for holding requests back while credits or the connection are missing. Refuses to know
 consumers, transactions and what the requests mean.
 
-From the loss of a connection until all sessions are back the line is *locked*: requests and sends wait in the backlog.
-Packets that need no reply do not wait that long. While the line is not *speaking* they go into the resend cache only,
-from where a reattachment sends them; a rebuilt session drops them with the cache, for they were about deliveries that
-no longer exist. A session that is back speaks at once, even while others are still on their way: its consumers get
-messages already, and their credits and acknowledgements must not be lost.
+`Phase` decides what may leave. Requests and sends wait in the backlog until the channel is OPEN, which it is when all
+sessions of the connection are back. Packets that need no reply do not wait that long: they leave as soon as their own
+session is back (RESUMED), because its consumers get messages already, and their credits and acknowledgements must not
+be lost. Before that these packets go into the resend cache only. A reattachment sends them from there; a rebuilt
+session drops them with the cache, because they refer to deliveries that no longer exist.
 """
 
+from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 from embedclient.engine.core import Channel, PeerCount
@@ -40,8 +42,36 @@ VERSION_WITH_COMMIT_CORRELATION: Final = 132
 _FIRST_BLOCKING_ID: Final = -2
 
 
+class Phase(Enum):
+    """Progress of a channel from one connection to the next."""
+
+    #: No connection.
+    DETACHED = "detached"
+    #: On a connection; frames are received, nothing may leave but what reattaches or rebuilds the session.
+    LISTENING = "listening"
+    #: The broker has the session again; other sessions of the connection are still on their way.
+    RESUMED = "resumed"
+    #: Everything may leave.
+    OPEN = "open"
+    #: The session has ended.
+    CLOSED = "closed"
+
+
+#: A connection may be lost before the session is back, and a session that cannot be reattached attaches once more.
+TRANSITIONS: Final[dict[Phase, tuple[Phase, ...]]] = {
+    Phase.DETACHED: (Phase.DETACHED, Phase.LISTENING, Phase.CLOSED),
+    Phase.LISTENING: (Phase.LISTENING, Phase.RESUMED, Phase.OPEN, Phase.DETACHED, Phase.CLOSED),
+    Phase.RESUMED: (Phase.OPEN, Phase.DETACHED, Phase.CLOSED),
+    Phase.OPEN: (Phase.DETACHED, Phase.CLOSED),
+    Phase.CLOSED: (),
+}
+
+
 class SessionChannel:
-    """The line of one session; it survives reconnects and ends with the session."""
+    """The channel of one session; it survives reconnects and ends with the session.
+
+    `phase` changes in `_enter` only. `locked` and `speaking` follow from it: they are read for each message.
+    """
 
     def __init__(
         self,
@@ -51,11 +81,15 @@ class SessionChannel:
         deadlines: Deadlines,
         failover_deadlines: Deadlines,
         timers: Timers,
+        on_send_refused: Callable[[JMSException], None] | None = None,
     ) -> None:
         self.channel_id = channel_id
         self.version = 0
         self.connection: Connection | None = None
+        self.phase = Phase.DETACHED
+        # phase is not OPEN
         self.locked = True
+        # phase is RESUMED or OPEN
         self.speaking = False
         self.closed_error: JMSException | None = None
         window = settings.confirmation_window_size
@@ -72,40 +106,46 @@ class SessionChannel:
         # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
         # the broker has the request in flight, has had time for it twice, and says nothing.
         self._given_up = False
-        self.async_sends = AsyncSends(self._peer_count)
+        self.async_sends = AsyncSends(self._peer_count, on_send_refused)
         self._next_blocking_id = _FIRST_BLOCKING_ID
 
     # --- connection ---
 
+    def _enter(self, phase: Phase) -> None:
+        assert phase in TRANSITIONS[self.phase], f"{self.phase} -> {phase}"
+        self.phase = phase
+        self.locked = phase is not Phase.OPEN
+        self.speaking = phase in (Phase.RESUMED, Phase.OPEN)
+
     def attach(self, connection: Connection, version: int) -> None:
-        """Moves the session to a connection, where it listens only."""
+        """Move the session to a connection, where it only listens at first."""
+        self._enter(Phase.LISTENING)
         self.connection = connection
         self.version = version
 
-    def lock(self) -> None:
-        """The connection is gone: whatever waits begins to wait for the failover."""
+    def detach(self) -> None:
+        """Leave a connection that is gone. What waits begins to wait for the failover."""
+        if self.phase is Phase.CLOSED:
+            return
+        was_open = self.phase is Phase.OPEN
         self._look_what_left()
         self.connection = None
-        self.speaking = False
-        if self.locked:
-            return
-        self.locked = True
-        self.backlog.lock()
+        self._enter(Phase.DETACHED)
+        if was_open:
+            self.backlog.lock()
 
     def _look_what_left(self) -> None:
         """A connection that ends in the step in which it was given a request has not sent that."""
         if self._in_flight is not None and self.connection is not None:
             self._in_flight.lose(self.connection)
 
-    def speak(self) -> None:
-        """The broker knows the session again."""
-        assert self.connection is not None
-        self.speaking = True
+    def resume(self) -> None:
+        """Let packets without reply leave: the broker has the session again."""
+        self._enter(Phase.RESUMED)
 
-    def unlock(self) -> None:
-        """All sessions are back: what waits may leave."""
-        self.speak()
-        self.locked = False
+    def open(self) -> None:
+        """Let everything leave that waits: all sessions are back."""
+        self._enter(Phase.OPEN)
         self.backlog.unlock()
         self.pump()
 
@@ -140,7 +180,7 @@ class SessionChannel:
         for frame in channel.replay_after(low):
             self.connection.write(frame)
         self._complete_confirmed(low)
-        self.speak()
+        self.resume()
         request = self._in_flight
         if request is not None:
             request.repeat(self.connection)
@@ -178,8 +218,7 @@ class SessionChannel:
         if self.closed_error is not None:
             return
         self.closed_error = error
-        self.locked = True
-        self.speaking = False
+        self._enter(Phase.CLOSED)
         self._look_what_left()
         self.connection = None
         self.restart(cause or error)
@@ -249,7 +288,7 @@ class SessionChannel:
         if self.closed_error is not None:
             return failed_call(self.closed_error)
         call: Call[Packet] = Call(self._due)
-        self._enter(Request(call, packet, expected))
+        self._admit(Request(call, packet, expected))
         return call
 
     def send(self, entry: Send) -> Call[None]:
@@ -257,7 +296,7 @@ class SessionChannel:
         if self.closed_error is not None:
             entry.call.fail(self.closed_error)
         else:
-            self._enter(entry)
+            self._admit(entry)
         return entry.call
 
     def send_at_once(self, message: CoreMessage, sender_id: int) -> Call[None]:
@@ -274,7 +313,7 @@ class SessionChannel:
         connection.drain_waiters.append(call)
         return call
 
-    def _enter(self, entry: Request | Send) -> None:
+    def _admit(self, entry: Request | Send) -> None:
         backlog = self.backlog
         if not backlog.admits(entry):
             error = exception_for(ErrorCode.GENERIC_EXCEPTION, f"{len(backlog)} requests are waiting already")

@@ -447,7 +447,7 @@ class Session:
         for packet in [] if self.xa is None else self.xa.rebuilding_packets():
             channel.post_rebuilding(packet)
         self.flow.rebuild()
-        channel.speak()
+        channel.resume()
 
     def give_up(self, cause: JMSException) -> None:
         """What the broker has delivered is forgotten here: the session has to be made again for it to come again."""
@@ -462,4 +462,4 @@ class Session:
             self._credits.restart()
         if rebuilt:
             self.flow.resume()
-        self.channel.unlock()
+        self.channel.open()
