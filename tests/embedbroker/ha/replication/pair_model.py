@@ -30,7 +30,19 @@ from embedbroker.locks import (
 )
 from embedbroker.replication import EndingKind, PrimaryStatus, ReplicaRecord
 
-__all__ = ["Broker", "Pair", "broken_rules", "successors"]
+__all__ = [
+    "JOURNAL",
+    "NODE",
+    "Broker",
+    "InstantFile",
+    "Pair",
+    "broken_rules",
+    "disconnected",
+    "ended",
+    "moved",
+    "successors",
+    "written",
+]
 
 NODE, JOURNAL = "node", 1
 POLICIES = (ReplicationPrimary(), ReplicationBackup(allow_failback=True))
@@ -73,7 +85,7 @@ class Pair:
         return evolve(self, brokers=brokers, **changes)  # type: ignore[arg-type]  # names of real fields
 
 
-class _InstantFile:
+class InstantFile:
     """A record file whose writes are durable at once."""
 
     def __init__(self, broker: Broker, record: ReplicaRecord) -> None:
@@ -86,7 +98,7 @@ class _InstantFile:
 
 
 def _recording(index: int, broker: Broker, record: ReplicaRecord | None = None) -> NodeRecord:
-    file = cast(RecordFile, _InstantFile(broker, broker.record if record is None else record))
+    file = cast(RecordFile, InstantFile(broker, broker.record if record is None else record))
     return NodeRecord(POLICIES[index], file, cast(Electorate, _NoVotes()), has_manager=True)
 
 
@@ -94,11 +106,11 @@ class _NoVotes:
     remembered = 0
 
 
-def _written(broker: Broker, recording: NodeRecord) -> Broker:
+def written(broker: Broker, recording: NodeRecord) -> Broker:
     return evolve(broker, record=recording.record, disk=recording.record)
 
 
-def _moved(broker: Broker, event: Event) -> Broker:
+def moved(broker: Broker, event: Event) -> Broker:
     assert broker.stage is not None
     return evolve(broker, stage=state_after(TRANSITIONS, broker.stage, event))
 
@@ -154,7 +166,7 @@ def successors(pair: Pair) -> Iterator[tuple[str, Pair]]:
         for what, following in _of_broker(pair, index):
             yield f"{'pq'[index]} {what}", _renumbered(following)
     if pair.linked:
-        yield "link fails", _disconnected(evolve(pair, linked=False))
+        yield "link fails", disconnected(evolve(pair, linked=False))
     else:
         yield "link heals", evolve(pair, linked=True)
     if pair.holder == GONE:
@@ -166,9 +178,9 @@ def _of_broker(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     if broker.stage is None:
         yield "starts", _started(pair, index)
         return
-    yield "crashes", _ended(pair, index)
+    yield "crashes", ended(pair, index)
     if pair.holder == index:
-        yield "loses its lease", evolve(_ended(pair, index), holder=None)
+        yield "loses its lease", evolve(ended(pair, index), holder=None)
     match broker.stage:
         case Stage.REQUESTING_LEASE:
             yield from _requested(pair, index)
@@ -189,18 +201,18 @@ def _started(pair: Pair, index: int) -> Pair:
     event = decisions.after_record(
         POLICIES[index], recording.record, was_known=broker.disk.node_id is not None, has_manager=True
     )
-    broker = _moved(_moved(evolve(broker, record=recording.record), Event.STARTED), event)
+    broker = moved(moved(evolve(broker, record=recording.record), Event.STARTED), event)
     return pair.put(index, broker)
 
 
-def _ended(pair: Pair, index: int) -> Pair:
+def ended(pair: Pair, index: int) -> Pair:
     """The process is gone; its lease stays until it ends by itself."""
-    pair = _disconnected(pair)
+    pair = disconnected(pair)
     broker = evolve(pair.brokers[index], stage=None, ending=None, is_blocked=False, record=pair.brokers[index].disk)
     return pair.put(index, broker, holder=GONE if pair.holder == index else pair.holder)
 
 
-def _disconnected(pair: Pair, kind: EndingKind = EndingKind.LOST) -> Pair:
+def disconnected(pair: Pair, kind: EndingKind = EndingKind.LOST) -> Pair:
     """Replication ends: an active broker with a whole copy is blocked, and the backup is to decide."""
     source = pair.source
     if source is None:
@@ -217,7 +229,7 @@ def _requested(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     for holder, sequence, number in points[1:]:
         disk = evolve(broker.record, activation=number) if number != broker.record.activation else broker.disk
         cut = pair.put(index, evolve(broker, disk=disk), holder=holder, sequence=sequence)
-        yield f"crashes at {holder, sequence, number}", _ended(cut, index)
+        yield f"crashes at {holder, sequence, number}", ended(cut, index)
     holder, sequence, number = points[-1]
     if number != broker.record.activation:
         record = evolve(broker.record, activation=number)
@@ -229,15 +241,15 @@ def _requested(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
             recording = _recording(index, broker)
             recording.believe_stale()
             broker = evolve(broker, record=recording.record)
-    yield f"is {attempt.verdict.value}", pair.put(index, _moved(broker, event), holder=holder, sequence=sequence)
+    yield f"is {attempt.verdict.value}", pair.put(index, moved(broker, event), holder=holder, sequence=sequence)
 
 
 def _recovered(pair: Pair, index: int) -> Pair:
-    broker = _moved(pair.brokers[index], Event.RECOVERED)
+    broker = moved(pair.brokers[index], Event.RECOVERED)
     recording, done = _recording(index, broker), []
     recording.settle(NODE, JOURNAL, None, lambda: done.append(True))
     assert done
-    return pair.put(index, _moved(_written(broker, recording), Event.RECORDED))
+    return pair.put(index, moved(written(broker, recording), Event.RECORDED))
 
 
 def _of_backup(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
@@ -252,14 +264,14 @@ def _of_backup(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
         if event is Event.LEFT_BEHIND:
             recording = _recording(index, broker)
             recording.note_left_behind()
-            broker = _written(broker, recording)
-        yield f"follows {kind.value}", pair.put(index, _moved(broker, event))
+            broker = written(broker, recording)
+        yield f"follows {kind.value}", pair.put(index, moved(broker, event))
     else:
         event_or_none = decisions.after_pause(
             POLICIES[index], broker.record, has_manager=True, may_ask=True, has_rival=False
         )
         if event_or_none is not None:
-            yield "tries again", pair.put(index, _moved(broker, event_or_none))
+            yield "tries again", pair.put(index, moved(broker, event_or_none))
         if pair.linked and other.confirms:
             copying = evolve(broker, is_unfinished=True, is_whole=False)
             yield "joins", pair.put(index, copying, source=1 - index, in_sync=False)
@@ -269,7 +281,7 @@ def _in_sync(pair: Pair, index: int) -> Pair:
     source = pair.brokers[1 - index]
     recording = _recording(index, pair.brokers[index])
     recording.note_in_sync(PrimaryStatus(NODE, JOURNAL, source.record.activation, True))
-    broker = evolve(_written(pair.brokers[index], recording), is_unfinished=False, is_whole=source.is_whole)
+    broker = evolve(written(pair.brokers[index], recording), is_unfinished=False, is_whole=source.is_whole)
     return pair.put(index, broker, in_sync=True)
 
 
@@ -280,20 +292,20 @@ def _of_active(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
         return
     if not pair.in_sync and other.is_whole:
         yield "confirms alone", pair.put(1 - index, evolve(other, is_whole=False))
-    left = evolve(pair.put(index, _moved(broker, Event.JOURNAL_CLOSED)), holder=None)
-    yield "stops", _handed_over(_disconnected(left), index)
+    left = evolve(pair.put(index, moved(broker, Event.JOURNAL_CLOSED)), holder=None)
+    yield "stops", _handed_over(disconnected(left), index)
     if pair.source == index and pair.in_sync:
-        yield "hands over", _handed_over(_disconnected(left, EndingKind.FAIL_OVER), index)
+        yield "hands over", _handed_over(disconnected(left, EndingKind.FAIL_OVER), index)
         if isinstance(POLICIES[index], ReplicationBackup):
             recording = _recording(index, left.brokers[index])
             recording.note_gave_way(lambda: None)
-            left = left.put(index, _written(left.brokers[index], recording))
-            yield "gives way", _handed_over(_disconnected(left, EndingKind.FAIL_OVER), index)
+            left = left.put(index, written(left.brokers[index], recording))
+            yield "gives way", _handed_over(disconnected(left, EndingKind.FAIL_OVER), index)
 
 
 def _handed_over(pair: Pair, index: int) -> Pair:
-    assert _moved(pair.brokers[index], Event.HANDED_OVER).stage is Stage.OVER
-    return _ended(pair, index)
+    assert moved(pair.brokers[index], Event.HANDED_OVER).stage is Stage.OVER
+    return ended(pair, index)
 
 
 def _renewed(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
@@ -301,14 +313,14 @@ def _renewed(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     points, attempt = _lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=True)
     for holder, sequence, number in points[1:]:
         cut = pair.put(index, evolve(broker, disk=evolve(broker.record, activation=number)), sequence=sequence)
-        yield f"crashes at {holder, sequence, number}", _ended(cut, index)
+        yield f"crashes at {holder, sequence, number}", ended(cut, index)
     _holder, sequence, number = points[-1]
     record = evolve(broker.record, activation=number)
     pair = pair.put(index, evolve(broker, record=record, disk=record, is_blocked=False), sequence=sequence)
     if attempt.verdict is AttemptResult.GRANTED:
         yield "renews", pair
     else:
-        yield "may not go on", _ended(pair, index)
+        yield "may not go on", ended(pair, index)
 
 
 def _renumbered(pair: Pair) -> Pair:
