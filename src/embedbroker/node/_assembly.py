@@ -1,6 +1,6 @@
-"""The parts of a node that only some brokers have, loaded by those who need them: a broker of its own starts without.
+"""The parts of a node that only some brokers have. They are loaded here, so that others start without them.
 
-Refuses to use them.
+Does not use them.
 """
 
 from __future__ import annotations
@@ -8,57 +8,97 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
 from embedbroker.ha import Activation, RoleChanged
 from embedbroker.protocols import SERVER_VERSION
+from embedclient.model import Entropy, make_uuid, uuid_text
 
+from ._current_step import CurrentStep, NodeLog
 from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
+    from embedbroker.ha.replication import ReplicaDisk
     from embedbroker.storage import AtomicFile, Journal
-    from embedclient.model import Entropy
 
-__all__ = ["make_activation", "make_grants_file", "make_membership", "warn_of_policy"]
+__all__ = ["Roles", "make_roles", "warn_of_policy"]
 
-_WORDS_BYTES_MAX = 1024 * 1024
+_GRANTS_BYTES_MAX = 1024 * 1024
 # Below the numbers of the record.
-_FIRST_NUMBER_OF_WORDS = -(1 << 41)
+_FIRST_NUMBER_OF_GRANTS = -(1 << 41)
 
 
-def make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFile | None:
-    """Where a voter keeps its word; one without a disk has no such place."""
+@frozen
+class Roles:
+    """What a broker needs to be more than a broker by itself; ``grants`` is the file of a voter."""
+
+    make_node_id: Callable[[], str]
+    grants: AtomicFile | None
+    cluster: Membership | None
+    activation: Activation | None
+
+    @property
+    def replica_disk(self) -> ReplicaDisk | None:
+        """Return the disk of a broker that replicates."""
+        return self.activation.replica_disk if self.activation is not None else None
+
+
+def make_roles(
+    config: BrokerConfig,
+    entropy: Entropy,
+    journal: Journal | None,
+    dials: OutgoingConnections,
+    step: CurrentStep,
+    log: NodeLog,
+    *,
+    has_locks: bool,
+) -> Roles:
+    """Return the cluster and the activation that the configuration requires."""
+
+    def make_node_id() -> str:
+        return uuid_text(make_uuid(entropy, step.now))
+
+    grants = _make_grants_file(config, journal)
+    cluster = _make_membership(config, dials, log, grants)
+    activation = _make_activation(config, entropy, journal, cluster, make_node_id, step.output, has_locks=has_locks)
+    return Roles(make_node_id, grants, cluster, activation)
+
+
+def _make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFile | None:
+    """Return the file of the votes that a voter granted; None without a disk or a cluster."""
     if config.cluster_connection is None or journal is None:
         return None
     from embedbroker.replication import NEW_VOTES_FILE, VOTES_FILE
     from embedbroker.storage import AtomicFile
 
     title = "the words that it gave to others (votes.state)"
-    return AtomicFile(VOTES_FILE, NEW_VOTES_FILE, title, _WORDS_BYTES_MAX, _FIRST_NUMBER_OF_WORDS)
+    return AtomicFile(VOTES_FILE, NEW_VOTES_FILE, title, _GRANTS_BYTES_MAX, _FIRST_NUMBER_OF_GRANTS)
 
 
-def make_membership(
-    config: BrokerConfig, dials: OutgoingConnections, log: Callable[[str], None], grants: AtomicFile | None
+def _make_membership(
+    config: BrokerConfig, dials: OutgoingConnections, log: NodeLog, grants: AtomicFile | None
 ) -> Membership | None:
-    """Of a broker that has a cluster connection. It answers votes, and backups of another make, whatever it is."""
+    """Return the membership in a cluster. It answers votes, and refuses backups of another make, in every role."""
     if config.cluster_connection is None:
         return None
     from embedbroker.cluster import Membership, refuse_foreign_backups
     from embedbroker.ha.quorum import Voter
 
-    membership = Membership(config, SERVER_VERSION, dials, log)
-    Voter.of(membership, grants, log)
-    refuse_foreign_backups(membership, log)
+    membership = Membership(config, SERVER_VERSION, dials, log.warning)
+    Voter.of(membership, grants, log.warning)
+    refuse_foreign_backups(membership, log.warning)
     return membership
 
 
-def make_activation(
+def _make_activation(
     config: BrokerConfig,
+    entropy: Entropy,
     journal: Journal | None,
     cluster: Membership | None,
     make_node_id: Callable[[], str],
     output: Callable[[RoleChanged], None],
-    entropy: Entropy,
     *,
     has_locks: bool,
 ) -> Activation | None:
@@ -79,6 +119,6 @@ def make_activation(
 
 
 def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:
-    """What a policy asks for in vain."""
+    """Log each setting of the policy that has no effect yet."""
     if getattr(getattr(config.ha_policy, "scale_down", None), "enabled", False):
         log("scale-down is not available yet: messages stay here when the broker stops")

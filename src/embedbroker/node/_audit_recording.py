@@ -1,18 +1,19 @@
-"""The audit log of one life: from the moment in which a node is live until it has stopped.
+"""The audit log of one node, from the moment in which it is live until it has stopped.
 
-Responsible for when the log takes facts, and for what a disk that refuses it means: the log ends, the broker goes on.
-Refuses to know what is in it.
+Responsible for when the log records facts, and for its end when the disk refuses it: the broker goes on. Does not
+depend on the content of the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embedbroker.kernel import Kernel
 
+from ._current_step import CurrentStep, NodeLog
+from ._gate import DurabilityGate
 from ._inputs import AuditFailed
-from ._outputs import Level, Output
+from ._part import Part
 
 if TYPE_CHECKING:
     from embedbroker.storage import AuditLog
@@ -20,47 +21,47 @@ if TYPE_CHECKING:
 __all__ = ["AuditRecording"]
 
 
-class AuditRecording:
-    """``log`` is None while there is nothing to write: nobody wants it, or it ended."""
+class AuditRecording(Part):
+    """``audit_log`` is None without an audit log, and after one that failed."""
 
-    __slots__ = ("_kernel", "_log_at", "journal_identity", "log")
-
-    def __init__(self, log: AuditLog | None, kernel: Kernel, log_at: Callable[[Level, str], None]) -> None:
-        self.log = log
+    def __init__(self, audit_log: AuditLog | None, kernel: Kernel, gate: DurabilityGate, log: NodeLog) -> None:
+        self._audit_log = audit_log
         self._kernel = kernel
-        self._log_at = log_at
+        self._gate = gate
+        self._log = log
         self.journal_identity = 0
 
     def begin(self, node_id: str, wall_ms: int) -> None:
-        """The node is live; everything from now on is written."""
-        log = self.log
-        if log is None:
+        """Record everything from now on: the node is live."""
+        audit_log = self._audit_log
+        if audit_log is None:
             return
-        for note in log.notes:
-            self._log_at(Level.WARNING, note)
-        log.wall_ms = wall_ms
-        log.begin(self.journal_identity, self._kernel.config.name, node_id)
-        self._kernel.observers.subscribe(log)
+        for note in audit_log.notes:
+            self._log.warning(note)
+        audit_log.wall_ms = wall_ms
+        audit_log.begin(self.journal_identity, self._kernel.config.name, node_id)
+        self._kernel.observers.subscribe(audit_log)
 
     def end(self) -> None:
-        """The node has stopped."""
-        if self.log is not None:
-            self._kernel.observers.unsubscribe(self.log)
-            self.log.end()
+        """Record no more: the node has stopped."""
+        if self._audit_log is not None:
+            self._kernel.observers.unsubscribe(self._audit_log)
+            self._audit_log.end()
 
-    def collect(self, outputs: list[Output], wall_ms: int, confirmed: int) -> list[Output]:
-        """The outputs of a step, behind what it has to write."""
-        log, kernel = self.log, self._kernel
-        assert log is not None
-        log.wall_ms = wall_ms
-        work = log.take_work(kernel.store.point(), confirmed, kernel.ids.next_id - 1)
-        return outputs if work is None else [work, *outputs]
+    def run(self, step: CurrentStep) -> None:
+        """Put what the log must write in front of the outputs of the step."""
+        audit_log, kernel = self._audit_log, self._kernel
+        if audit_log is None:
+            return
+        audit_log.wall_ms = step.now.wall_ms
+        work = audit_log.take_work(kernel.store.point(), self._gate.confirmed, kernel.ids.next_id - 1)
+        if work is not None:
+            step.outputs.insert(0, work)
 
-    def on_failed(self, failed: AuditFailed, outputs: list[Output]) -> None:
-        """The disk did not take it."""
-        log, self.log = self.log, None
-        if log is not None:
-            self._kernel.observers.unsubscribe(log)
-            outputs.append(log.fail())
-            text = f"the audit log stops, the broker goes on without it until it starts again: {failed.text}"
-            self._log_at(Level.ERROR, text)
+    def on_input(self, failed: AuditFailed, step: CurrentStep) -> None:
+        """End the log, which its disk refused."""
+        audit_log, self._audit_log = self._audit_log, None
+        if audit_log is not None:
+            self._kernel.observers.unsubscribe(audit_log)
+            step.output(audit_log.fail())
+            self._log.error(f"the audit log stops, the broker goes on without it until it starts again: {failed.text}")

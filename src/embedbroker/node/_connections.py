@@ -7,15 +7,16 @@ gathered in a step into one SendBytes each. Refuses to know what is said on them
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from embedbroker.config import BrokerConfig
 from embedbroker.protocols import DETECT_BYTES, ConnectionPort, CoreConnection, CoreService, Detected, detect
 from embedclient.model import Instant
 
 from ._buffer_limits import BufferLimits
+from ._current_step import CurrentStep, NodeLog
 from ._inputs import Accepted, BytesReceived, PeerClosed, Written
-from ._outputs import CloseConnection, Level, Output, SendBytes
+from ._outputs import CloseConnection, SendBytes
+from ._part import Part
 
 __all__ = ["Connections"]
 
@@ -35,7 +36,7 @@ class _Newcomer:
         self.deadline = deadline
 
 
-class Connections:
+class Connections(Part):
     """``newcomers`` have not shaken hands; ``lost`` ones have no socket, their sessions wait for the client."""
 
     def __init__(
@@ -43,8 +44,7 @@ class Connections:
         config: BrokerConfig,
         core: CoreService,
         memory_limit_bytes: int,
-        log: Callable[[str], None],
-        log_at: Callable[[Level, str], None],
+        log: NodeLog,
     ) -> None:
         shares = config.memory_shares(memory_limit_bytes)
         self.newcomers: dict[int, _Newcomer] = {}
@@ -60,17 +60,15 @@ class Connections:
         self._config = config
         self._core = core
         self._log = log
-        self._log_at = log_at
-        self.dirty: list[ConnectionPort] = []
+        # Links that gathered output, or were closed, since the last `run`.
+        self._dirty: list[ConnectionPort] = []
 
     def on_accepted(self, accepted: Accepted, now: Instant, *, serving: bool) -> None:
-        link = ConnectionPort(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.dirty)
+        link = ConnectionPort(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self._dirty)
         if not serving:
             link.close("the broker is not running")
         elif len(self.served) + len(self.newcomers) >= self._config.connections_max and not self.make_room(now):
-            self._log_at(
-                Level.WARNING, f"{accepted.peer}: refused, {self._config.connections_max} connections are open"
-            )
+            self._log.warning(f"{accepted.peer}: refused, {self._config.connections_max} connections are open")
             link.close("too many connections")
         else:
             timeout = self._config.handshake_timeout_ms
@@ -94,10 +92,8 @@ class Connections:
         warns = now.monotonic >= self._room_warned_at + _ROOM_WARNED_EVERY_S
         if warns:
             self._room_warned_at = now.monotonic
-        self._log_at(
-            Level.WARNING if warns else Level.INFO,
-            f"{link.peer}: closed, it has sent no request and another connection needs its room",
-        )
+        log = self._log.warning if warns else self._log.info
+        log(f"{link.peer}: closed, it has sent no request and another connection needs its room")
         link.close("no request")
         return True
 
@@ -122,10 +118,10 @@ class Connections:
             case Detected.CORE_WITH_HANDSHAKE | Detected.HORNETQ | Detected.CORE:
                 pass
             case _:
-                self._log_at(Level.WARNING, f"{link.peer}: closed, {detected.value} is not served here")
+                self._log.warning(f"{link.peer}: closed, {detected.value} is not served here")
                 link.close(f"{detected.value} is not served")
                 return
-        connection = CoreConnection(self._core, link, self._log)
+        connection = CoreConnection(self._core, link, self._log.warning)
         self.served[link.id] = connection
         self._receive(connection, head, now)
         if not connection.has_spoken:
@@ -153,7 +149,7 @@ class Connections:
         newcomer = self.newcomers.pop(closed.connection, None)
         if newcomer is not None:
             newcomer.link.alive = False
-            self._log_at(Level.INFO, f"{newcomer.link.peer}: gone without a handshake, {len(newcomer.head)} bytes came")
+            self._log.info(f"{newcomer.link.peer}: gone without a handshake, {len(newcomer.head)} bytes came")
             return
         connection = self.served.pop(closed.connection, None)
         if connection is not None:
@@ -176,17 +172,11 @@ class Connections:
             oldest.abandon()
         self.lost[connection] = None
 
-    def next_check(self, now: Instant) -> float:
-        """When `check` is due after now."""
-        return now.monotonic + self._config.connection_check_interval_ms / 1000
-
     def check(self, now: Instant) -> None:
         """Every check interval: time to live, handshake time-outs, peers that do not read."""
         for newcomer in [n for n in self.newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
             del self.newcomers[newcomer.link.id]
-            self._log_at(
-                Level.INFO, f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms"
-            )
+            self._log.info(f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms")
             newcomer.link.close("no handshake")
         for silent in [each for each in self._silent.values() if each.has_spoken]:
             del self._silent[silent.link.id]
@@ -195,9 +185,12 @@ class Connections:
         for lost in [connection for connection in self.lost if not connection.lost]:
             del self.lost[lost]
 
-    def collect(self, outputs: list[Output]) -> None:
+    def run(self, step: CurrentStep) -> None:
         """Turn what connections gathered into one SendBytes each."""
-        dirty = self.dirty
+        dirty = self._dirty
+        if not dirty:
+            return
+        outputs = step.outputs
         bytes_max = self._config.output_bytes_max
         for link in dirty:
             if link.out:
@@ -205,9 +198,7 @@ class Connections:
                 if link.high_water - link.room > _OUTPUT_COUNTED_FROM_BYTES and link.alive:
                     self._count_output(self.served[link.id])
             if link.room + link.excess < link.high_water - bytes_max and link.alive:
-                self._log_at(
-                    Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
-                )
+                self._log.warning(f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it")
                 link.close("the peer does not read")
                 dirty_connection = self.served.get(link.id)
                 if dirty_connection is not None:
@@ -220,8 +211,8 @@ class Connections:
                     self._forget_buffers(connection)
         dirty.clear()
 
-    def say_goodbye(self, spared: object = None) -> None:
-        """An orderly stop: clients are told, sessions end. The connection that is spared goes on: it is a backup's."""
+    def disconnect_all(self, spared: object = None) -> None:
+        """Disconnect clients and end their sessions, except the connection ``spared``, which is a backup's."""
         for connection in [each for each in self.served.values() if each is not spared]:
             connection.disconnect()
             connection.abandon()

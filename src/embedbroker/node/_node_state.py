@@ -1,6 +1,6 @@
-"""How far the life of a node has come, and what that makes it to its group.
+"""The states of a node, the events that lead from one to the next, and what each state is to the node's group.
 
-It says which states there are; the node alone goes from one to the next.
+Responsible for refusing a transition that is not in the table. Does not depend on why a node changes: `Lifecycle` does.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from enum import Enum
 
 from embedbroker.config import Role
 
-__all__ = ["BEFORE", "ROLES", "SERVING", "NodeState"]
+__all__ = ["BEFORE", "ROLES", "SERVING", "TRANSITIONS", "NodeEvent", "NodeState", "NodeStateMachine"]
 
 
 class NodeState(Enum):
-    """The life of a node."""
+    """How far a node has come, from construction to its end."""
 
     NEW = "new"
     WAITING = "waiting"
@@ -23,8 +23,49 @@ class NodeState(Enum):
     STOPPED = "stopped"
 
 
-#: It is not live, and may become so; it reads its journal or serves clients.
+class NodeEvent(Enum):
+    """What moves a node from one state to the next."""
+
+    WAIT_AS_BACKUP = "wait as backup"
+    ACTIVATE = "activate"
+    SERVE = "serve"
+    STOP = "stop"
+    END = "end"
+    FAIL = "fail"
+
+
+#: A node waits as backup at most once. A failure ends it from every state but the last.
+TRANSITIONS: dict[NodeState, dict[NodeEvent, NodeState]] = {
+    NodeState.NEW: {
+        NodeEvent.WAIT_AS_BACKUP: NodeState.WAITING,
+        NodeEvent.ACTIVATE: NodeState.RECOVERING,
+        NodeEvent.STOP: NodeState.STOPPING,
+        NodeEvent.FAIL: NodeState.STOPPED,
+    },
+    NodeState.WAITING: {
+        NodeEvent.ACTIVATE: NodeState.RECOVERING,
+        NodeEvent.STOP: NodeState.STOPPING,
+        NodeEvent.FAIL: NodeState.STOPPED,
+    },
+    NodeState.RECOVERING: {
+        NodeEvent.SERVE: NodeState.RUNNING,
+        NodeEvent.STOP: NodeState.STOPPING,
+        NodeEvent.FAIL: NodeState.STOPPED,
+    },
+    NodeState.RUNNING: {
+        NodeEvent.STOP: NodeState.STOPPING,
+        NodeEvent.FAIL: NodeState.STOPPED,
+    },
+    NodeState.STOPPING: {
+        NodeEvent.END: NodeState.STOPPED,
+        NodeEvent.FAIL: NodeState.STOPPED,
+    },
+    NodeState.STOPPED: {},
+}
+
+#: States of a node that is not live yet.
 BEFORE = NodeState.NEW, NodeState.WAITING
+#: States in which a node accepts clients.
 SERVING = NodeState.RUNNING, NodeState.RECOVERING
 
 ROLES = {
@@ -35,3 +76,18 @@ ROLES = {
     NodeState.STOPPING: Role.LIVE,
     NodeState.STOPPED: Role.STOPPED,
 }
+
+
+class NodeStateMachine:
+    """The ``state`` of one node. Read it anywhere; change it with `move` only."""
+
+    __slots__ = ("state",)
+
+    def __init__(self) -> None:
+        self.state = NodeState.NEW
+
+    def move(self, event: NodeEvent) -> None:
+        """Go to the state that follows from ``event``; any other event is an error of the node itself."""
+        following = TRANSITIONS[self.state].get(event)
+        assert following is not None, f"a node that is {self.state.value} must not {event.value}"
+        self.state = following

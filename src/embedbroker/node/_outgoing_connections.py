@@ -8,15 +8,15 @@ Their numbers are below zero: those above are the host's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from embedbroker.config import BrokerConfig
 from embedbroker.protocols import ConnectionPort
 from embedclient.model import Instant, TransportConfiguration
 
+from ._current_step import NodeLog
 from ._inputs import BytesReceived, Dialed, DialFailed, PeerClosed, Written
-from ._outputs import CloseConnection, Dial, Level, Output, SendBytes
+from ._outputs import CloseConnection, Dial, Output, SendBytes
 
 if TYPE_CHECKING:
     from embedbroker.cluster import DialHandler
@@ -27,9 +27,9 @@ __all__ = ["OutgoingConnections"]
 class OutgoingConnections:
     """By number: who asked for it, and the link as soon as it is open."""
 
-    def __init__(self, config: BrokerConfig, log_at: Callable[[Level, str], None]) -> None:
+    def __init__(self, config: BrokerConfig, log: NodeLog) -> None:
         self._config = config
-        self._log_at = log_at
+        self._log = log
         self._callers: dict[int, DialHandler] = {}
         self._links: dict[int, ConnectionPort] = {}
         self._dirty: list[ConnectionPort] = []
@@ -90,9 +90,7 @@ class OutgoingConnections:
             if link.out:
                 outputs.append(SendBytes(link.id, link.take()))
             if link.room + link.excess < link.high_water - bytes_max and link.alive:
-                self._log_at(
-                    Level.WARNING, f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it"
-                )
+                self._log.warning(f"{link.peer}: closed, it does not read: {bytes_max} bytes are waiting for it")
                 link.close("the peer does not read")
                 self._callers[link.id].lost("it does not read", now)
             if not link.alive and link.close_reason is not None:

@@ -1,6 +1,6 @@
-"""The beginning of an orderly stop: what clients asked for by now is carried out and durable before they are told.
+"""The beginning of an orderly stop: accepted requests are carried out and durable before clients are disconnected.
 
-Calls that wait for the disk would be in doubt for nothing otherwise. What clients send meanwhile is not looked at.
+Otherwise calls that wait for the disk would be in doubt for nothing. What clients send meanwhile is not read.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FLUSH_SECONDS_MAX", "OrderlyStop"]
 
-#: How long an orderly stop waits for the disk before it tells the clients. A sync takes milliseconds.
+#: How long an orderly stop waits for the disk before it disconnects clients. A sync takes milliseconds.
 FLUSH_SECONDS_MAX = 5.0
 
 
 class OrderlyStop:
-    """Of one life. ``is_under_way`` is for looking at."""
+    """One instance per node. ``is_under_way`` is True from `begin` until the lifecycle resets it."""
 
     __slots__ = ("_due", "_journal", "_kernel", "is_under_way")
 
@@ -29,14 +29,17 @@ class OrderlyStop:
         self._journal = journal
         self._due = 0.0
 
-    def begin(self, now: float) -> float:
-        """Wait from now on; the time at which that ends in any case."""
+    def begin(self, now: float) -> None:
+        """Wait from now on, at most `FLUSH_SECONDS_MAX`."""
         self.is_under_way = True
         self._due = now + FLUSH_SECONDS_MAX
-        return self._due
+
+    def next_deadline(self) -> float | None:
+        """Return when the wait ends in any case; None while no stop is under way."""
+        return self._due if self.is_under_way else None
 
     def is_done(self, now: float) -> bool:
-        """Whether everything that was accepted is carried out and durable, or takes too long."""
+        """Return True if everything that was accepted is carried out and durable, or takes too long."""
         journal = self._journal
         if not self._kernel.deferred.waiting and (journal is None or journal.point() <= journal.reached):
             return True

@@ -161,7 +161,7 @@ async def test_a_lock_that_is_lost_while_the_broker_begins_to_listen_leaves_nobo
         bound.extend(await listen(self))
         assert broker._run is not None
         host = broker._run.life.host
-        host.node._fail_stop("the live lock is lost")
+        host.node._lifecycle.fail_stop("the live lock is lost")
         host.feed(Tick())
         return bound
 

@@ -1,0 +1,301 @@
+"""How a node starts, recovers, serves and stops: what each change of its state takes, and when it is allowed.
+
+Responsible for carrying out what the activation decides, for the start from a journal, and for both ends: an orderly
+stop and a failure. `NodeStateMachine` holds the transitions. Does not depend on the order of work inside a step.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve, frozen
+
+from embedbroker import storage
+from embedbroker.config import BrokerConfig, Role
+from embedbroker.ha import LockDone, LockFailed, RoleChanged
+from embedbroker.kernel import Kernel
+from embedbroker.protocols import CoreService
+from embedclient.model import Instant
+
+from ._admission import Admission
+from ._assembly import Roles, warn_of_policy
+from ._audit_recording import AuditRecording
+from ._branch_decisions import BranchDecisions
+from ._connection_checks import ConnectionChecks
+from ._connections import Connections
+from ._current_step import CurrentStep, NodeLog
+from ._disk_completions import DiskCompletions
+from ._gate import DurabilityGate
+from ._inputs import Command, CommandKind
+from ._node_state import BEFORE, NodeEvent, NodeState, NodeStateMachine
+from ._outgoing_connections import OutgoingConnections
+from ._outputs import Ready, StopListening
+from ._restoration import Restoration
+from ._stopping import OrderlyStop
+
+__all__ = ["Lifecycle", "Subsystems"]
+
+
+@frozen
+class Subsystems:
+    """What a node consists of, for those of its objects that work on most of it."""
+
+    config: BrokerConfig
+    kernel: Kernel
+    journal: storage.Journal | None
+    gate: DurabilityGate
+    core: CoreService
+    connections: Connections
+    dials: OutgoingConnections
+    admission: Admission
+    checks: ConnectionChecks
+    completions: DiskCompletions
+    branch_decisions: BranchDecisions
+    audit: AuditRecording
+    roles: Roles
+
+
+class Lifecycle:
+    """One instance per node. ``failure`` is set when the node ends without having been asked to."""
+
+    def __init__(self, machine: NodeStateMachine, subsystems: Subsystems, step: CurrentStep, log: NodeLog) -> None:
+        self.failure: str | None = None
+        self._machine = machine
+        self._config = subsystems.config
+        self._kernel = subsystems.kernel
+        self._journal = subsystems.journal
+        self._core = subsystems.core
+        self._connections = subsystems.connections
+        self._checks = subsystems.checks
+        self._completions = subsystems.completions
+        self._audit = subsystems.audit
+        self._cluster = subsystems.roles.cluster
+        self._activation = subsystems.roles.activation
+        self._make_node_id = subsystems.roles.make_node_id
+        self._step = step
+        self._log = log
+        self.orderly_stop = OrderlyStop(self._kernel, self._journal)
+        self._fails_over = False
+        self._restoration: Restoration | None = None
+        # The identity of a journal that was read, until it is known whether there is room to go on with it.
+        self._needs_room_for: int | None = None
+
+    @property
+    def has_work(self) -> bool:
+        """Return True if `advance` must be called again at once."""
+        if self._restoration is not None:
+            return not self._restoration.waits
+        return self.orderly_stop.is_under_way and bool(self._kernel.deferred.waiting)
+
+    @property
+    def restarts(self) -> bool:
+        """Return True if another node must wait in the place of this one, as backup."""
+        return self._activation is not None and self._activation.restarts
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def on_command(self, command: Command) -> None:
+        if command.kind is not CommandKind.START:
+            self._fails_over |= command.kind is CommandKind.FAIL_OVER
+            self._stop()
+            return
+        assert self._machine.state is NodeState.NEW, self._machine.state
+        warn_of_policy(self._config, self._log.warning)
+        if self._activation is None:
+            self._become_activating()
+        else:
+            self._activation.begin(self._step.now)
+
+    def on_lock_answer(self, answer: LockDone | LockFailed, now: Instant) -> None:
+        assert self._activation is not None
+        self._activation.on_answer(answer, now)
+        self.follow_activation()
+
+    def after_disk(self) -> None:
+        """Follow the journal, which was read, became more durable, failed or was closed."""
+        journal, state = self._journal, self._machine.state
+        assert journal is not None
+        if journal.state is storage.JournalState.FAILED:
+            if self._activation is not None:
+                self._activation.note_shortage(lacks_room=journal.lacks_room)
+            self.fail_stop(journal.failure or "the journal failed")
+        elif journal.state is storage.JournalState.CLOSED:
+            if state is NodeState.STOPPING:
+                self._depart()
+        elif journal.recovered is not None and state is NodeState.RECOVERING and self._restoration is None:
+            # Once: background work of the journal is done while messages are still being brought back.
+            self._restore(journal, journal.recovered)
+
+    def follow_activation(self) -> None:
+        """Become what the activation decided."""
+        activation, machine = self._activation, self._machine
+        assert activation is not None
+        stopping = machine.state is NodeState.STOPPING
+        role = Role.LIVE if stopping and not activation.is_over else activation.role_after(self._step.now)
+        for entry in activation.take_log_entries():
+            (self._log.warning if entry.warning else self._log.info)(entry.text)
+        match role:
+            case Role.BACKUP if machine.state in BEFORE:
+                self._core.node_id = activation.node_id
+                if machine.state is NodeState.NEW and not activation.is_undecided:
+                    self._become_backup()
+            case Role.ACTIVATING if machine.state in BEFORE:
+                self._become_activating()
+            case Role.LIVE if machine.state is NodeState.RECOVERING:
+                self._become_live()
+            case Role.STOPPED if activation.failure is not None:
+                self.fail_stop(activation.failure)
+            case Role.STOPPED if stopping:
+                self._become_stopped(None)
+            case Role.STOPPED:
+                self._stop()
+        self._completions.sure_until = activation.sure_until
+        if self._completions.release(self._step.now):
+            self.after_disk()
+
+    # -- one method for each role: a broker without a lock store begins with the second --------------------------
+
+    def _become_backup(self) -> None:
+        self._machine.move(NodeEvent.WAIT_AS_BACKUP)
+        self._step.output(RoleChanged(Role.BACKUP))
+
+    def _become_activating(self) -> None:
+        self._machine.move(NodeEvent.ACTIVATE)
+        self._checks.begin(self._step.now)
+        self._step.output(RoleChanged(Role.ACTIVATING))
+        if self._journal is None:
+            self._settle(None)
+            return
+        identity = self._activation.journal_identity if self._activation is not None else None
+        if identity is not None:
+            self._journal.settings = evolve(self._journal.settings, identity=identity)
+        self._journal.open(self._step.now)
+
+    def _become_live(self) -> None:
+        now = self._step.now
+        self._machine.move(NodeEvent.SERVE)
+        self._core.started = True
+        self._audit.begin(self._core.node_id, now.wall_ms)
+        self._kernel.housekeeping.at_start()
+        self._kernel.housekeeping.start(now.monotonic)
+        if self._cluster is not None:
+            self._cluster.become_live(self._core.node_id, getattr(self._config.ha_policy, "group_name", None))
+        self._step.output(RoleChanged(Role.LIVE))
+        self._step.output(Ready())
+
+    def _become_stopped(self, failure: str | None) -> None:
+        self._machine.move(NodeEvent.END if failure is None else NodeEvent.FAIL)
+        self.failure = failure
+        self._checks.end()
+        self.orderly_stop.is_under_way = False
+        self._restoration = self._needs_room_for = None
+        self._completions.drop()
+        self._audit.end()
+        if self._activation is not None:
+            self._activation.end()
+
+    # -- from the journal to being live --------------------------------------------------------------------------
+
+    def _restore(self, journal: storage.Journal, recovered: storage.RecoveredState) -> None:
+        """Begin with what the journal holds, unless the record of the node shows that it lost something."""
+        activation, is_new = self._activation, recovered.last_batch == 0
+        if activation is not None:
+            activation.meet_journal(None if is_new else recovered.identity, recovered.last_batch)
+            if activation.failure is not None:
+                self.follow_activation()
+                return
+        if is_new and self._config.data_directory is not None:
+            self._log.info(f"begins with an empty journal in {self._config.data_directory}")
+        self._restoration = Restoration(self._kernel, journal, marks=activation is not None)
+
+    def advance(self, limit: int) -> None:
+        """Do a slice of the work before clients are served, or of the work that an orderly stop waits for."""
+        if self.orderly_stop.is_under_way:
+            self._kernel.deferred.run(limit)
+        elif self._restoration is not None and self._restoration.advance(limit):
+            identity, self._restoration = self._restoration.identity, None
+            self._settle_with_room(identity)
+        elif self._needs_room_for is not None:
+            self._settle_with_room(self._needs_room_for)
+
+    def _settle_with_room(self, journal_identity: int) -> None:
+        """Settle if the broker can write; one that must not serve without room waits, or restarts as backup."""
+        activation, journal = self._activation, self._journal
+        assert journal is not None
+        self._needs_room_for = None
+        has_room = journal.has_room if activation is not None and activation.needs_room else True
+        if has_room:
+            self._settle(journal_identity)
+        elif has_room is None:
+            self._needs_room_for = journal_identity
+        elif activation is not None:
+            activation.note_shortage(lacks_room=True)
+            self.fail_stop("there is no space for the next segment of the journal")
+
+    def _settle(self, journal_identity: int | None) -> None:
+        """Become live as soon as the lock store has stored what the node would serve with."""
+        self._audit.journal_identity = journal_identity or 0
+        activation = self._activation
+        if activation is None:
+            self._core.node_id = self._make_node_id()
+            self._become_live()
+            return
+        if self._journal is None:
+            activation.meet_journal(None, None)
+        if activation.failure is None:
+            self._core.node_id = activation.node_id or self._make_node_id()
+            activation.settle(self._core.node_id, journal_identity, self._last_batch)
+        self.follow_activation()
+
+    @property
+    def _last_batch(self) -> int | None:
+        """Return where the journal ends on disk."""
+        return self._journal.reached if self._journal is not None else None
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        was = self._machine.state
+        if was in (NodeState.STOPPING, NodeState.STOPPED):
+            return
+        self._machine.move(NodeEvent.STOP)
+        self._checks.end()
+        self._step.output(StopListening())
+        if self._activation is not None:
+            self._activation.begin_stop(fails_over=self._fails_over)
+        if was is not NodeState.RUNNING:
+            self._restoration = self._needs_room_for = None
+            self.leave(seal=False)
+        else:
+            self.orderly_stop.begin(self._step.now.monotonic)
+
+    def leave(self, *, seal: bool = True) -> None:
+        """Disconnect clients and peers, and close the journal; with ``seal`` it is marked as complete."""
+        self.orderly_stop.is_under_way = False
+        self._connections.disconnect_all(self._activation.backup_connection if self._activation is not None else None)
+        if self._cluster is not None:
+            self._cluster.leave("the broker stops")
+        if self._journal is None or not seal or self._journal.state is not storage.JournalState.READY:
+            self._depart()
+        else:
+            self._journal.close(self._step.now)
+            self.after_disk()  # one that was sealed before closes at once
+
+    def _depart(self) -> None:
+        """End, once the lock store has stored how: nothing is written to the journal any more."""
+        if self._activation is None:
+            self._become_stopped(None)
+        else:
+            self._activation.leave(fails_over=self._fails_over, last_batch=self._last_batch)
+            self.follow_activation()
+
+    def fail_stop(self, reason: str) -> None:
+        """End at once: nothing is confirmed any more, and clients lose their connections."""
+        if self._machine.state is NodeState.STOPPED:
+            return
+        waits = self._activation is not None and self._activation.waits_for_room
+        self._log.error(f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
+        if self._machine.state is not NodeState.STOPPING:
+            self._step.output(StopListening())
+        self._connections.cut(reason)
+        if self._cluster is not None:
+            self._cluster.leave("the broker stops")
+        self._become_stopped(reason)

@@ -1,0 +1,306 @@
+"""The parts of a node that have a place in the schedule of a step, each around one subsystem.
+
+Responsible for when a subsystem works in a step. Their order is in ``_schedule``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embedbroker import storage
+from embedbroker.config import BrokerConfig
+from embedbroker.ha import Activation
+from embedbroker.kernel import Kernel
+from embedclient.model import Instant
+
+from ._admission import Admission
+from ._connection_checks import ConnectionChecks
+from ._connections import Connections
+from ._current_step import CurrentStep, NodeLog
+from ._disk_completions import DiskCompletions
+from ._gate import DurabilityGate
+from ._lifecycle import Lifecycle
+from ._node_state import NodeState, NodeStateMachine
+from ._outgoing_connections import OutgoingConnections
+from ._outputs import Stopped
+from ._part import Part
+
+if TYPE_CHECKING:
+    from embedbroker.cluster import Membership
+    from embedbroker.ha.replication import ReplicaDisk
+
+__all__ = [
+    "ActivationPart",
+    "ActivationRequests",
+    "ClusterPart",
+    "EarlyReplicaWork",
+    "End",
+    "JournalProgress",
+    "JournalWork",
+    "KernelWork",
+    "OrderlyStopEnd",
+    "Recovery",
+    "ReplicaWork",
+]
+
+# A member by itself: looking it up in its enumeration costs more than the comparison, and each step compares.
+_RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
+
+
+class ActivationPart(Part):
+    """What the disk, the peers and the time decide about the role of the broker, and about its journal.
+
+    In a step of traffic, completed work of a replicating broker's disk counts for its journal, and nothing is decided.
+    """
+
+    def __init__(
+        self,
+        activation: Activation,
+        lifecycle: Lifecycle,
+        machine: NodeStateMachine,
+        admission: Admission,
+        checks: ConnectionChecks,
+        connections: Connections,
+        gate: DurabilityGate,
+    ) -> None:
+        self._activation = activation
+        self._replica_disk = activation.replica_disk
+        self.timed_only = self._replica_disk is None
+        self._lifecycle = lifecycle
+        self._machine = machine
+        self._admission = admission
+        self._checks = checks
+        self._connections = connections
+        self._gate = gate
+
+    def run(self, step: CurrentStep) -> None:
+        if step.timely:
+            self._on_time(step.now)
+        elif self._replica_disk is not None and self._replica_disk.settle(step.now):
+            self._lifecycle.after_disk()
+
+    def _on_time(self, now: Instant) -> None:
+        activation, machine = self._activation, self._machine
+        activation.on_time(now)
+        if machine.state is NodeState.STOPPING and activation.is_blocked:
+            self._connections.cut("the broker stops, and its backup is lost")
+            self._gate.shut()
+            activation.release_disk_work()
+        if self._replica_disk is not None and self._replica_disk.settle(now):
+            self._lifecycle.after_disk()
+        while activation.has_changed and machine.state is not NodeState.STOPPED:
+            activation.has_changed = False
+            self._lifecycle.follow_activation()
+        if self._admission.follow(machine.state, wanted=activation.admits_peers):
+            if self._admission.lets_in(machine.state):
+                self._checks.begin(now)
+            else:
+                self._checks.end()
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._replica_disk.next_deadline() if self._replica_disk is not None else None
+
+
+class KernelWork(Part):
+    """Scans of the kernel that are due, and a slice of its work, while clients are served."""
+
+    def __init__(
+        self, kernel: Kernel, machine: NodeStateMachine, completions: DiskCompletions, config: BrokerConfig
+    ) -> None:
+        self._schedule = kernel.schedule
+        self._housekeeping = kernel.housekeeping
+        self._machine = machine
+        self._completions = completions
+        self._work_per_step_max = config.work_per_step_max
+
+    def run(self, step: CurrentStep) -> None:
+        if self._machine.state is not _RUNNING:
+            return
+        schedule, now = self._schedule, step.now.monotonic
+        if step.timely and now >= self._housekeeping.next_deadline(now):
+            self._housekeeping.run(now)
+        if schedule.has_work and now <= self._completions.sure_until:
+            schedule.run(self._work_per_step_max)
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._housekeeping.next_deadline(now.monotonic) if self._machine.state is _RUNNING else None
+
+    def has_work(self, now: Instant) -> bool:
+        return (
+            self._machine.state is _RUNNING
+            and self._schedule.has_work
+            and now.monotonic <= self._completions.sure_until
+        )
+
+
+class Recovery(Part):
+    """A slice of the work before clients are served, or of the work that an orderly stop waits for."""
+
+    timed_only = True
+
+    def __init__(self, lifecycle: Lifecycle, machine: NodeStateMachine, config: BrokerConfig) -> None:
+        self._lifecycle = lifecycle
+        self._machine = machine
+        self._work_per_step_max = config.work_per_step_max
+
+    def run(self, step: CurrentStep) -> None:
+        if self._machine.state is not _RUNNING:
+            self._lifecycle.advance(self._work_per_step_max)
+
+    def has_work(self, now: Instant) -> bool:
+        return self._machine.state is not _RUNNING and self._lifecycle.has_work
+
+
+class JournalProgress(Part):
+    """Replies leave the gate when the journal is as far as they need; the record follows each new segment."""
+
+    def __init__(
+        self,
+        journal: storage.Journal,
+        gate: DurabilityGate,
+        activation: Activation | None,
+        machine: NodeStateMachine,
+        log: NodeLog,
+    ) -> None:
+        self._journal = journal
+        self._gate = gate
+        self._activation = activation
+        self._machine = machine
+        self._log = log
+        # Where the journal began its newest segment, as the record has it.
+        self._rotated_at = 0
+
+    def run(self, step: CurrentStep) -> None:
+        journal = self._journal
+        if self._gate.reached != journal.reached:
+            self._gate.open(journal.reached)
+            if journal.rotated_at != self._rotated_at:
+                self._rotated_at = journal.rotated_at
+                if self._activation is not None and self._activation.note_last_batch(journal.reached):
+                    step.timely = True  # the lock store has work from that
+        if step.timely:
+            journal.on_tick(step.now)
+        while journal.notes:
+            self._log.warning(journal.notes.pop(0))
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._journal.next_deadline() if self._machine.state is not _STOPPED else None
+
+
+class OrderlyStopEnd(Part):
+    """An orderly stop goes on when everything that was accepted is durable, or takes too long."""
+
+    timed_only = True
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._orderly_stop = lifecycle.orderly_stop
+
+    def run(self, step: CurrentStep) -> None:
+        if self._orderly_stop.is_under_way and self._orderly_stop.is_done(step.now.monotonic):
+            self._lifecycle.leave()
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._orderly_stop.next_deadline()
+
+
+class ClusterPart(Part):
+    """Timed work of the cluster, what was gathered for its peers, and what the disk must do for a voter."""
+
+    def __init__(self, cluster: Membership, dials: OutgoingConnections, completions: DiskCompletions) -> None:
+        self._cluster = cluster
+        self._dials = dials
+        self._completions = completions
+
+    def run(self, step: CurrentStep) -> None:
+        due = self._cluster.next_deadline()
+        if due is not None and step.now.monotonic >= due:
+            self._cluster.on_time()
+        self._dials.collect(step.outputs, step.now)
+        self._completions.collect_grants(step.outputs, step.now)
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._cluster.next_deadline()
+
+
+class EarlyReplicaWork(Part):
+    """Disk work of a replicating broker, taken before output for its backup is collected: both disks work at once."""
+
+    def __init__(self, disk: ReplicaDisk) -> None:
+        self.works: list[storage.DiskWork] = []
+        self._disk = disk
+
+    def run(self, step: CurrentStep) -> None:
+        self.works = self._disk.take_work(step.now)
+
+
+class ReplicaWork(Part):
+    """Disk work of a replicating broker as outputs: what was taken early, and what came since."""
+
+    def __init__(
+        self,
+        early: EarlyReplicaWork,
+        activation: Activation,
+        disk: ReplicaDisk,
+        journal: storage.Journal,
+        gate: DurabilityGate,
+    ) -> None:
+        self._early = early
+        self._activation = activation
+        self._disk = disk
+        self._journal = journal
+        self._gate = gate
+
+    def run(self, step: CurrentStep) -> None:
+        step.outputs += self._early.works
+        if step.timely or self._disk.has_late_work or not self._activation.is_calm:
+            step.outputs += self._disk.take_work(step.now)
+
+    def has_work(self, now: Instant) -> bool:
+        return self._gate.reached != self._journal.reached
+
+
+class JournalWork(Part):
+    """What the disk must do for the journal, while it is sure that this broker may write."""
+
+    def __init__(self, journal: storage.Journal, machine: NodeStateMachine, completions: DiskCompletions) -> None:
+        self._journal = journal
+        self._machine = machine
+        self._completions = completions
+
+    def run(self, step: CurrentStep) -> None:
+        if step.now.monotonic <= self._completions.sure_until and self._machine.state is not _STOPPED:
+            step.outputs += self._journal.take_work()
+
+
+class ActivationRequests(Part):
+    """What an activation requests from its lock store, and when it is due again."""
+
+    def __init__(self, activation: Activation) -> None:
+        self._activation = activation
+        self._due: float | None = None
+
+    def run(self, step: CurrentStep) -> None:
+        if not step.timely:
+            return
+        request = self._activation.take_work(step.now)
+        if request is not None:
+            step.output(request)
+        self._due = self._activation.next_deadline()
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._due
+
+
+class End(Part):
+    """The last output of a node, once."""
+
+    def __init__(self, lifecycle: Lifecycle, machine: NodeStateMachine) -> None:
+        self._lifecycle = lifecycle
+        self._machine = machine
+        self._is_over = False
+
+    def run(self, step: CurrentStep) -> None:
+        if self._machine.state is _STOPPED and not self._is_over:
+            self._is_over = True
+            step.output(Stopped(self._lifecycle.failure, self._lifecycle.restarts))

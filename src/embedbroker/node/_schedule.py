@@ -1,0 +1,118 @@
+"""The order in which the parts of a node work in a step, and when each is due.
+
+Responsible for that order, with its reasons, and for running in a step of traffic only the parts that traffic concerns.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from embedclient.model import Instant
+
+from ._current_step import CurrentStep, NodeLog
+from ._lifecycle import Lifecycle, Subsystems
+from ._node_state import NodeStateMachine
+from ._part import Part
+from ._parts import (
+    ActivationPart,
+    ActivationRequests,
+    ClusterPart,
+    EarlyReplicaWork,
+    End,
+    JournalProgress,
+    JournalWork,
+    KernelWork,
+    OrderlyStopEnd,
+    Recovery,
+    ReplicaWork,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["StepSchedule", "make_schedule"]
+
+
+class StepSchedule:
+    """``due`` is the deadline of timed work that `next_deadline` returned last."""
+
+    __slots__ = ("_on_time", "_on_traffic", "_timed", "_working", "due", "parts")
+
+    def __init__(self, parts: Iterable[Part | None]) -> None:
+        self.parts = tuple(part for part in parts if part is not None)
+        self.due = 0.0
+        # What each step calls, found once. A part that keeps a method of `Part` has nothing to do there.
+        self._on_time = tuple(part.run for part in self.parts)
+        self._on_traffic = tuple(part.run for part in self.parts if not part.timed_only)
+        self._timed = tuple(part.next_deadline for part in self.parts if _overrides(part, "next_deadline"))
+        self._working = tuple(part.has_work for part in self.parts if _overrides(part, "has_work"))
+
+    def run(self, step: CurrentStep) -> None:
+        """Let each part work in its turn."""
+        for run in self._on_time if step.timely else self._on_traffic:
+            run(step)
+
+    def next_deadline(self, now: Instant) -> float | None:
+        """Return when a timely step is needed, in monotonic seconds; the present moment if work was left."""
+        for has_work in self._working:
+            if has_work(now):
+                return now.monotonic
+        earliest: float | None = None
+        for next_deadline in self._timed:
+            due = next_deadline(now)
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        self.due = earliest if earliest is not None else math.inf
+        return earliest
+
+
+def _overrides(part: Part, method: str) -> bool:
+    return getattr(type(part), method) is not getattr(Part, method)
+
+
+def make_schedule(
+    subsystems: Subsystems,
+    lifecycle: Lifecycle,
+    machine: NodeStateMachine,
+    log: NodeLog,
+) -> StepSchedule:
+    """Return the schedule of a node; subsystems that its configuration does not have take no part."""
+    s, roles = subsystems, subsystems.roles
+    journal, activation, replica_disk, cluster = s.journal, roles.activation, roles.replica_disk, roles.cluster
+    upkeep = early = replica_work = None
+    if activation is not None:
+        upkeep = ActivationPart(activation, lifecycle, machine, s.admission, s.checks, s.connections, s.gate)
+        if replica_disk is not None and journal is not None:
+            early = EarlyReplicaWork(replica_disk)
+            replica_work = ReplicaWork(early, activation, replica_disk, journal, s.gate)
+    return StepSchedule((
+        # First what the broker is: all parts below depend on the state of the node.
+        upkeep,
+        # Before the kernel's work: a connection that is given up leaves messages to others.
+        s.checks,
+        # After the input, whose requests the kernel carries out. Recovery follows: a node that has just recovered
+        # serves from the next step on.
+        KernelWork(s.kernel, machine, s.completions, s.config),
+        Recovery(lifecycle, machine, s.config),
+        # After the kernel's work, so that what became durable is visible before it is confirmed; before output is
+        # collected, as the gate releases replies.
+        JournalProgress(journal, s.gate, activation, machine, log) if journal is not None else None,
+        # After the gate: replies that became durable are sent before their connections are closed.
+        OrderlyStopEnd(lifecycle),
+        # After the records of the input and of the kernel; before output for peers, so that a backup works while the
+        # disk here does.
+        early,
+        # Output for brokers, the owner and clients.
+        ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None,
+        s.branch_decisions,
+        s.connections,
+        # In front of all outputs so far: what clients receive is in the audit log before.
+        s.audit,
+        # After output was collected: connections that were given up there have left records.
+        replica_work,
+        JournalWork(journal, machine, s.completions) if journal is not None and replica_disk is None else None,
+        # Last, since each part above may have changed what the lock store must store.
+        ActivationRequests(activation) if activation is not None else None,
+        End(lifecycle, machine),
+    ))  # fmt: skip
