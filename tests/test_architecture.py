@@ -39,7 +39,7 @@ ALLOWED = {
     "c.asyncio":       CLIENT_EDGE + " c._client",
     "b.config":        "c.errors c.model",
     "b.configfile":    "b.config c.errors c.model",
-    # Inside b.kernel: message <- addressing <- queueing <- settling <- transactions <- xa, cursors <- session.
+    # Inside b.kernel: see KERNEL_LADDER.
     "b.kernel":        "b.config c.errors c.model",
     "b.services":      "b.kernel b.config c.errors c.model",
     "b.protocols":     "b.kernel b.services b.config b.security c.errors c.model c.wire c.engine",
@@ -91,6 +91,26 @@ THIRD_PARTY = {
     "b.report": {"attrs", "jinja2"},
 }
 # fmt: on
+# Packages of b.kernel, the lowest first. Modules of the kernel itself have no rank: they are below, as `_store`, or
+# above, as `_session`; the test of circles holds them. An address has queues, so addressing is above queueing.
+# Transactions settle what they took, so they are above settling.
+KERNEL_LADDER = ("selector", "queueing", "addressing", "settling", "transactions", "xa cursors")
+# Imports that still go up, or sideways. Only take some out.
+KERNEL_UPWARD = {
+    "addressing imports transactions",
+    "queueing imports addressing",
+    "queueing imports cursors",
+    "settling imports transactions",
+}
+# The facade, and what is above the composition.
+KERNEL_NAMED_BY = {"", "._session", "._recovery"} | {
+    ".cursors._cursors",
+    ".settling._dead_letters",
+    ".settling._settlement",
+    ".xa._branches",
+    ".xa._commit_set",
+    ".xa._fencing_token",
+}
 # How many modules of a layer may import each other in a circle, where there still are some. A number only goes down.
 CIRCULAR = {
     "b.kernel": 29,
@@ -215,6 +235,30 @@ def test_files_of_a_layer_do_not_import_each_other_in_a_circle() -> None:
         if len(found) > CIRCULAR.get(layer, 0)
     ]
     assert too_many == []
+
+
+def test_packages_of_the_kernel_import_what_is_below_them() -> None:
+    ranks = {package: rank for rank, row in enumerate(KERNEL_LADDER) for package in row.split()}
+    packages = {module.split(".")[2] for module in MODULES if module.startswith("embedbroker.kernel.")}
+    assert {package for package in packages if not package.startswith("_")} == set(ranks)
+
+    def package_of(module: str) -> str | None:
+        name = module.removeprefix("embedbroker.kernel.").split(".")[0]
+        return name if module.startswith("embedbroker.kernel.") and name in ranks else None
+
+    upward = {
+        f"{source} imports {target}"
+        for found in IMPORTS
+        if (source := package_of(found.module)) and (target := package_of(found.target)) and source != target
+        if ranks[target] >= ranks[source]
+    }
+    assert sorted(upward - KERNEL_UPWARD) == []
+
+
+def test_parts_of_the_kernel_receive_parts_and_not_the_kernel() -> None:
+    inside = [found for found in IMPORTS if found.module.startswith("embedbroker.kernel")]
+    naming = {found.module for found in inside if "Kernel" in found.names}
+    assert sorted(naming - {f"embedbroker.kernel{module}" for module in KERNEL_NAMED_BY}) == []
 
 
 def test_the_drawing_shows_every_layer_there_is_and_imports_go_its_way() -> None:
