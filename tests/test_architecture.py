@@ -363,6 +363,40 @@ def test_the_state_of_a_core_connection_is_kept_in_the_engine() -> None:
     assert [module for module in using if layer_of(module) not in inside] == []
 
 
+# Where objects hand events to an owner, or to at most three callables that their constructor takes.
+WITHOUT_HOOKS = {"c.engine", "c.agent"}
+
+
+def hooks_in(cls: ast.ClassDef) -> Iterator[str]:
+    """Assignments of this class's methods, or of lambdas, to attributes of other objects."""
+    methods = {node.name for node in cls.body if isinstance(node, ast.FunctionDef) and not node.decorator_list}
+    for node in ast.walk(cls):
+        if not isinstance(node, ast.Assign):
+            continue
+        value = node.value
+        is_method = isinstance(value, ast.Attribute) and ast.unparse(value.value) == "self" and value.attr in methods
+        if is_method or isinstance(value, ast.Lambda):
+            targets = [target for target in node.targets if isinstance(target, ast.Attribute)]
+            yield from (ast.unparse(node) for target in targets if ast.unparse(target.value) != "self")
+
+
+def callables_of(cls: ast.ClassDef) -> list[str]:
+    """Parameters of a constructor that take a callable."""
+    constructors = [node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    parameters = [each for made in constructors for each in (*made.args.args, *made.args.kwonlyargs)]
+    return [each.arg for each in parameters if each.annotation and "Callable" in ast.unparse(each.annotation)]
+
+
+def test_objects_are_not_wired_by_methods_that_others_put_into_them() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        if layer_of(module) in WITHOUT_HOOKS:
+            for cls in [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]:
+                wrong += [f"{module}: {hook}" for hook in hooks_in(cls)]
+                wrong += [f"{module}: {cls.name} takes {names}" for names in [callables_of(cls)] if len(names) > 3]
+    assert wrong == []
+
+
 def test_randomness_is_seeded() -> None:
     """Sync layers take the class `Random` from the module, and nothing that has a hidden state."""
     using = [found for found in IMPORTS if found.target == "random" and layer_of(found.module) in SYNC]

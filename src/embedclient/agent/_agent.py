@@ -321,6 +321,8 @@ class Agent:
             self._failover_deadlines,
             self._timers,
             on_send_refused=lambda error: self._notify(SendRefused(error)),
+            # The session has this channel, and exists before anything is sent.
+            on_message_dropped=lambda error: session.on_message_dropped(error),
         )
         session = Session(
             name,

@@ -82,6 +82,7 @@ class SessionChannel:
         failover_deadlines: Deadlines,
         timers: Timers,
         on_send_refused: Callable[[JMSException], None] | None = None,
+        on_message_dropped: Callable[[JMSException], None] | None = None,
     ) -> None:
         self.channel_id = channel_id
         self.version = 0
@@ -100,7 +101,9 @@ class SessionChannel:
         self._due = due
         self._deadlines = deadlines
         self._timers = timers
-        self.backlog = SendQueue(failover_deadlines, settings.call_failover_timeout_ms, settings.pending_requests_max)
+        self.backlog = SendQueue(
+            failover_deadlines, settings.call_failover_timeout_ms, settings.pending_requests_max, on_message_dropped
+        )
         self._pumping = False
         self._in_flight: Request | None = None
         # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or

@@ -34,12 +34,18 @@ _NEVER_REFUSED: Final = (*_OUTLIVES_ITS_CALLER, SessionRollback)
 class SendQueue(deque[Request | Send]):
     """The entries of one line, the oldest first. A deque, because each send asks whether it is empty."""
 
-    __slots__ = ("_count_max", "_deadlines", "_timeout_ms", "on_dropped")
+    __slots__ = ("_count_max", "_deadlines", "_on_dropped", "_timeout_ms")
 
-    def __init__(self, deadlines: Deadlines, timeout_ms: int, count_max: int) -> None:
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        timeout_ms: int,
+        count_max: int,
+        on_dropped: Callable[[JMSException], None] | None = None,
+    ) -> None:
         super().__init__()
-        # Told of a message that does not leave while nobody waits for it.
-        self.on_dropped: Callable[[JMSException], None] | None = None
+        # Called for a message that does not leave, and whose sender does not wait for it.
+        self._on_dropped = on_dropped
         self._deadlines = deadlines
         self._timeout_ms = timeout_ms
         self._count_max = count_max
@@ -66,8 +72,8 @@ class SendQueue(deque[Request | Send]):
 
     def drop(self, entry: Request | Send, error: JMSException) -> None:
         """Fails the call of an entry; who sent a message without waiting for it may not look at that."""
-        if isinstance(entry, Send) and entry.confirmed and self.on_dropped is not None:
-            self.on_dropped(error)
+        if isinstance(entry, Send) and entry.confirmed and self._on_dropped is not None:
+            self._on_dropped(error)
         entry.call.fail(error)
 
     def lock(self) -> None:

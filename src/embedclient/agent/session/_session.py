@@ -101,8 +101,6 @@ class Session:
         self._next_producer_id = 1
         window = settings.producer_window_size
         self.xa = self._new_branches() if flags.xa else None
-        if not flags.auto_commit_sends:
-            channel.backlog.on_dropped = self._on_dropped
         self._metadata = Metadata(channel, due)
         addressing = Addressing(channel, due)
         self._offer_requests(addressing, DestinationRequests(self, due))
@@ -323,8 +321,10 @@ class Session:
             # Its message comes again: a commit must not say that it was consumed.
             self._lose_work()
 
-    def _on_dropped(self, error: JMSException) -> None:
-        """A message did not leave, and who sent it may not look: a commit must not say that it was sent."""
+    def on_message_dropped(self, error: JMSException) -> None:
+        """Doom the transaction of a message that does not leave, because its sender may not look at the call."""
+        if self.flags.auto_commit_sends:
+            return
         self._lose_work()
         # It would have been in front of those that wait.
         self.channel.fail_waiting(SessionCommit, rolled_back(error))
