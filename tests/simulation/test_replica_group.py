@@ -14,8 +14,9 @@ from embedbroker.testing._network import Network
 from embedbroker.testing._scene import Moment, Scene, SimulationFailure
 from embedbroker.testing._world import World
 from tests.simulation.scenario.copy_view import copy_state_of, stream_of
+from tests.simulation.scenario.modes import group_of
 from tests.simulation.scenario.plan import PRIMARY, GroupMode, GroupPlan
-from tests.simulation.scenario.replica_group import ReplicaGroup
+from tests.simulation.scenario.replica_policy import ReplicaPolicy
 
 
 class Stage:
@@ -27,7 +28,9 @@ class Stage:
         self.scene = Scene(self.world, Ledger())
         self.network = Network(self.world)
         settings = JournalSettings(identity=7, segment_size_bytes=16 * 1024)
-        self.group = ReplicaGroup.of(self.scene, self.network, plan, BrokerConfig(name="broker"), settings)
+        self.group = group_of(self.scene, self.network, plan, BrokerConfig(name="broker"), settings)
+        assert isinstance(self.group.policy, ReplicaPolicy)
+        self.policy = self.group.policy
         self.members = self.group.members
         self.primary, self.backup = self.members.hosts[PRIMARY], self.members.hosts["backup1"]
         self.members.start()
@@ -105,7 +108,7 @@ def test_an_activation_that_another_one_still_has_is_found_when_something_is_con
     stage.until(lambda: stage.scene.hits[Moment.WENT_ON_ALONE] == 1)
     standing = copy_state_of(stage.primary)
     assert standing is not None and standing.in_sync
-    stage.group.manager.sequences[standing.node_id] -= 1  # as if it had claimed none
+    stage.policy.manager.sequences[standing.node_id] -= 1  # as if it had claimed none
     with pytest.raises(SimulationFailure, match="may still be live"):
         stage.backup.start()
         stage.until(lambda: stage.group.in_order)

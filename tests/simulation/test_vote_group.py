@@ -13,8 +13,9 @@ from embedbroker.storage import JournalSettings
 from embedbroker.testing._network import Network
 from embedbroker.testing._scene import Moment, Scene, SimulationFailure
 from embedbroker.testing._world import World
+from tests.simulation.scenario.modes import group_of
 from tests.simulation.scenario.plan import PRIMARY, GroupMode, GroupPlan
-from tests.simulation.scenario.vote_group import VoteGroup
+from tests.simulation.scenario.vote_policy import VotePolicy
 
 
 class Stage:
@@ -28,7 +29,9 @@ class Stage:
         self.scene = Scene(self.world, Ledger())
         self.network = Network(self.world)
         settings = JournalSettings(identity=7, segment_size_bytes=16 * 1024)
-        self.group = VoteGroup.of(self.scene, self.network, plan, BrokerConfig(name="broker"), settings)
+        self.group = group_of(self.scene, self.network, plan, BrokerConfig(name="broker"), settings)
+        assert isinstance(self.group.policy, VotePolicy)
+        self.policy = self.group.policy
         self.members = self.group.members
         self.primary, self.backup = self.members.hosts[PRIMARY], self.members.hosts["backup1"]
         self.members.start()
@@ -53,7 +56,7 @@ class Stage:
 def test_a_primary_that_is_cut_off_is_replaced_and_learns_of_it_later() -> None:
     stage = Stage()
     stage.cut_off_primary()
-    assert stage.group.are_parted
+    assert stage.policy.are_parted
     stage.until(lambda: stage.backup.ready)
     assert stage.members.active is stage.backup
     assert stage.scene.hits[Moment.REPLACED_UNNOTICED] == 1 and stage.scene.hits[Moment.TOOK_OVER_BY_VOTE] == 1
@@ -79,6 +82,6 @@ def test_two_of_a_pair_that_go_on_each_without_the_other_are_found(monkeypatch: 
 
 def test_a_pair_that_has_no_live_broker_although_all_see_each_other_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    monkeypatch.setattr(stage.group.split_brain_checkers[0], "newest", None)
+    monkeypatch.setattr(stage.policy.split_brain_checkers[0], "newest", None)
     with pytest.raises(SimulationFailure, match=r"neither primary or backup1 is live for 40"):
         stage.run(45.0)

@@ -6,22 +6,20 @@ broker should do about any of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from attrs import define, field
 
 from embedbroker.locks import SwapSequence
-from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+from embedbroker.testing._scene import Moment
 
+from .copy_faults import CopyFaults
 from .copy_view import stream_of
 from .crashes import Trap
-from .disk_faults import DISK_FAULTS, strike_disk
 from .fault_kinds import FaultKind
-from .fault_schedule import FaultSchedule
 from .member_faults import MemberFaults
-from .replica_group import ReplicaGroup
+from .replica_policy import ReplicaPolicy
 
 __all__ = ["ReplicaFaults"]
 
@@ -29,20 +27,16 @@ _LOST_LEASE = ("has not answered in time", "the lease is lost", "may not go on w
 
 
 @define(eq=False)
-class ReplicaFaults:
+class ReplicaFaults(CopyFaults):
     """The faults of one scenario of a group."""
 
-    scene: Scene
-    network: Network
-    group: ReplicaGroup
-    schedule: FaultSchedule
-    members: MemberFaults = field(init=False)
-    traps: Mapping[FaultKind, Trap] = field(init=False)
+    policy: ReplicaPolicy
     patience_s: float = field(default=5.0, init=False)
     _claiming: Trap = field(factory=Trap, init=False)
     _copying: Trap = field(factory=Trap, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.scene, self.network = self.policy.scene, self.policy.network
         self.traps = {FaultKind.CRASH_WHILE_CLAIMING: self._claiming, FaultKind.CRASH_WHILE_COPYING: self._copying}
         parts = self.scene, self.schedule, self.group
         self.members = MemberFaults(*parts, _LOST_LEASE, self._copied_to, on_crash=self._count)
@@ -54,16 +48,8 @@ class ReplicaFaults:
                 self._strike_manager(kind)
             case FaultKind.PART_MEMBERS | FaultKind.HOLD_MEMBERS_ONE_WAY:
                 self._part(both_ways=kind is FaultKind.PART_MEMBERS)
-            case FaultKind.CUT_MEMBERS:
-                self._cut()
-            case FaultKind.SLOW_MEMBERS:
-                self._slow_down()
-            case _ if kind in DISK_FAULTS:
-                host = self.members.somebody()
-                speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
-                strike_disk(self.scene, self.schedule, kind, host.disk, speed, host.disk.repair)
             case _:
-                return False
+                return CopyFaults.strike(self, kind)
         return True
 
     # Moments
@@ -109,16 +95,10 @@ class ReplicaFaults:
             self.scene.hit(Moment.CRASH_DURING_FAILBACK)
         self.scene.hit(Moment.CRASH_DURING_CATCH_UP if stream.catches_up else Moment.CRASH_DURING_INITIAL_COPY)
 
-    def _copied_to(self) -> NodeHost | None:
-        """The backup that the live broker waits for."""
-        members = self.group.members
-        stream = stream_of(members.active) if members.active is not None else None
-        return members.hosts.get(stream.to) if stream is not None else None
-
     # The lock manager
 
     def _strike_manager(self, kind: FaultKind) -> None:
-        scene, manager, random = self.scene, self.group.manager, self.scene.world.random
+        scene, manager, random = self.scene, self.policy.manager, self.scene.world.random
         duration_s = random.random() * random.choice((0.1, 1.0, 3.0, 8.0))
         match kind:
             case FaultKind.LOSE_STORE:
@@ -127,7 +107,7 @@ class ReplicaFaults:
                 self.schedule.later(duration_s, lambda: setattr(manager, "reachable", True))
             case FaultKind.CUT_OFF_STORE:
                 scene.hit(Moment.CUT_OFF_STORE)
-                holder = self.group.holder(self.members.somebody())
+                holder = self.policy.holder(self.members.somebody())
                 manager.cut_off[holder] = None
                 self.schedule.later(duration_s, lambda: manager.cut_off.pop(holder, None))
             case _:
@@ -163,14 +143,3 @@ class ReplicaFaults:
     def _release(self, pairs: Iterable[tuple[str, str]]) -> None:
         for pair in pairs:
             self.network.release(*pair)
-
-    def _cut(self) -> None:
-        for link in self.network.between(*self._two()):
-            link.cut("connection reset")
-        self.schedule.healed()
-
-    def _slow_down(self) -> None:
-        self.scene.hit(Moment.LINK_SLOWED)
-        one, other = self._two()
-        self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
-        self.schedule.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

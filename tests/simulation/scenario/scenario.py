@@ -5,7 +5,7 @@ Safety is checked all the way by the ledger and the broker checker. Convergence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import define, evolve, frozen
 
@@ -25,6 +25,7 @@ from embedclient.agent import LocatorSettings, QueueAttributes, Session
 from embedclient.errors import ProtocolError
 from embedclient.model import RoutingType
 
+from .branch_operator import Operator
 from .cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from .closing_round import OPERATIONS_MIN, ClosingRound
 from .consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
@@ -32,17 +33,12 @@ from .dead_letter_reader import DeadLetterReader
 from .draw import draw_plan
 from .draw_group import draw_group_plan
 from .faults import FaultPlan
+from .group import Group
 from .group_faults import GroupFaults
 from .liveness_checker import LivenessChecker
 from .members import Members
-from .operator import Operator
+from .modes import faults_of, group_of
 from .plan import GroupMode, ScenarioPlan, TopicPlan
-from .replica_faults import ReplicaFaults
-from .replica_group import ReplicaGroup
-from .store_faults import StoreFaults
-from .store_group import StoreGroup
-from .vote_faults import VoteFaults
-from .vote_group import VoteGroup
 
 __all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed"]
 
@@ -51,11 +47,6 @@ _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 
 _POLL_S = 0.2
 #: In ten seconds; brokers that wait ask for the live lock twenty times a second.
 _EVENTS_PER_BROKER_MAX = 100_000
-_GROUPS: Mapping[GroupMode, type[StoreGroup] | type[ReplicaGroup] | type[VoteGroup]] = {
-    GroupMode.SHARED_STORE: StoreGroup,
-    GroupMode.REPLICATION: ReplicaGroup,
-    GroupMode.VOTES: VoteGroup,
-}
 #: Clients before this version spell the names of properties in the old way.
 _VERSION_WITH_MODERN_NAMES = 129
 
@@ -178,7 +169,7 @@ class _Scenario:
     faults: FaultPlan | GroupFaults
     _sweeper_host: ClientHost
     operator: Operator | None = None
-    store: StoreGroup | None = None
+    group: Group | None = None
 
     @classmethod
     def of(cls, plan: ScenarioPlan, trace_tail_lines: int) -> _Scenario:
@@ -188,12 +179,12 @@ class _Scenario:
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
         config = broker_config(plan.broker, "broker")
-        group: StoreGroup | ReplicaGroup | VoteGroup | None = None
+        group: Group | None = None
         broker: NodeHost | Members
         if plan.group is None:
             broker = NodeHost(network, config, SimulatedDisk(), plan.journal)
         else:
-            group = _GROUPS[plan.group.mode].of(scene, network, plan.group, config, plan.journal)
+            group = group_of(scene, network, plan.group, config, plan.journal)
             broker = group.members
         cast = make_cast(plan, scene, network, broker)
         checker = BrokerChecker(scene, broker, cast.topics, ONLOOKER)
@@ -203,28 +194,14 @@ class _Scenario:
         if plan.operator_pause_s:
             hosts = [broker] if isinstance(broker, NodeHost) else list(broker.hosts.values())
             scenario.operator = Operator(scene, broker, hosts, cast.managers, plan.operator_pause_s)
-        if isinstance(broker, NodeHost):
+        if group is not None:
+            checker.twin = lambda: group.twin
+            group.on_in_sync.append(checker.compare_replay_soon)
+            scenario.group = group
+            parts = scene, network, group, cast.hosts, scenario._crash_client
+            scenario.faults = GroupFaults(*parts, lambda schedule: faults_of(group, schedule))
+        elif isinstance(broker, NodeHost):
             scenario.faults = FaultPlan(scene, network, broker, cast.hosts, scenario._crash_client)
-        elif isinstance(group, ReplicaGroup):
-            checker.twin = lambda: group.twin
-            group.on_in_sync.append(checker.compare_replay_soon)
-            scenario.faults = GroupFaults(
-                *(scene, network, group, cast.hosts, scenario._crash_client),
-                lambda schedule: ReplicaFaults(scene, network, group, schedule),
-            )
-        elif isinstance(group, VoteGroup):
-            checker.twin = lambda: group.twin
-            group.on_in_sync.append(checker.compare_replay_soon)
-            scenario.faults = GroupFaults(
-                *(scene, network, group, cast.hosts, scenario._crash_client),
-                lambda schedule: VoteFaults(scene, network, group, schedule),
-            )
-        elif group is not None:
-            scenario.store = group
-            scenario.faults = GroupFaults(
-                *(scene, network, group, cast.hosts, scenario._crash_client),
-                lambda schedule: StoreFaults(scene, group, schedule),
-            )
         return scenario
 
     def run(self) -> SeedResult:
@@ -243,8 +220,8 @@ class _Scenario:
             self.scene.hits[Moment.OLD_CLIENT] += host.settings.client_version < _VERSION_WITH_MODERN_NAMES
         self.scene.hits[Moment.PEER_GIVEN_UP] += sum("nothing was received" in notice for notice in self.broker.notices)
         self.scene.hits[Moment.TORN_TAIL_CUT] += sum("is cut" in notice for notice in self.broker.notices)
-        if self.store is not None:
-            self.store.check_losses()
+        if self.group is not None:
+            self.group.policy.check_losses()
         verdict = self.scene.ledger.verdict(drained=True)
         if not verdict.clean or verdict.flagged_at_once:
             self.scene.fail(f"verdict: {verdict.losses()} {verdict.faults()}")

@@ -18,8 +18,9 @@ from .crashes import Trap
 from .disk_faults import DISK_FAULTS, strike_disk
 from .fault_kinds import FaultKind
 from .fault_schedule import FaultSchedule
+from .group import Group
 from .member_faults import MemberFaults
-from .store_group import StoreGroup
+from .store_policy import StorePolicy
 
 __all__ = ["StoreFaults"]
 
@@ -34,9 +35,10 @@ _LOST_LOCK = ("live lock is", "made live on the same store")
 class StoreFaults:
     """Those of one scenario."""
 
-    scene: Scene
-    group: StoreGroup
+    group: Group
+    policy: StorePolicy
     schedule: FaultSchedule
+    scene: Scene = field(init=False)
     members: MemberFaults = field(init=False)
     traps: Mapping[FaultKind, Trap] = field(init=False)
     patience_s: float = field(default=5.0, init=False)
@@ -44,6 +46,7 @@ class StoreFaults:
     _claiming: Trap = field(factory=Trap, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.scene = self.policy.scene
         self.traps = {FaultKind.CRASH_WHILE_CLAIMING: self._claiming, FaultKind.FREEZE_RETURNING: self._returning}
         parts = self.scene, self.schedule, self.group
         self.members = MemberFaults(*parts, _LOST_LOCK, self._in_the_way, on_freeze=self._let_lapse)
@@ -56,7 +59,7 @@ class StoreFaults:
             case FaultKind.BREAK_STORE:
                 self._break_store()
             case _ if kind in DISK_FAULTS:
-                disk = self.group.disk
+                disk = self.policy.disk
                 strike_disk(self.scene, self.schedule, kind, disk, self._set_speed, disk.repair)
             case _:
                 return False
@@ -74,11 +77,11 @@ class StoreFaults:
 
     def look(self) -> None:
         """A primary waits to be live again: it gets no further."""
-        members, group = self.group.members, self.group
+        members, policy = self.group.members, self.policy
         primary = members.primary
         if not self._returning.is_set or members.active is None or members.active.node is None:
             return
-        if primary is not members.active and group.locks.holder(Lock.FAILBACK) == group.holder(primary):
+        if primary is not members.active and policy.locks.holder(Lock.FAILBACK) == policy.holder(primary):
             self._returning.spring()
             self.schedule.expect()
             self.members.freeze(primary, (40.0,))
@@ -87,10 +90,10 @@ class StoreFaults:
 
     def _in_the_way(self) -> NodeHost | None:
         """Who goes before others."""
-        group = self.group
-        for holder in [group.locks.holder(lock) for lock in (Lock.FAILBACK, Lock.BACKUP)]:
-            for host in group.members.hosts.values():
-                if holder == group.holder(host) and host is not group.members.active:
+        policy, members = self.policy, self.group.members
+        for holder in [policy.locks.holder(lock) for lock in (Lock.FAILBACK, Lock.BACKUP)]:
+            for host in members.hosts.values():
+                if holder == policy.holder(host) and host is not members.active:
                     return host
         return None
 
@@ -105,19 +108,19 @@ class StoreFaults:
     def _lapse(self, host: NodeHost, life: int) -> None:
         if host.frozen and host.life == life:
             self.scene.world.note("fault", "locks lapse", host.name)
-            self.group.locks.lapse(self.group.holder(host))
+            self.policy.locks.lapse(self.policy.holder(host))
 
     # The store and the disk
 
     def _lose_store(self) -> None:
-        random, locks = self.scene.world.random, self.group.locks
+        random, locks = self.scene.world.random, self.policy.locks
         self.scene.hit(Moment.STORE_LOST)
         locks.reachable = False
         duration_s = random.random() * random.choice((0.1, 1.0, 3.0))
         self.schedule.later(duration_s, lambda: setattr(locks, "reachable", True))
 
     def _break_store(self) -> None:
-        locks = self.group.locks
+        locks = self.policy.locks
         self.scene.hit(Moment.STORE_BROKE_IN_BATCH)
         locks.breaks_after = self.scene.world.random.randrange(3)
         self.schedule.later(2.0, lambda: setattr(locks, "breaks_after", None))

@@ -6,22 +6,20 @@ broker should do about any of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from attrs import define, field
 
-from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
-from embedbroker.testing._scene import Moment, Scene
+from embedbroker.testing._scene import Moment
 
+from .copy_faults import CopyFaults
 from .copy_view import stream_of
 from .crashes import Trap
-from .disk_faults import DISK_FAULTS, strike_disk
 from .fault_kinds import FaultKind
-from .fault_schedule import FaultSchedule
 from .member_faults import MemberFaults
 from .split_brain_checker import SplitBrainChecker
-from .vote_group import VoteGroup
+from .vote_policy import VotePolicy
 from .vote_watch import has_granted_votes, is_voting
 
 __all__ = ["VoteFaults"]
@@ -32,21 +30,17 @@ _Ways = list[tuple[str, str]]
 
 
 @define(eq=False)
-class VoteFaults:
+class VoteFaults(CopyFaults):
     """The faults of one scenario of pairs."""
 
-    scene: Scene
-    network: Network
-    group: VoteGroup
-    schedule: FaultSchedule
-    members: MemberFaults = field(init=False)
-    traps: Mapping[FaultKind, Trap] = field(init=False)
+    policy: VotePolicy
     #: A crash does not wait longer for a copy or a vote that begins.
     patience_s: float = field(default=8.0, init=False)
     _copying: Trap = field(factory=Trap, init=False)
     _voting: Trap = field(factory=Trap, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.scene, self.network = self.policy.scene, self.policy.network
         self.traps = {FaultKind.CRASH_WHILE_COPYING: self._copying, FaultKind.CRASH_WHILE_VOTING: self._voting}
         parts = self.scene, self.schedule, self.group
         self.members = MemberFaults(*parts, _NOT_SEEN, self._copied_to)
@@ -62,22 +56,14 @@ class VoteFaults:
         match kind:
             case _ if kind in _OF_VOTERS:
                 self._strike_voter(kind)
-            case FaultKind.CUT_MEMBERS:
-                self._cut()
-            case FaultKind.SLOW_MEMBERS:
-                self._slow_down()
             case FaultKind.PART_MEMBERS | FaultKind.HOLD_MEMBERS_ONE_WAY:
                 one, other = self._two()
                 ways = [(one, other), (other, one)]
                 self._hold(ways if kind is FaultKind.PART_MEMBERS else [self.scene.world.random.choice(ways)])
             case FaultKind.SPLIT_MEMBERS | FaultKind.CUT_OFF_MEMBER:
                 self._split(self._side(alone=kind is FaultKind.CUT_OFF_MEMBER))
-            case _ if kind in DISK_FAULTS:
-                host = self.members.somebody()
-                speed = lambda factor: setattr(host.speed, "factor", factor)  # noqa: E731 - of that host
-                strike_disk(self.scene, self.schedule, kind, host.disk, speed, host.disk.repair)
             case _:
-                return False
+                return CopyFaults.strike(self, kind)
         return True
 
     # Moments
@@ -99,21 +85,15 @@ class VoteFaults:
             return
         self._voting.spring()
         self.scene.hit(Moment.CRASH_WHILE_VOTING)
-        voter, plan = self._split_brain_checker().live, self.group.plan
+        voter, plan = self._split_brain_checker().live, self.policy.plan
         asks = voter is None or plan.voters_ask or plan.quorum_size < 0 or self.scene.chance(0.4)
         self.members.crash(host if asks or voter is None else voter)
-
-    def _copied_to(self) -> NodeHost | None:
-        """The backup that the live broker waits for."""
-        members = self.group.members
-        stream = stream_of(members.active) if members.active is not None else None
-        return members.hosts.get(stream.to) if stream is not None else None
 
     # Other pairs
 
     def _split_brain_checker(self) -> SplitBrainChecker:
         """One of those that vote."""
-        return self.scene.world.random.choice(self.group.split_brain_checkers[1:])
+        return self.scene.world.random.choice(self.policy.split_brain_checkers[1:])
 
     def _strike_voter(self, kind: FaultKind) -> None:
         split_brain_checker = self._split_brain_checker()
@@ -122,7 +102,7 @@ class VoteFaults:
             case FaultKind.CRASH_VOTER:
                 # All of them at once, too: who has the words of some is stopped by those of the others.
                 lives = (
-                    [each.live for each in self.group.split_brain_checkers[1:]] if has_granted_votes(live) else [live]
+                    [each.live for each in self.policy.split_brain_checkers[1:]] if has_granted_votes(live) else [live]
                 )
                 for voter in [each for each in lives if each is not None]:
                     self.members.crash(voter)
@@ -147,7 +127,7 @@ class VoteFaults:
 
     def _side(self, *, alone: bool) -> list[str]:
         """Who is parted from the others: one of the users' pair, perhaps with some other pairs, or one other pair."""
-        random, plan = self.scene.world.random, self.group.plan
+        random, plan = self.scene.world.random, self.policy.plan
         if alone and self.scene.chance(0.5):
             return list(random.choice(plan.voters))
         side = [random.choice(plan.names)]
@@ -183,14 +163,3 @@ class VoteFaults:
             self.scene.hit(Moment.ONE_SURVIVED_PARTITION)
         for way in ways:
             self.network.release(*way)
-
-    def _cut(self) -> None:
-        for link in self.network.between(*self._two()):
-            link.cut("connection reset")
-        self.schedule.healed()
-
-    def _slow_down(self) -> None:
-        self.scene.hit(Moment.LINK_SLOWED)
-        one, other = self._two()
-        self.network.slow_down(one, other, 0.005 + self.scene.world.random.random() * 0.2)
-        self.schedule.later(self._duration_s(), lambda: self.network.slow_down(one, other, 0.0))

@@ -6,6 +6,8 @@ long while somebody could serve. Refuses to know faults and users.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from attrs import define, evolve, field
 
 from embedbroker.config import BrokerConfig, HAPolicy, Role, SharedStoreBackup, SharedStorePrimary
@@ -17,11 +19,12 @@ from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene
 
+from .group import GroupPolicy
 from .lost_files import LostFiles
-from .members import Members, Span
+from .members import Members
 from .plan import PRIMARY, GroupPlan
 
-__all__ = ["StoreGroup"]
+__all__ = ["StorePolicy"]
 
 #: How long nobody may serve although somebody could: the time of two who are frozen in front of a third, and to spare.
 OUTAGE_S_MAX = 12.0
@@ -42,40 +45,24 @@ def _policy(plan: GroupPlan, name: str) -> HAPolicy:
 
 
 @define(eq=False)
-class StoreGroup:
-    """A primary and its backups."""
+class StorePolicy(GroupPolicy):
+    """Of brokers on one disk with one lock store."""
 
-    scene: Scene
-    plan: GroupPlan
     disk: SimulatedDisk
     locks: SimulatedLocks
-    members: Members
-    # Since when somebody should serve, and the live lock is free.
-    _wanted: Span = field(factory=Span, init=False)
-    _free: Span = field(factory=Span, init=False)
     # A backup is to take over: somebody was live, and was not stopped with nobody to follow.
     _has_heirs: bool = field(default=False, init=False)
 
     @classmethod
     def of(
         cls, scene: Scene, network: Network, plan: GroupPlan, config: BrokerConfig, settings: JournalSettings
-    ) -> StoreGroup:
+    ) -> StorePolicy:
         disk, locks = SimulatedDisk(), SimulatedLocks()
         hosts: dict[str, NodeHost] = {}
         for name in plan.names:
             own = evolve(config, name=name, ha_policy=_policy(plan, name))
             hosts[name] = NodeHost(network, own, disk, settings, locks)
-        members = Members(scene, config, settings, hosts)
-        group = cls(scene, plan, disk, locks, members)
-        for host in hosts.values():
-            group._watch(host)
-            members.watch(host)
-        return group
-
-    def _watch(self, host: NodeHost) -> None:
-        host.on_role.append(lambda role: self._on_role(host, role))
-        host.after_step.append(lambda: self._check_disk(host))
-        host.after_step.append(self._look_for_outage)
+        return cls(scene, network, plan, Members(scene, config, settings, hosts), disk, locks)
 
     def check_losses(self) -> None:
         """All is over: with files of the journal missing nobody may be live. Nothing of the scenario changes."""
@@ -85,14 +72,6 @@ class StoreGroup:
         complaint = lost.complaint()
         if complaint is not None:
             self.scene.fail(complaint)
-
-    @property
-    def in_order(self) -> bool:
-        """Whether everybody runs, and the roles are what the policies say in the end."""
-        members = self.members
-        if len(members.awake) < len(members.hosts) or not members.ready:
-            return False
-        return members.primary.ready or not self.plan.allow_failback
 
     def holder(self, host: NodeHost) -> str:
         """What the lock store calls a host."""
@@ -108,20 +87,11 @@ class StoreGroup:
 
     # Who has the journal
 
-    def stop(self, *, fails_over: bool) -> None:
-        """An orderly stop of who is live."""
-        active = self.members.active
-        assert active is not None, "only who is live is stopped"
-        hands_over = self.plan.primary_hands_over if active.name == PRIMARY else self.plan.backups_hand_over
+    def on_stop(self, host: NodeHost, *, fails_over: bool) -> None:
+        hands_over = self.plan.primary_hands_over if host.name == PRIMARY else self.plan.backups_hand_over
         self._has_heirs = fails_over or hands_over
-        active.stop(fails_over=fails_over)
 
-    def disturbed(self) -> None:
-        """Something happened to it from outside: it has its time again."""
-        self._wanted.begin_anew()
-        self._free.begin_anew()
-
-    def _on_role(self, host: NodeHost, role: Role) -> None:
+    def on_role(self, host: NodeHost, role: Role) -> None:
         if role is Role.ACTIVATING:
             if any(other is not host for other in self._frozen_in_front):
                 self.scene.hit(Moment.PASSED_OVER)
@@ -143,7 +113,7 @@ class StoreGroup:
         before = [self.locks.holder(lock) for lock in (Lock.BACKUP, Lock.FAILBACK)]
         return [host for host in self.members.hosts.values() if host.frozen and self.holder(host) in before]
 
-    def _check_disk(self, host: NodeHost) -> None:
+    def check(self, host: NodeHost) -> None:
         active = self.members.active
         if host.superseded and set(host.under_way) - set(host.written):
             self.scene.fail(f"{host.name} works on the disk of {active and active.name}")
@@ -152,15 +122,13 @@ class StoreGroup:
 
     # Whether somebody serves
 
-    def _look_for_outage(self) -> None:
-        now, members = self.scene.world.now, self.members
-        could = not members.ready and self._somebody_could()
-        if self._wanted.lasts_s(now, could) > OUTAGE_S_MAX:
-            self.scene.fail(f"nobody serves for {OUTAGE_S_MAX} s, although somebody could")
-        could = could and self.locks.holder(Lock.LIVE) is None
+    def outages(self) -> Iterator[tuple[str, bool, float, str]]:
+        could = not self.members.ready and self._somebody_could()
+        yield "serving", could, OUTAGE_S_MAX, f"nobody serves for {OUTAGE_S_MAX} s, although somebody could"
+        free = could and self.locks.holder(Lock.LIVE) is None
         limit_s = FREE_S_MAX + FREE_PER_FROZEN_S * len(self._frozen_in_front)
-        if self._free.lasts_s(now, could) > limit_s:
-            self.scene.fail(f"nobody takes the live lock for {limit_s} s, although nobody is in the way for longer")
+        complaint = f"nobody takes the live lock for {limit_s} s, although nobody is in the way for longer"
+        yield "live lock", free, limit_s, complaint
 
     def _somebody_could(self) -> bool:
         """Whether a healthy broker is entitled to be live, and has the means."""

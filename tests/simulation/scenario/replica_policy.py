@@ -7,9 +7,9 @@ faults and users.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.locks import called
@@ -23,10 +23,11 @@ from embedbroker.testing._scene import Scene
 from .clustered import clustered
 from .copy_view import CopyState, copy_state_of, stream_of
 from .copy_watch import CopyWatch
-from .members import Members, Span
+from .group import GroupPolicy
+from .members import Members
 from .plan import PRIMARY, GroupPlan
 
-__all__ = ["ReplicaGroup"]
+__all__ = ["ReplicaPolicy"]
 
 #: How long nobody may serve although somebody could: a lease has to run out, a silent peer has to be given up, and who
 #: failed at either asks again after seconds.
@@ -44,80 +45,39 @@ def _policy(plan: GroupPlan, name: str) -> ReplicationPrimary | ReplicationBacku
 
 
 @define(eq=False)
-class ReplicaGroup:
-    """A primary and its backups."""
+class ReplicaPolicy(GroupPolicy):
+    """Of brokers with a disk each, and one lock manager."""
 
-    scene: Scene
-    plan: GroupPlan
     manager: SimulatedLockManager
-    members: Members
-    _wanted: Span = field(factory=Span, init=False)
-    _copies: CopyWatch = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._copies = CopyWatch(self.scene, self.members, self._check_alone)
+        self.copies = CopyWatch(self.scene, self.members, self._check_alone)
 
     @classmethod
     def of(
         cls, scene: Scene, network: Network, plan: GroupPlan, config: BrokerConfig, settings: JournalSettings
-    ) -> ReplicaGroup:
+    ) -> ReplicaPolicy:
         manager = SimulatedLockManager(lambda: scene.world.now, plan.lease_s)
         hosts: dict[str, NodeHost] = {}
         for number, name in enumerate(plan.names):
             own = clustered(config, _policy(plan, name), name, plan.names)
             journal = evolve(settings, identity=settings.identity + number)
             hosts[name] = NodeHost(network, own, SimulatedDisk(), journal, manager)
-        members = Members(scene, config, settings, hosts)
-        group = cls(scene, plan, manager, members)
-        for host in hosts.values():
-            group._watch(host)
-            members.watch(host)
-        members.after_step.append(group._copies.look)
-        return group
-
-    def _watch(self, host: NodeHost) -> None:
-        host.on_role.append(lambda role: self._on_role(host, role))
-        host.after_step.append(lambda: self._check_replaced(host))
-        host.after_step.append(self._look_for_outage)
-
-    @property
-    def in_order(self) -> bool:
-        """Whether everybody runs, a backup is in sync, and the primary is live if the policies say so."""
-        members = self.members
-        if len(members.awake) < len(members.hosts) or not members.ready or members.active is None:
-            return False
-        stream = stream_of(members.active)
-        if stream is None or not stream.is_in_sync:
-            return False
-        # A live broker has one backup. If another one came first, the primary waits.
-        return members.primary.ready or not self.plan.allow_failback or stream.to != members.primary.name
+        return cls(scene, network, plan, Members(scene, config, settings, hosts), manager)
 
     def holder(self, host: NodeHost) -> str:
         """What the lock manager calls a host."""
         return called(host.config.ha_policy, host.name)
 
-    def set_full(self, host: NodeHost, full: bool) -> None:
-        """Whether there is room for a host on its disk."""
-        host.full = full
-
     # Who is live
 
-    def stop(self, *, fails_over: bool) -> None:
-        """An orderly stop of who is live."""
-        assert self.members.active is not None, "only who is live is stopped"
-        self.members.active.stop(fails_over=fails_over)
-
-    def disturbed(self) -> None:
-        """Something happened to it from outside: it has its time again."""
-        self._wanted.begin_anew()
-
-    def _on_role(self, host: NodeHost, role: Role) -> None:
+    def on_role(self, host: NodeHost, role: Role) -> None:
         if role is Role.ACTIVATING:
             self.members.take_over(host, may_stop=True)  # whoever hands over waits until it is taken
             for other in self.members.hosts.values():
-                self._check_replaced(other)
+                self.check(other)
 
-    def _check_replaced(self, host: NodeHost) -> None:
+    def check(self, host: NodeHost) -> None:
         """Whoever was replaced has confirmed nothing on its own, and finds out with the first thing that it does."""
         active = self.members.active
         if host is active or not host.ready:
@@ -128,16 +88,6 @@ class ReplicaGroup:
 
     # Who confirms
 
-    @property
-    def twin(self) -> SimulatedDisk | None:
-        """The disk of a backup that has everything the live broker has."""
-        return self._copies.twin
-
-    @property
-    def on_in_sync(self) -> list[Callable[[], None]]:
-        """Called when a backup is in sync."""
-        return self._copies.on_in_sync
-
     def _check_alone(self, host: NodeHost) -> None:
         """Nobody has a right to be live with what he has, if somebody else confirms without him."""
         for other in self.members.hosts.values():
@@ -146,10 +96,9 @@ class ReplicaGroup:
 
     # Whether somebody serves
 
-    def _look_for_outage(self) -> None:
+    def outages(self) -> Iterator[tuple[str, bool, float, str]]:
         could = not self.members.ready and self._somebody_could()
-        if self._wanted.lasts_s(self.scene.world.now, could) > OUTAGE_S_MAX:
-            self.scene.fail(f"nobody serves for {OUTAGE_S_MAX} s, although somebody could")
+        yield "serving", could, OUTAGE_S_MAX, f"nobody serves for {OUTAGE_S_MAX} s, although somebody could"
 
     def _somebody_could(self) -> bool:
         """Whether a healthy broker has the newest data and the means to be live."""

@@ -12,9 +12,9 @@ clients lose it when it is replaced. (What it could tell them is no more than wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.storage import JournalSettings
@@ -24,14 +24,14 @@ from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene
 
 from .clustered import clustered
-from .copy_view import stream_of
 from .copy_watch import CopyWatch
-from .members import Members, Span
+from .group import GroupPolicy
+from .members import Members
 from .plan import PRIMARY, GroupPlan
 from .split_brain_checker import SplitBrainChecker
 from .vote_watch import VoteWatch, has_granted_votes
 
-__all__ = ["VoteGroup"]
+__all__ = ["VotePolicy"]
 
 #: How long a pair may be without a live broker although nothing is wrong any more: a primary looks for its substitute,
 #: lost links are found, voters are asked one round after the other, and what was lost last is asked for again.
@@ -64,25 +64,18 @@ def _policy(plan: GroupPlan, name: str, group_name: str) -> ReplicationPrimary |
 
 
 @define(eq=False)
-class VoteGroup:
-    """All pairs. ``split_brain_checkers`` are in the order of the pairs, the first one that of the users."""
+class VotePolicy(GroupPolicy):
+    """Of all pairs. `split_brain_checkers` are in the order of the pairs, the first one that of the users."""
 
-    scene: Scene
-    network: Network
-    plan: GroupPlan
-    members: Members
     split_brain_checkers: Sequence[SplitBrainChecker]
-    _lives: dict[str, Span] = field(factory=dict, init=False)
-    _copies: CopyWatch = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._copies = CopyWatch(self.scene, self.members, lambda host: None)
-        self._lives = {split_brain_checker.hosts[0].name: Span() for split_brain_checker in self.split_brain_checkers}
+        self.copies = CopyWatch(self.scene, self.members, lambda host: None)
 
     @classmethod
     def of(
         cls, scene: Scene, network: Network, plan: GroupPlan, config: BrokerConfig, settings: JournalSettings
-    ) -> VoteGroup:
+    ) -> VotePolicy:
         pairs = [plan.names, *plan.voters]
         names = [name for pair in pairs for name in pair]
         hosts: dict[str, NodeHost] = {}
@@ -93,74 +86,28 @@ class VoteGroup:
         first = {name: hosts[name] for name in plan.names}
         others = {name: host for name, host in hosts.items() if name not in first}
         members = Members(scene, config, settings, first, others=others)
-        split_brain_checkers = [SplitBrainChecker(scene, [hosts[name] for name in pair]) for pair in pairs]
-        group = cls(scene, network, plan, members, split_brain_checkers)
-        group._watch_all()
-        return group
+        return cls(
+            scene, network, plan, members, [SplitBrainChecker(scene, [hosts[name] for name in pair]) for pair in pairs]
+        )
 
-    def _watch_all(self) -> None:
-        members, network = self.members, self.network
+    def watch_all(self) -> None:
         for split_brain_checker in self.split_brain_checkers:
             split_brain_checker.watch()
-        for host in members.hosts.values():
-            self._watch(host)
-            members.watch(host)
-            VoteWatch(self.scene, host, len(self.split_brain_checkers) - 1).watch()
-        for host in members.others.values():
-            self._watch_voter(host)
-        for host in members.everybody:
-            host.after_step.append(self._look_for_outage)
-        members.after_step.append(self._copies.look)
-        network.refuses = self._refuses
+        self.network.refuses = self._refuses
 
-    def _watch(self, host: NodeHost) -> None:
-        host.on_role.append(lambda role: self._on_role(host, role))
+    def watch(self, host: NodeHost) -> None:
+        VoteWatch(self.scene, host, len(self.split_brain_checkers) - 1).watch()
 
-    def _watch_voter(self, host: NodeHost) -> None:
+    def watch_other(self, host: NodeHost) -> None:
         host.on_ready.append(lambda: self._on_voter(host))
 
     def _on_voter(self, host: NodeHost) -> None:
         if has_granted_votes(host):
             self.scene.hit(Moment.VOTER_RESTARTED)
 
-    @property
-    def on_in_sync(self) -> list[Callable[[], None]]:
-        """Called when a backup of the first pair is in sync."""
-        return self._copies.on_in_sync
-
-    @property
-    def twin(self) -> SimulatedDisk | None:
-        """The disk of a backup that has everything the live broker of the first pair has."""
-        return self._copies.twin
-
-    @property
-    def in_order(self) -> bool:
-        """Whether everybody runs, each pair has a live broker, and the first one what its policies say."""
-        members = self.members
-        if not self._all_run or not all(split_brain_checker.live for split_brain_checker in self.split_brain_checkers):
-            return False
-        stream = stream_of(members.active) if members.active is not None and members.ready else None
-        if stream is None or not stream.is_in_sync:
-            return False
-        return members.primary.ready or not self.plan.allow_failback or stream.to != PRIMARY
-
-    def set_full(self, host: NodeHost, full: bool) -> None:
-        """Whether there is room for a host on its disk."""
-        host.full = full
-
     # Who is live
 
-    def stop(self, *, fails_over: bool) -> None:
-        """An orderly stop of who is live."""
-        assert self.members.active is not None, "only who is live is stopped"
-        self.members.active.stop(fails_over=fails_over)
-
-    def disturbed(self) -> None:
-        """Something happened to it from outside: it has its time again."""
-        for span in self._lives.values():
-            span.begin_anew()
-
-    def _on_role(self, host: NodeHost, role: Role) -> None:
+    def on_role(self, host: NodeHost, role: Role) -> None:
         if role is not Role.ACTIVATING:
             return
         members, before = self.members, self.members.active
@@ -184,7 +131,11 @@ class VoteGroup:
     # Whether somebody serves
 
     @property
-    def _all_run(self) -> bool:
+    def all_run(self) -> bool:
+        return self._everybody_runs and all(checker.live for checker in self.split_brain_checkers)
+
+    @property
+    def _everybody_runs(self) -> bool:
         return all(host.node is not None and not host.frozen and not host.stopping for host in self.members.everybody)
 
     @property
@@ -193,12 +144,10 @@ class VoteGroup:
         held, has = self.network.held, self.members.has
         return any(has(sender) and has(receiver) for sender, receiver in held)
 
-    def _look_for_outage(self) -> None:
-        now, members = self.scene.world.now, self.members
-        full = any(host.full for host in members.everybody)
-        is_well = self._all_run and not full and not self.are_parted
-        for split_brain_checker in self.split_brain_checkers:
-            name = split_brain_checker.hosts[0].name
-            if self._lives[name].lasts_s(now, is_well and split_brain_checker.live is None) > OUTAGE_S_MAX:
-                names = " or ".join(host.name for host in split_brain_checker.hosts)
-                self.scene.fail(f"neither {names} is live for {OUTAGE_S_MAX} s, although all brokers see each other")
+    def outages(self) -> Iterator[tuple[str, bool, float, str]]:
+        full = any(host.full for host in self.members.everybody)
+        is_well = self._everybody_runs and not full and not self.are_parted
+        for checker in self.split_brain_checkers:
+            names = " or ".join([host.name for host in checker.hosts])
+            complaint = f"neither {names} is live for {OUTAGE_S_MAX} s, although all brokers see each other"
+            yield checker.hosts[0].name, is_well and checker.live is None, OUTAGE_S_MAX, complaint
