@@ -22,8 +22,9 @@ def pretend(
     """A machine with so much memory, files of a control group with these texts, and an address space limit."""
     numbers = {"SC_PHYS_PAGES": physical // PAGE_BYTES, "SC_PAGE_SIZE": PAGE_BYTES}
     monkeypatch.setattr(os, "sysconf", numbers.__getitem__)
+    real = resource.getrlimit
     limits = {resource.RLIMIT_AS: (space, UNLIMITED)}
-    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits.get(which) or real(which))
     for name, text in zip(("second", "first"), groups, strict=True):
         if text is not None:
             (directory / name).write_text(text, encoding="ascii")
