@@ -48,7 +48,7 @@ def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
         branch = self._branches.get(xid)
         if branch is not None and len(branch.transaction.acknowledged) > 1:
             queue, references, _outcome, _consumer = branch.transaction.acknowledged.pop()
-            self._kernel.settlement.settle(queue, references, Outcome.FAILED)
+            self._transactions.settlement.settle(queue, references, Outcome.FAILED)
         return commit(self, session, xid, one_phase=one_phase)
 
     patch.setattr(XaBranches, "commit", halved)
@@ -83,7 +83,7 @@ def show_what_an_operator_rolled_back(patch: pytest.MonkeyPatch) -> None:
         sent = list(branch.transaction.sent) if branch is not None and not commit else []
         for message, queues, _place in sent:
             for queue in queues:
-                self._kernel.memory.hold(message.message_id, message.address, message.size, 1)
+                self._transactions.removal._memory.hold(message.message_id, message.address, message.size, 1)
                 queue.publish(Reference(message, message.message_id))
         return decide(self, xid, commit=commit)
 
@@ -101,7 +101,7 @@ def lose_what_a_second_session_adds_to_a_branch(patch: pytest.MonkeyPatch) -> No
     def apart(self: XaBranches, session: Session, xid: Xid) -> XaRefused | None:
         refused = join(self, session, xid)
         if refused is None:
-            session.transaction = self._kernel.begin()
+            session.transaction = self._transactions.begin()
         return refused
 
     patch.setattr(XaBranches, "join", apart)
@@ -114,8 +114,8 @@ def undo_what_is_suspended(patch: pytest.MonkeyPatch) -> None:
         refused = resume(self, session, xid)
         branch = self._branches.get(xid)
         if refused is None and branch is not None:
-            self._kernel.rollback(branch.transaction)
-            branch.transaction = session.transaction = self._kernel.begin()
+            branch.transaction.rollback()
+            branch.transaction = session.transaction = self._transactions.begin()
         return refused
 
     patch.setattr(XaBranches, "resume", afresh)

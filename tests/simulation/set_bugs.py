@@ -26,7 +26,7 @@ def commit_half_of_a_set(patch: pytest.MonkeyPatch) -> None:
 
     def halved(self: CommitSets, marker: FencingToken, transactions: list[Transaction], done: Any) -> Iterator[None]:
         if len(transactions) > 1:
-            self._kernel.rollback(transactions.pop())
+            transactions.pop().rollback()
         return carry_out(self, marker, transactions, done)
 
     patch.setattr(CommitSets, "_carry_out", halved)
@@ -65,9 +65,9 @@ def commit_a_set_that_comes_again(patch: pytest.MonkeyPatch) -> None:
     decide = CommitSets._decide
 
     def lenient(self: CommitSets, name: str, expected: int | None, value: int, *rest: Any) -> Any:
-        marker = self._kernel.fencing_tokens._by_name.get(name)
+        marker = self._fencing_tokens._by_name.get(name)
         if marker is not None and marker.value == value:
-            self._kernel.fencing_tokens._by_name[name] = evolve(marker, value=value - 1)
+            self._fencing_tokens._by_name[name] = evolve(marker, value=value - 1)
             expected = value - 1
         return decide(self, name, expected, value, *rest)
 

@@ -9,7 +9,6 @@ import pytest
 
 from embedbroker.kernel import (
     Consumer,
-    Kernel,
     Outcome,
     Queue,
     Reference,
@@ -76,27 +75,27 @@ def deliver_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
-    rollback, forgets = Kernel.rollback, every(10)
+    rollback, forgets = Transaction.rollback, every(10)
 
-    def forgetful(self: Kernel, transaction: Transaction) -> None:
+    def forgetful(self: Transaction) -> None:
         if forgets():
-            transaction.acknowledged.clear()
-        rollback(self, transaction)
+            self.acknowledged.clear()
+        rollback(self)
 
-    patch.setattr(Kernel, "rollback", forgetful)
+    patch.setattr(Transaction, "rollback", forgetful)
 
 
 def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    rollback = Kernel.rollback
+    rollback = Transaction.rollback
 
-    def leaking(self: Kernel, transaction: Transaction) -> None:
-        for message, queues, _place in transaction.sent:
+    def leaking(self: Transaction) -> None:
+        for message, queues, _place in self.sent:
             for queue in queues:
-                self.memory.hold(message.message_id, message.address, message.size, 1)
+                self._parts.removal._memory.hold(message.message_id, message.address, message.size, 1)
                 queue.publish(Reference(message, message.message_id))
-        rollback(self, transaction)
+        rollback(self)
 
-    patch.setattr(Kernel, "rollback", leaking)
+    patch.setattr(Transaction, "rollback", leaking)
 
 
 def forget_to_count_a_redelivery(patch: pytest.MonkeyPatch) -> None:
@@ -317,14 +316,14 @@ def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    rollback = Kernel.rollback
+    rollback = Transaction.rollback
 
-    def remembering(self: Kernel, transaction: Transaction) -> None:
-        for _ in self.duplicates.commit(transaction):  # before they are let go
+    def remembering(self: Transaction) -> None:
+        for _ in self._parts.duplicates.commit(self):  # before they are let go
             pass
-        rollback(self, transaction)
+        rollback(self)
 
-    patch.setattr(Kernel, "rollback", remembering)
+    patch.setattr(Transaction, "rollback", remembering)
 
 
 def let_a_commit_overtake_a_rollback(patch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def pin_what_is_not_visible_yet(patch: pytest.MonkeyPatch) -> None:
     pin = Cursors._pin
 
     def hasty(self: Cursors, queue: Queue, cursor: Cursor, *arguments: Any) -> Iterator[None]:
-        cursor.definition = evolve(cursor.definition, end=self._kernel.ids.next_id - 1)
+        cursor.definition = evolve(cursor.definition, end=self._ids.next_id - 1)
         return pin(self, queue, cursor, *arguments)
 
     patch.setattr(Cursors, "_pin", hasty)
@@ -67,7 +67,7 @@ def forget_to_write_where_the_reader_is(patch: pytest.MonkeyPatch) -> None:
     def forgetful(self: Cursors, queue: Queue, cursor: Cursor, definition: CursorDefinition) -> None:
         cursor.definition = definition
         if queue.durable and not definition.position:
-            self._kernel.store.note(definition)
+            self._store.note(definition)
 
     patch.setattr(Cursors, "_change", forgetful)
 

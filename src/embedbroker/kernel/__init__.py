@@ -2,8 +2,9 @@
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
 from ._deferred import DeferredWork
+from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from ._kernel import Kernel
-from ._observer import CommitObserver, DecisionObserver, Leaving, Observers, When
+from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
 from ._recovery import Recovery, StoredMessage, StoredTransaction
 from ._refusal import Refused, Scope
 from ._router import Router
@@ -29,17 +30,14 @@ from .queueing._queue import Queue
 from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
-from .transactions._duplicate_ids import DuplicateId
 from .transactions._transaction import Transaction, TransactionState
-from .xa._branch import Branch, HeuristicOutcome, XaRefused, xid_bytes, xid_of
+from .xa._branch import Branch, XaRefused, xid_bytes, xid_of
 from .xa._branches import XaBranches, name_of
-from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSet, CommitSetDone, CommitSets
+from .xa._commit_set import COMMIT_SET_BRANCHES_MAX, BranchMissing, CommitSetDone, CommitSets
 from .xa._fencing_token import (
     FENCING_TOKEN_NAME_BYTES_MAX,
     FENCING_TOKENS_MAX,
-    FencingToken,
     FencingTokenMoved,
-    FencingTokenRemoved,
     FencingTokens,
 )
 
@@ -63,6 +61,7 @@ __all__ = [
     "CommitSet",
     "CommitSetDone",
     "CommitSets",
+    "CommittedWork",
     "Consumer",
     "ConsumerPort",
     "CountCredit",

@@ -64,6 +64,13 @@ class DeferredWork:
 
         self.waiting.append(held())
 
+    def carry_out(self, effects: Iterator[None], count: int, held: Collection[Queue] = ()) -> None:
+        """Carry out ``count`` effects: at once if they are few, else over the next steps, with ``held`` queues held."""
+        if count <= AT_ONCE_MAX:
+            deque(effects, maxlen=0)
+        else:
+            self.add_holding(held, effects)
+
     def run(self, budget: int) -> int:
         """Do up to ``budget`` steps; returns how many."""
         waiting, done = self.waiting, 0

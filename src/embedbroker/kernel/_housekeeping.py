@@ -17,7 +17,8 @@ from .addressing._address import Address
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
 from .queueing._queue import Queue
-from .settling._dead_letters import MOVE_COST, DeadLetterRouting
+from .settling._expiry import Expiry
+from .settling._move import MOVE_COST
 from .xa._branches import XaBranches
 
 __all__ = ["Housekeeping"]
@@ -37,8 +38,8 @@ class Housekeeping:
         "_clock",
         "_config",
         "_cursors",
-        "_dead_letters",
         "_due",
+        "_expiry",
         "_expiry_due",
         "_expiry_period",
         "_idle_due",
@@ -59,7 +60,7 @@ class Housekeeping:
         address_manager: AddressManager,
         cursors: Cursors,
         branches: XaBranches,
-        dead_letters: DeadLetterRouting,
+        expiry: Expiry,
         teardown: Teardown,
         log: Callable[[str], None],
         inform: Callable[[str], None],
@@ -70,7 +71,7 @@ class Housekeeping:
         self._address_manager = address_manager
         self._cursors = cursors
         self._branches = branches
-        self._dead_letters = dead_letters
+        self._expiry = expiry
         self._teardown = teardown
         self._log = log
         self._inform = inform
@@ -151,7 +152,7 @@ class Housekeeping:
             if done >= limit:
                 done = 0
                 yield True
-            if queue.deleted or not self._dead_letters.expires_in(queue):
+            if queue.deleted or not self._expiry.applies_to(queue):
                 continue
             doomed = queue.backlog.remove_if(
                 lambda reference: 0 < reference.message.expiration <= before_ms,
@@ -160,7 +161,7 @@ class Housekeeping:
             )
             for reference in doomed:
                 if reference is not None:
-                    self._dead_letters.move_expired(queue, reference)
+                    self._expiry.move(queue, reference)
                 done += MOVE_COST if reference is not None else _CHUNK_COST
                 if done >= limit:
                     done = 0

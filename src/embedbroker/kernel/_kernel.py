@@ -9,14 +9,13 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._authority import ALLOW_ALL, Authority
 from ._clock import Clock
-from ._deferred import AT_ONCE_MAX, DeferredWork, drained
+from ._deferred import DeferredWork
 from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._memory import MemoryAccount
@@ -28,15 +27,17 @@ from ._teardown import Teardown
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
 from .queueing._backlog import Restore
-from .queueing._queue import Queue
 from .selector._selector import SelectorCache
-from .settling._dead_letters import DeadLetterRouting
+from .settling._dead_letters import DeadLetters
+from .settling._expiry import Expiry
+from .settling._move import MessageMover
 from .settling._removal import Removal
 from .settling._settlement import Settlement
+from .transactions._copy_placement import CopyPlacement
 from .transactions._duplicate_ids import DuplicateIds
 from .transactions._placement import Placement
-from .transactions._transaction import Sending, Transaction, TransactionState
-from .transactions._visibility import VisibilityQueue, references_of
+from .transactions._transaction import Transactions
+from .transactions._visibility import VisibilityQueue
 from .xa._branches import XaBranches
 from .xa._commit_set import CommitSets
 from .xa._fencing_token import FencingTokens
@@ -85,25 +86,41 @@ class Kernel:
             self.settings, self.store, self.ids, self.schedule, restore, self.selectors,
             config.addresses_max, config.queues_max, self.observers,
         )  # fmt: skip
-        self.dead_letters = DeadLetterRouting(self)
-        self.settlement = Settlement(self)
-        self.schedule.connect(self.dead_letters, self.settlement)
+        self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
             self.dead_letters, log,
         )  # fmt: skip
-        self.branches = XaBranches(self)
-        self.fencing_tokens = FencingTokens(self)
-        self.commit_sets = CommitSets(self)
-        self.cursors = Cursors(self)
+        self.branches = XaBranches(config, self.clock, self.store, self.deferred, self.transactions, log)
+        self.fencing_tokens = FencingTokens(self.store, self.ids)
+        self.commit_sets = CommitSets(self.branches, self.fencing_tokens, self.transactions, self.store, self.deferred)
+        self.cursors = Cursors(self.address_manager, self.store, self.ids, self.deferred, self.removal, self.clock)
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
             self.schedule,
         )  # fmt: skip
         self.housekeeping = Housekeeping(
-            config, self.settings, self.clock, self.address_manager, self.cursors, self.branches, self.dead_letters,
+            config, self.settings, self.clock, self.address_manager, self.cursors, self.branches, self.expiry,
             self.teardown, log, self.inform,
         )  # fmt: skip
+
+    def _compose_settling(self) -> None:
+        """Make what messages leave their queues through, with transactions."""
+        self.transactions = Transactions(
+            self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
+        )
+        mover = MessageMover(
+            self.address_manager, self.settings, self.ids, self.clock, self.removal,
+            CopyPlacement(self.transactions, self.placement, self.duplicates), self.log,
+        )  # fmt: skip
+        self.dead_letters = DeadLetters(mover, self.settings, self.log)
+        self.expiry = Expiry(mover, self.removal, self.settings, self.clock)
+        self.settlement = Settlement(
+            self.store, self.removal, self.dead_letters, self.expiry, self.settings, self.deferred, self.observers,
+            counts_first=self.config.persist_delivery_count_before_delivery,
+        )  # fmt: skip
+        self.transactions.connect(self.settlement)
+        self.schedule.connect(self.expiry, self.settlement)
 
     # -- the step ------------------------------------------------------------------------------------------------
 
@@ -133,63 +150,3 @@ class Kernel:
     @monotonic.setter
     def monotonic(self, monotonic: float) -> None:
         self.clock.monotonic = monotonic
-
-    # -- transactions --------------------------------------------------------------------------------------------
-
-    def begin(self) -> Transaction:
-        """Open a transaction."""
-        return Transaction(self.ids.take())
-
-    def commit(self, transaction: Transaction) -> None:
-        """Carry an active transaction out: its messages become visible together once that is durable."""
-        assert transaction.state not in (TransactionState.ROLLBACK_ONLY, TransactionState.ENDED)
-        transaction.end()
-        if transaction.identified:
-            self._carry_out(self.duplicates.commit(transaction), len(transaction.identified))
-        sent, counts, visibility = transaction.sent, transaction.counts, self.visibility
-        first = self.ids.take(transaction.places) if sent else 0
-        if transaction.recorded:
-            positions = [(queue.id, first) for queue in counts if queue.durable and not queue.deleted]
-            self.store.commit(transaction.id, positions)
-        if sent or transaction.acknowledged:
-            for observe in self.observers.decision.committed:
-                observe((transaction.id,), self.ids.next_id - 1)
-        point = self.store.point() if transaction.recorded else 0
-        waits = len(sent) > AT_ONCE_MAX or point > self.store.reached or bool(visibility.pending)
-        # Followers may send, and what goes back may be moved: what comes of that has higher positions.
-        if waits or transaction.returning or self.observers.follow_messages:
-            waits = True
-            visibility.add_commit(point, drained(sent), counts, first)
-        self.observers.call_committed(transaction)
-        self._carry_out(self.settlement.committed(transaction), transaction.taken_count, transaction.returning)
-        if waits:
-            return
-        for queue, reference in references_of(sent, first):
-            if queue.deleted:
-                self.removal.drop(queue, reference.message)
-            else:
-                queue.publish(reference)
-
-    def rollback(self, transaction: Transaction) -> None:
-        """Undo a transaction: nothing was sent, and what was acknowledged returns with its delivery counted."""
-        assert transaction.state is not TransactionState.ENDED
-        transaction.end()
-        if transaction.identified:
-            self._carry_out(self.duplicates.let_go(transaction), len(transaction.identified))
-        if transaction.recorded:
-            self.store.rollback(transaction.id)
-        self._carry_out(self._all_released(transaction.sent), len(transaction.sent))
-        self._carry_out(self.settlement.rolled_back(transaction), transaction.taken_count, transaction.taken_from)
-
-    def _carry_out(self, effects: Iterator[None], count: int, held: Collection[Queue] = ()) -> None:
-        """At once if they are few, over the next steps otherwise, in which queues that get some back are held."""
-        if count <= AT_ONCE_MAX:
-            deque(effects, maxlen=0)
-        else:
-            self.deferred.add_holding(held, effects)
-
-    def _all_released(self, sent: list[Sending]) -> Iterator[None]:
-        for message, targets, _place in drained(sent):
-            for queue in targets:
-                self.removal.drop(queue, message)
-            yield

@@ -10,7 +10,7 @@ bounded part per step: it may send messages. Nothing waits for the disk: a crash
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from .queueing._consumer import Consumer
     from .queueing._queue import Queue
     from .queueing._reference import Reference
-    from .transactions._transaction import Transaction
 
-__all__ = ["CommitObserver", "DecisionObserver", "Leaving", "Observers", "SessionView", "When"]
+__all__ = ["CommitObserver", "CommittedWork", "DecisionObserver", "Leaving", "Observers", "SessionView", "When"]
 
 Subscribers: TypeAlias = list[Callable[..., None]]
 Event: TypeAlias = tuple[Subscribers, tuple[object, ...]]
@@ -55,6 +54,15 @@ class SessionView(Protocol):
     """What an observer sees of a session."""
 
     name: str
+
+
+class CommittedWork(Protocol):
+    """What an observer sees of a transaction that is committed."""
+
+    id: int
+    sent: list[tuple[Message, list[Queue], int]]
+    acknowledged: list[tuple[Queue, Collection[Reference], Outcome, Consumer | None]]
+    taken_count: int
 
 
 class DecisionObserver:
@@ -86,7 +94,7 @@ class CommitObserver:
 
     when: ClassVar[When] = When.COMMIT
 
-    def routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+    def routed(self, message: Message, queues: list[Queue], transaction: CommittedWork | None) -> None:
         """A message got a place in queues.
 
         Without a transaction, called when its record is appended, before it is durable and visible: what the observer
@@ -94,7 +102,7 @@ class CommitObserver:
         commit, and never after a rollback.
         """
 
-    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: CommittedWork | None) -> None:
         """A queue is done with a delivery, or has it back.
 
         Called when the record is appended; in a transaction behind the commit, and behind what the transaction routed.
@@ -162,8 +170,8 @@ class CommitSubscribers:
     )
 
     def __init__(self) -> None:
-        self.routed: list[Callable[[Message, list[Queue], Transaction | None], None]] = []
-        self.settled: list[Callable[[Queue, Reference, Outcome, Transaction | None], None]] = []
+        self.routed: list[Callable[[Message, list[Queue], CommittedWork | None], None]] = []
+        self.settled: list[Callable[[Queue, Reference, Outcome, CommittedWork | None], None]] = []
         self.address_added: list[Callable[[Address], None]] = []
         self.address_removed: list[Callable[[Address], None]] = []
         self.queue_added: list[Callable[[Queue], None]] = []
@@ -214,7 +222,7 @@ class Observers:
         if subscribers:
             self._call_all(iter([(subscribers, facts)]), 1)
 
-    def call_committed(self, transaction: Transaction) -> None:
+    def call_committed(self, transaction: CommittedWork) -> None:
         """Call the observers of everything a transaction sent, and of what it was given and does not give back."""
         routed, settled = self.commit.routed, self.commit.settled
 

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
+from ._facts import DuplicateId, HeuristicOutcome
 from .queueing._backlog import CHUNK_ENTRIES, PackedReference, Reference
 from .settling._outcome import Outcome
-from .transactions._duplicate_ids import DuplicateId, Identified
+from .transactions._duplicate_ids import Identified
 from .transactions._transaction import Transaction
-from .xa._branch import HeuristicOutcome, xid_of
+from .xa._branch import xid_of
 
 if TYPE_CHECKING:
     from ._kernel import Kernel
@@ -124,7 +125,7 @@ class Recovery:
     ) -> None:
         self._kernel = kernel
         self._counts_first = kernel.config.persist_delivery_count_before_delivery
-        self._prepared = [(stored, Transaction(stored.transaction_id)) for stored in transactions]
+        self._prepared = [(stored, kernel.transactions.restore(stored.transaction_id)) for stored in transactions]
         self._outcomes = outcomes
         # What prepared transactions acknowledged: whose it is.
         self._locks: dict[tuple[int, int], Transaction] = {}

@@ -19,7 +19,7 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
-from .settling._dead_letters import DeadLetterRouting
+from .settling._dead_letters import DeadLetters
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .transactions._duplicate_ids import DuplicateIds, Identified
 from .transactions._placement import Placement
@@ -32,7 +32,7 @@ _GROUPED_MAX = 1000
 
 
 class Router:
-    """Routes messages that are sent. Moves of messages that are in a queue are for `DeadLetterRouting`."""
+    """Routes messages that are sent. Moves of messages that are in a queue are for `MessageMover`."""
 
     __slots__ = (
         "_address_manager",
@@ -57,7 +57,7 @@ class Router:
         address_manager: AddressManager,
         duplicates: DuplicateIds,
         placement: Placement,
-        dead_letters: DeadLetterRouting,
+        dead_letters: DeadLetters,
         log: Callable[[str], None],
     ) -> None:
         self._ids = ids
@@ -127,7 +127,7 @@ class Router:
         if targets:
             self._placement.place(message, targets, transaction, identified)
         elif address is not None:
-            self._dead_letters.unrouted(message, address, transaction)
+            self._dead_letters.take_unrouted(message, address, transaction)
         if identified is not None:
             self._duplicates.accept(identified, transaction)
         return None

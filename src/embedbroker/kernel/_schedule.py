@@ -12,7 +12,8 @@ from ._store import Store
 from .queueing._backlog import Reference
 from .queueing._backpressure import Backpressure
 from .queueing._queue import Queue
-from .settling._dead_letters import MOVE_COST, DeadLetterRouting
+from .settling._expiry import Expiry
+from .settling._move import MOVE_COST
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
 from .transactions._visibility import VisibilityQueue
@@ -23,7 +24,7 @@ __all__ = ["Schedule"]
 class Schedule:
     """Runs what inputs made possible. It is the owner of all queues: they report here what they need.
 
-    ``connect`` completes it, because dead letters and settlement need queues, which need their owner.
+    ``connect`` completes it, because expiry and settlement need queues, which need their owner.
     """
 
     def __init__(
@@ -42,12 +43,12 @@ class Schedule:
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Backpressure, None] = {}
-        self._dead_letters: DeadLetterRouting
+        self._expiry: Expiry
         self._settlement: Settlement
 
-    def connect(self, dead_letters: DeadLetterRouting, settlement: Settlement) -> None:
+    def connect(self, expiry: Expiry, settlement: Settlement) -> None:
         """Complete the schedule. Must come before the first queue."""
-        self._dead_letters = dead_letters
+        self._expiry = expiry
         self._settlement = settlement
 
     # -- stepping ------------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ class Schedule:
             expired = self._expired[:moves]
             del self._expired[:moves]
             for queue, reference in expired:
-                self._dead_letters.move_expired(queue, reference)
+                self._expiry.move(queue, reference)
         if self._memory.relieved:
             self._memory.grant_waiting()
 
@@ -130,7 +131,7 @@ class Schedule:
 
         Returns False for queues of the expiry address itself: what is there is delivered.
         """
-        if not self._dead_letters.expires_in(queue):
+        if not self._expiry.applies_to(queue):
             return False
         self._expired.append((queue, reference))
         return True

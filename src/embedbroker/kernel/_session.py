@@ -31,7 +31,7 @@ from .queueing._observed_delivery import ObservedDelivery
 from .queueing._queue import Queue
 from .settling._delivery_count import PersistedDeliveryCount
 from .settling._outcome import Outcome
-from .transactions._transaction import Transaction, TransactionState
+from .transactions._transaction import Transaction
 from .xa._branch import Branch
 from .xa._commit_set import CommitSets
 from .xa._fencing_token import FencingTokens
@@ -139,7 +139,7 @@ class Session:
     def _current(self) -> Transaction:
         transaction = self.transaction
         if transaction is None:
-            transaction = self.transaction = self.kernel.begin()
+            transaction = self.transaction = self.kernel.transactions.begin()
         return transaction
 
     @property
@@ -487,20 +487,19 @@ class Session:
         transaction, self.transaction = self.transaction, None
         if transaction is None:
             return None
-        self.kernel.duplicates.hold(transaction)
-        if transaction.state is TransactionState.ROLLBACK_ONLY:
-            self.kernel.rollback(transaction)
+        if not transaction.hold():
+            transaction.rollback()
             return Refused(transaction.failure_code, f"the transaction was rolled back: {transaction.failure}")
         if self.unfinished:
             # Behind the acknowledgements it commits, and behind the commits that were made to wait before it.
             self.unfinished += 1
             self.kernel.deferred.add_action(lambda: self._commit(transaction))
         else:
-            self.kernel.commit(transaction)
+            transaction.commit()
         return None
 
     def _commit(self, transaction: Transaction) -> None:
-        self.kernel.commit(transaction)
+        transaction.commit()
         self.unfinished -= 1
 
     def fail_transaction(self, reason: str) -> None:
@@ -519,7 +518,7 @@ class Session:
             self.kernel.branches.undo_work(self)
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
-            self.kernel.rollback(transaction)
+            transaction.rollback()
 
     def return_held(self, *, last_delivered: bool = False) -> None:
         """Take back what consumers hold; see `rollback`."""
@@ -546,7 +545,7 @@ class Session:
         self.kernel.branches.on_closed(self, failed=failed)
         transaction, self.transaction = self.transaction, None
         if transaction is not None:
-            self.kernel.rollback(transaction)
+            transaction.rollback()
         self.reservation.give_up()
         self.kernel.observers.call(self.kernel.observers.commit.session_removed, self)
 

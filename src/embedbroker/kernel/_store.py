@@ -12,11 +12,8 @@ from attrs import define
 
 from embedclient.model import Message
 
+from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from .addressing._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
-from .transactions._duplicate_ids import DuplicateId
-from .xa._branch import HeuristicOutcome
-from .xa._commit_set import CommitSet
-from .xa._fencing_token import FencingToken, FencingTokenRemoved
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 

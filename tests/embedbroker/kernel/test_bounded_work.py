@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.kernel.settling._dead_letters import MOVE_COST
+from embedbroker.kernel.settling._move import MOVE_COST
 
 from .letters import letter
 from .stage import Stage, Taker

@@ -8,13 +8,13 @@ from embedbroker.config import AddressSettings
 from embedbroker.kernel import (
     Address,
     CommitObserver,
+    CommittedWork,
     Consumer,
     DecisionObserver,
     Observers,
     Outcome,
     Queue,
     Reference,
-    Transaction,
 )
 from embedbroker.kernel._observer import SessionView
 from embedclient.model import Message
@@ -33,10 +33,10 @@ class Follower(CommitObserver):
         self.heard: list[tuple[object, ...]] = []
         observers.subscribe(self)
 
-    def routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+    def routed(self, message: Message, queues: list[Queue], transaction: CommittedWork | None) -> None:
         self.heard.append(("routed", text_of(message), [queue.name for queue in queues], number(transaction)))
 
-    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: CommittedWork | None) -> None:
         self.heard.append(("settled", text_of(reference.message), queue.name, outcome, number(transaction)))
 
     def address_added(self, address: Address) -> None:
@@ -56,7 +56,7 @@ class Follower(CommitObserver):
         return taken
 
 
-def number(transaction: Transaction | None) -> int | None:
+def number(transaction: CommittedWork | None) -> int | None:
     return transaction.id if transaction is not None else None
 
 
@@ -217,7 +217,7 @@ def test_a_mirror_may_send_while_a_commit_is_shown() -> None:
     for name in ("q", "copies", "r"):
         stage.queue(name)
 
-    def send_copy(queue: Queue, reference: Reference, _outcome: Outcome, _transaction: Transaction | None) -> None:
+    def send_copy(queue: Queue, reference: Reference, _outcome: Outcome, _transaction: CommittedWork | None) -> None:
         if queue.name == "q":
             stage.kernel.router.send(letter("copy of " + text_of(reference.message), "copies"), None, None)
 
@@ -245,7 +245,7 @@ def test_a_mirror_may_send_while_a_commit_is_shown() -> None:
 def test_a_mirror_may_send_what_it_hears(stage: Stage) -> None:
     stage.queue("mirror")
 
-    def copy(message: Message, queues: list[Queue], _transaction: Transaction | None) -> None:
+    def copy(message: Message, queues: list[Queue], _transaction: CommittedWork | None) -> None:
         if queues[0].name != "mirror":
             stage.send(letter(text_of(message), "mirror", durable=message.durable))
 

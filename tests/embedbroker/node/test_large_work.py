@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.config import BrokerConfig
-from embedbroker.kernel.settling._dead_letters import MOVE_COST
+from embedbroker.kernel.settling._move import MOVE_COST
 from embedbroker.locks._lease_activation import GRACE_S
 from embedbroker.storage.journal import _journal
 from embedbroker.storage.recovery import _replay

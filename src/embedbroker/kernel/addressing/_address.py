@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from embedclient.model import Message
 
 from ..queueing._queue import Queue
 from ._definitions import AddressDefinition
-
-if TYPE_CHECKING:
-    from ..transactions._duplicate_ids import IdCache
+from ._id_cache import IdCache
 
 __all__ = ["Address"]
 

@@ -14,7 +14,7 @@ that is visible, and:
    given away.
 3. While A commits, followers are told and send messages, or deliveries go back that were the last attempt and move to
    a dead letter queue that A sent to as well. These take higher positions, and A's places are taken before
-   (`Kernel.commit`; `Placement.place` does the same without a transaction).
+   (`Transaction.commit`; `Placement.place` does the same without a transaction).
 4. A commit of 100,000 messages becomes visible over many steps, and B pins in between. It does so in order, so B's end
    is the position of the last one that is there, and the rest is behind it.
 5. A consumer had message 9 and closes, its transaction rolls back, or its prepared branch does so a week later: 9 is
@@ -35,21 +35,24 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from attrs import evolve, frozen
 
 from embedclient.errors import ErrorCode
 
+from .._clock import Clock
+from .._deferred import DeferredWork
+from .._ids import Ids
 from .._observer import Leaving
 from .._refusal import Refused
+from .._store import Store
+from ..addressing._addresses import AddressManager
 from ..addressing._definitions import CursorDefinition, CursorRemoved
 from ..queueing._backlog import PackedReference
+from ..queueing._queue import Queue
+from ..settling._removal import Removal
 from ._cursor import Cursor
-
-if TYPE_CHECKING:
-    from .._kernel import Kernel
-    from ..queueing._queue import Queue
 
 __all__ = ["CursorRefused", "CursorState", "Cursors", "Pin", "Reading"]
 
@@ -122,30 +125,43 @@ Answer: TypeAlias = Callable[[Pin | CursorRefused], None]
 class Cursors:
     """All operations on them; a queue has one at most."""
 
-    __slots__ = ("_kernel",)
+    __slots__ = ("_addresses", "_clock", "_deferred", "_ids", "_removal", "_store")
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(
+        self,
+        addresses: AddressManager,
+        store: Store,
+        ids: Ids,
+        deferred: DeferredWork,
+        removal: Removal,
+        clock: Clock,
+    ) -> None:
+        self._addresses = addresses
+        self._store = store
+        self._ids = ids
+        self._deferred = deferred
+        self._removal = removal
+        self._clock = clock
 
     # -- for those who have to leave a queue alone ------------------------------------------------------------------
 
     def holds(self, queue: Queue) -> bool:
         """Whether a lease on this queue is in force."""
-        return queue.cursor is not None and queue.cursor.is_held(self._kernel.monotonic)
+        return queue.cursor is not None and queue.cursor.is_held(self._clock.monotonic)
 
     def exempt_through(self, queue: Queue) -> int:
         """Up to which position messages are not to be touched: they are pinned, or acknowledged and about to leave."""
         cursor = queue.cursor
         if cursor is None:
             return -1
-        return cursor.definition.end if cursor.is_held(self._kernel.monotonic) else cursor.definition.position
+        return cursor.definition.end if cursor.is_held(self._clock.monotonic) else cursor.definition.position
 
     def refusal(self, queue: Queue) -> Refused | None:
         """Why a queue cannot be consumed from or deleted now."""
         cursor = queue.cursor
         if cursor is None or not self.holds(queue):
             return None
-        left_s = cursor.left_ms(self._kernel.monotonic) / 1000
+        left_s = cursor.left_ms(self._clock.monotonic) / 1000
         text = (
             f"queue {queue.name!r} is read by cursor {cursor.definition.name!r} of {cursor.definition.owner!r}, "
             f"for {left_s:.1f} seconds more"
@@ -163,7 +179,7 @@ class Cursors:
         """A queue goes, or its cursor does."""
         if queue.cursor is not None:
             if queue.durable:
-                self._kernel.store.note(CursorRemoved(queue.cursor.definition.id))
+                self._store.note(CursorRemoved(queue.cursor.definition.id))
             queue.cursor = None
 
     # -- a restart ---------------------------------------------------------------------------------------------------
@@ -174,13 +190,13 @@ class Cursors:
 
     def on_restored(self) -> None:
         """The queues are full again: leases begin anew, and what was acknowledged goes on leaving."""
-        for queue in self._kernel.address_manager.queues.values():
+        for queue in self._addresses.queues.values():
             cursor = queue.cursor
             if cursor is None:
                 continue
             if queue.delivering_count:
                 self._change(queue, cursor, evolve(cursor.definition, owner=""))
-            cursor.renew(self._kernel.monotonic)
+            cursor.renew(self._clock.monotonic)
             self._let_leave(queue, cursor.definition.position)
 
     # -- leases ------------------------------------------------------------------------------------------------------
@@ -202,8 +218,7 @@ class Cursors:
         they must be none unless ``discards``. The same holds for a cursor that another owner left in front of it,
         which stays where it is. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
         """
-        kernel = self._kernel
-        queue = kernel.address_manager.queues.get(queue_name)
+        queue = self._addresses.queues.get(queue_name)
         if queue is None:
             return CursorRefused("no-such-queue", f"queue {queue_name!r} does not exist")
         cursor = queue.cursor
@@ -213,7 +228,7 @@ class Cursors:
         begin = queue.backlog.last_position if start is None else start
         if cursor is None:
             last = queue.backlog.last_position
-            if begin >= max(kernel.ids.next_id, 1):
+            if begin >= max(self._ids.next_id, 1):
                 return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
             if begin > last and queue.waiting_visible:
                 # Some of them may stand up to there, and would become visible behind the back of this cursor.
@@ -226,7 +241,7 @@ class Cursors:
         if discarded and not discards:
             return _backlog(queue, begin, discarded)
         if cursor is None:
-            definition = CursorDefinition(kernel.ids.take(), queue.id, name, begin, begin, 0, owner, lease_ms)
+            definition = CursorDefinition(self._ids.take(), queue.id, name, begin, begin, 0, owner, lease_ms)
             cursor = queue.cursor = Cursor(definition)
             cursor.before = None
             self._change(queue, cursor, definition)
@@ -242,7 +257,7 @@ class Cursors:
         return CursorState(definition.position, definition.end, lease_ms, cursor.before, start, discarded)
 
     def _refuse_to_open(self, queue: Queue, name: str, owner: str, *, take_over: bool) -> CursorRefused | None:
-        cursor, now = queue.cursor, self._kernel.monotonic
+        cursor, now = queue.cursor, self._clock.monotonic
         if cursor is not None:
             other = cursor.definition
             if other.name != name:
@@ -273,7 +288,7 @@ class Cursors:
             return found
         queue, cursor = found
         if cursor.definition.owner == owner:
-            queue.idle_since_ms = self._kernel.now_ms
+            queue.idle_since_ms = self._clock.now_ms
             self._change(queue, cursor, evolve(cursor.definition, owner=""))
         return cursor.definition.position
 
@@ -283,20 +298,20 @@ class Cursors:
         if isinstance(found, CursorRefused):
             return found
         queue, cursor = found
-        if cursor.is_held(self._kernel.monotonic) and cursor.definition.owner != owner:
+        if cursor.is_held(self._clock.monotonic) and cursor.definition.owner != owner:
             return self._lost(queue, cursor)
 
         def remove() -> None:
             if queue.cursor is cursor:
                 self.forget(queue)
-                queue.idle_since_ms = self._kernel.now_ms
+                queue.idle_since_ms = self._clock.now_ms
             finished(cursor.definition.position)
 
-        self._kernel.deferred.in_turn(remove)
+        self._deferred.in_turn(remove)
         return None
 
     def _find(self, queue_name: str, name: str) -> tuple[Queue, Cursor] | CursorRefused:
-        queue = self._kernel.address_manager.queues.get(queue_name)
+        queue = self._addresses.queues.get(queue_name)
         cursor = queue.cursor if queue is not None else None
         if queue is None or cursor is None or cursor.definition.name != name:
             return CursorRefused("no-such-cursor", f"queue {queue_name!r} has no cursor {name!r}")
@@ -314,14 +329,14 @@ class Cursors:
     def _renew(self, queue: Queue, cursor: Cursor) -> None:
         assert not queue.consumers, queue.name
         assert not queue.delivering_count, queue.name
-        cursor.renew(self._kernel.monotonic)
-        queue.idle_since_ms = self._kernel.now_ms
+        cursor.renew(self._clock.monotonic)
+        queue.idle_since_ms = self._clock.now_ms
 
     def _lost(self, queue: Queue, cursor: Cursor) -> CursorRefused:
         owner = cursor.definition.owner
         text = f"cursor {cursor.definition.name!r} of queue {queue.name!r}: "
         text += f"the lease is {owner!r}'s" if owner else "the lease was given back, or a consumer came after its end"
-        return CursorRefused("lost-lease", text, owner, cursor.left_ms(self._kernel.monotonic))
+        return CursorRefused("lost-lease", text, owner, cursor.left_ms(self._clock.monotonic))
 
     # -- acknowledging -----------------------------------------------------------------------------------------------
 
@@ -344,7 +359,7 @@ class Cursors:
             self._let_leave(queue, until)
 
     def _let_leave(self, queue: Queue, until: int) -> None:
-        backlog, removal, deferred = queue.backlog, self._kernel.removal, self._kernel.deferred
+        backlog, removal, deferred = queue.backlog, self._removal, self._deferred
 
         def leave() -> Iterator[None]:
             # Of a queue that was deleted they leave together with everything else.
@@ -395,7 +410,7 @@ class Cursors:
         self._advance(queue, cursor, start)
         walk = self._pin(queue, cursor, start, lost, finished, rows_max or math.inf, bytes_max or math.inf)
         if min(queue.backlog.size, rows_max or math.inf) > _PORTION:
-            self._kernel.deferred.add(walk)
+            self._deferred.add(walk)
         else:
             deque(walk, maxlen=0)
 
@@ -436,7 +451,7 @@ class Cursors:
     def _change(self, queue: Queue, cursor: Cursor, definition: CursorDefinition) -> None:
         cursor.definition = definition
         if queue.durable:
-            self._kernel.store.note(definition)
+            self._store.note(definition)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -468,7 +483,7 @@ class Cursors:
             for _ in range(len(reading.rows) // _LEAVING_AT_ONE_COST):
                 yield
 
-        self._kernel.deferred.add(look())
+        self._deferred.add(look())
         return None
 
     def split(
@@ -491,7 +506,7 @@ class Cursors:
             return found
         queue, cursor = found
         definition = cursor.definition
-        if not cursor.is_held(self._kernel.monotonic):
+        if not cursor.is_held(self._clock.monotonic):
             return CursorRefused("not-pinned", f"nobody's lease of cursor {name!r} of queue {queue_name!r} is in force")
         if not definition.position <= after <= until <= definition.end:
             text = f"({after}, {until}] is not inside the pinned range ({definition.position}, {definition.end}]"

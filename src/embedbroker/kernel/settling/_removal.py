@@ -11,7 +11,6 @@ of that covers it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 from embedclient.model import Message
 
@@ -21,6 +20,7 @@ from .._store import Store
 from ..queueing._backlog import PackedReference, Reference
 from ..queueing._queue import Queue
 from ._outcome import Outcome
+from ._unit_of_work import UnitOfWork
 
 __all__ = ["LEAVING_OF", "Removal"]
 
@@ -36,13 +36,6 @@ LEAVING_OF = {
 _OUTCOMES = {Leaving.REJECTED: Outcome.REJECTED, Leaving.EXPIRED: Outcome.EXPIRED}
 
 
-class Recorder(Protocol):
-    """What `Removal` needs of a transaction. ``recorded``: the journal has its id."""
-
-    id: int
-    recorded: bool
-
-
 class Removal:
     """Removes references from queues. They must be in no list of the queue any more."""
 
@@ -56,7 +49,7 @@ class Removal:
         self._at_commit = observers.commit.settled
 
     def leave(
-        self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: Recorder | None = None
+        self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: UnitOfWork | None = None
     ) -> None:
         """Remove a run of references from a queue.
 
@@ -112,7 +105,7 @@ class Removal:
             for entry in taken:
                 self._observers.call(self._at_commit, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
 
-    def _record(self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: Recorder) -> None:
+    def _record(self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: UnitOfWork) -> None:
         is_recorded = queue.durable and not queue.deleted
         for reference in references:
             message = reference.message

@@ -1,25 +1,27 @@
-"""Settling: what becomes of deliveries, inside and outside transactions, one or a hundred thousand at once.
+"""Settlement: what happens to deliveries, in and outside of transactions, one or a hundred thousand at once.
 
-Responsible for the records, counters and memory of what leaves its queue, and for what goes back. Refuses to know who
-decided and why (sessions do), and where dead and expired messages go (`DeadLetterRouting` does).
+Responsible for carrying out outcomes: what leaves goes to `Removal`, dead letters or expiry, and the rest goes back to
+its queue. Does not depend on sessions, which decide about outcomes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from .._deferred import AT_ONCE_MAX, drained
-from .._observer import Leaving
+from embedbroker.config import AddressSettingsRepository
+
+from .._deferred import AT_ONCE_MAX, DeferredWork, drained
+from .._observer import Leaving, Observers
+from .._store import Store
 from ..queueing._backlog import Reference
 from ..queueing._consumer import Consumer
 from ..queueing._deliveries import Bundle
 from ..queueing._queue import Queue
-from ..transactions._transaction import Transaction, TransactionState
+from ._dead_letters import DeadLetters
+from ._expiry import Expiry
 from ._outcome import Outcome
-
-if TYPE_CHECKING:
-    from .._kernel import Kernel
+from ._removal import Removal
+from ._unit_of_work import Taken, UnitOfWork
 
 __all__ = ["Settlement"]
 
@@ -30,21 +32,45 @@ _ACKNOWLEDGED = Leaving.ACKNOWLEDGED
 class Settlement:
     """The one command, `settle`, and what it is made of."""
 
-    __slots__ = ("_counts_first", "_kernel", "_observers", "_removal", "_store")
+    __slots__ = (
+        "_counts_first",
+        "_dead_letters",
+        "_deferred",
+        "_expiry",
+        "_observers",
+        "_removal",
+        "_settings",
+        "_store",
+    )
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self._removal = kernel.removal
-        self._store = kernel.store
-        self._observers = kernel.observers
-        self._counts_first = kernel.config.persist_delivery_count_before_delivery
+    def __init__(
+        self,
+        store: Store,
+        removal: Removal,
+        dead_letters: DeadLetters,
+        expiry: Expiry,
+        settings: AddressSettingsRepository,
+        deferred: DeferredWork,
+        observers: Observers,
+        *,
+        counts_first: bool,
+    ) -> None:
+        """Make it from its parts; ``counts_first``: delivery counts are recorded before deliveries."""
+        self._store = store
+        self._removal = removal
+        self._dead_letters = dead_letters
+        self._expiry = expiry
+        self._settings = settings
+        self._deferred = deferred
+        self._observers = observers
+        self._counts_first = counts_first
 
     def settle(
         self,
         queue: Queue,
         references: Collection[Reference],
         outcome: Outcome,
-        transaction: Transaction | None = None,
+        transaction: UnitOfWork | None = None,
         consumer: Consumer | None = None,
         finished: Callable[[], None] | None = None,
     ) -> None:
@@ -75,11 +101,11 @@ class Settlement:
         queue: Queue,
         references: Collection[Reference],
         outcome: Outcome,
-        transaction: Transaction | None,
+        transaction: UnitOfWork | None,
         consumer: Consumer | None,
         finished: Callable[[], None] | None,
     ) -> None:
-        deferred = self._kernel.deferred
+        deferred = self._deferred
         if transaction is not None:
             transaction.take(queue, references, outcome, consumer)
             transaction.unsettled += 1
@@ -87,7 +113,7 @@ class Settlement:
         def settlements() -> Iterator[None]:
             # What a transaction decides about is its own until it ends.
             for reference in references if transaction is not None else _taken_from(references):
-                if transaction is not None and transaction.state is TransactionState.ENDED:
+                if transaction is not None and transaction.is_ended:
                     break
                 if outcome is not _ACCEPTED:
                     self._settle_other(queue, reference, outcome, transaction, consumer)
@@ -106,9 +132,9 @@ class Settlement:
 
     # -- ends of transactions -------------------------------------------------------------------------------------
 
-    def committed(self, transaction: Transaction) -> Iterator[None]:
-        """What a committed transaction was given leaves, or goes back where that was its outcome."""
-        for queue, references, outcome, consumer in drained(transaction.acknowledged):
+    def carry_out(self, acknowledged: list[Taken]) -> Iterator[None]:
+        """Carry out what a committed transaction decided about deliveries, one with each step."""
+        for queue, references, outcome, consumer in drained(acknowledged):
             for reference in _taken_from(references):
                 if outcome.leaves:
                     self._removal.finish(queue, reference)
@@ -116,9 +142,9 @@ class Settlement:
                     self._settle_other(queue, reference, outcome, None, consumer)
                 yield
 
-    def rolled_back(self, transaction: Transaction) -> Iterator[None]:
-        """All that a transaction was given goes back, as failed deliveries."""
-        for queue, references, _outcome, _consumer in drained(transaction.acknowledged):
+    def take_back(self, acknowledged: list[Taken]) -> Iterator[None]:
+        """Return what a transaction had that is rolled back, as failed deliveries, one with each step."""
+        for queue, references, _outcome, _consumer in drained(acknowledged):
             for reference in _taken_from(references):
                 self._settle_other(queue, reference, Outcome.FAILED, None, None)
                 yield
@@ -130,19 +156,18 @@ class Settlement:
         queue: Queue,
         reference: Reference,
         outcome: Outcome,
-        transaction: Transaction | None,
+        transaction: UnitOfWork | None,
         consumer: Consumer | None,
     ) -> None:
-        dead_letters = self._kernel.dead_letters
         if transaction is None:
             queue.delivering_count -= 1
         if queue.deleted:
             if transaction is None:
                 self._removal.drop(queue, reference.message)
         elif outcome is _EXPIRED:
-            dead_letters.move_expired(queue, reference, transaction)
+            self._expiry.move(queue, reference, transaction)
         elif outcome is _REJECTED:
-            dead_letters.move_dead(queue, reference, transaction)
+            self._dead_letters.move(queue, reference, transaction)
         elif transaction is None:
             self.give_back(queue, reference, outcome, consumer)
         # In a transaction, what goes back needs no record: after a crash it is where it was.
@@ -153,7 +178,7 @@ class Settlement:
         observers.call(observers.commit.settled, queue, reference, outcome, None)
         for observe in observers.decision.returned:
             observe(queue, message.message_id, outcome.delivery_failed)
-        attempts_max = self._kernel.settings.of(queue.definition.address).max_delivery_attempts
+        attempts_max = self._settings.of(queue.definition.address).max_delivery_attempts
         assert attempts_max is not None
         if not outcome.delivery_failed:
             reference.delivery_count -= 1
@@ -161,13 +186,13 @@ class Settlement:
         if (outcome.delivery_failed or self._counts_first) and message.durable and queue.durable:
             self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
         if 0 < attempts_max <= reference.delivery_count:
-            self._kernel.dead_letters.move_dead(queue, reference)
+            self._dead_letters.move(queue, reference)
             return
         if outcome.undeliverable_here:
             assert consumer is not None
             queue.decline(consumer, message.message_id)
         queue.backlog.give_back(reference)
-        self._kernel.schedule.wake(queue)
+        queue.owner.wake(queue)
 
 
 def _taken_from(references: Collection[Reference]) -> Iterable[Reference]:

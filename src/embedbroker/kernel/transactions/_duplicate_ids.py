@@ -14,23 +14,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from .._deferred import drained
+from .._facts import DuplicateId
 from .._refusal import Refused
-from ._transaction import TransactionState
+from ..addressing._id_cache import IdCache
 
 if TYPE_CHECKING:
     from .._ids import Ids
     from .._store import Store
     from ..addressing._address import Address
-    from ._transaction import Transaction
 
-__all__ = ["ENTRY_OVERHEAD_BYTES", "DuplicateId", "DuplicateIds", "IdCache", "Identified"]
+__all__ = ["ENTRY_OVERHEAD_BYTES", "DuplicateIds", "IdClaimant", "Identified"]
 
 ENTRY_OVERHEAD_BYTES = 200
 """What an id costs beside its own bytes: objects and its place in the cache (measured)."""
@@ -38,30 +38,6 @@ ENTRY_OVERHEAD_BYTES = 200
 # An id is a property, and may thus have any size. Longer ones are kept as their beginning and a digest.
 _VALUE_BYTES_MAX = 128
 _BEGINNING_BYTES = 65
-
-
-class DuplicateId(NamedTuple):
-    """An id as it is recorded: under a number of its own, which is 0 where nothing is recorded."""
-
-    number: int
-    address_id: int
-    value: bytes
-
-
-class IdCache:
-    """The ids in force at one address, oldest first, with their numbers."""
-
-    __slots__ = ("numbers", "owner")
-
-    def __init__(self, owner: DuplicateIds) -> None:
-        self.owner = owner
-        self.numbers: OrderedDict[bytes, int] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __contains__(self, value: bytes) -> bool:
-        return value in self.numbers
 
 
 class Identified:
@@ -73,6 +49,31 @@ class Identified:
         self.address = address
         self.entry = entry
         self.recorded = False
+
+
+class IdClaimant(Protocol):
+    """What duplicate detection needs of a transaction. ``recorded`` is True once the journal has its id.
+
+    ``rivals`` are the transactions that sent one of its ``identified`` messages' ids, too. ``holds_ids`` is True while
+    no other transaction may bring one of them into force.
+    """
+
+    id: int
+    recorded: bool
+    identified: list[Identified]
+    holds_ids: bool
+    rivals: dict[IdClaimant, Identified]
+
+    @property
+    def is_active(self) -> bool:
+        """Return True if it is neither failed nor decided."""
+
+    @property
+    def is_ended(self) -> bool:
+        """Return True if it was committed or rolled back."""
+
+    def fail(self, reason: str, code: int) -> None:
+        """Allow only a rollback from now on."""
 
 
 class DuplicateIds:
@@ -116,13 +117,13 @@ class DuplicateIds:
         # Those with ids, the one that got an id last at the end.
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
         # Who has sent an id and not brought it into force, or let go of it: mostly one transaction, with its claim.
-        self._claims: dict[tuple[int, bytes], Transaction | tuple[Transaction, ...]] = {}
+        self._claims: dict[tuple[int, bytes], IdClaimant | tuple[IdClaimant, ...]] = {}
         self._said = False
 
     # -- a message comes -----------------------------------------------------------------------------------------
 
     def admit(
-        self, message: Message, address: Address, duplicate_id: bytes, transaction: Transaction | None
+        self, message: Message, address: Address, duplicate_id: bytes, transaction: IdClaimant | None
     ) -> Identified | Refused | None:
         """Look at a message with an id; None says that it is a duplicate and must not be routed.
 
@@ -131,7 +132,7 @@ class DuplicateIds:
         value = _bounded(duplicate_id)
         cache = address.duplicate_ids
         holder = self._holder((address.definition.id, value)) if self._claims else None
-        committed = holder is not None and holder.state is TransactionState.ENDED
+        committed = holder is not None and holder.is_ended
         if committed or (cache is not None and value in cache):
             text = f"a duplicate of a message to {address.name!r} is dropped, its id is {_shown(duplicate_id)}"
             self._inform(text)
@@ -151,7 +152,7 @@ class DuplicateIds:
         number = self._ids.take() if self._persists and self._size_at(address) else 0
         return Identified(address, DuplicateId(number, address.definition.id, _bounded(duplicate_id)))
 
-    def accept(self, identified: Identified, transaction: Transaction | None) -> None:
+    def accept(self, identified: Identified, transaction: IdClaimant | None) -> None:
         """The message was routed: its id is in force, or will be when the transaction commits."""
         entry = identified.entry
         if entry.number and not identified.recorded:
@@ -166,7 +167,7 @@ class DuplicateIds:
 
     # -- transactions --------------------------------------------------------------------------------------------
 
-    def claim(self, identified: Identified, transaction: Transaction) -> None:
+    def claim(self, identified: Identified, transaction: IdClaimant) -> None:
         """A transaction has sent a message with this id. Those that have sent the same one are its rivals from now on.
 
         The same id twice in one transaction is no conflict, as in Artemis: a sender that repeats itself after a failure
@@ -183,10 +184,10 @@ class DuplicateIds:
         self._claims[key] = (*others, transaction)
         for other in others:
             # One that was rolled back has only not been taken off yet.
-            if other.holds_ids or other.state is not TransactionState.ENDED:
+            if other.holds_ids or not other.is_ended:
                 other.rivals[transaction] = transaction.rivals[other] = identified
 
-    def hold(self, transaction: Transaction) -> None:
+    def hold(self, transaction: IdClaimant) -> None:
         """Make sure that the transaction can commit, from now on, as to its ids; otherwise it becomes rollback-only.
 
         Another one that holds an id of it was found when that was sent, and when an id came into force, those that had
@@ -198,7 +199,7 @@ class DuplicateIds:
                 return
         transaction.holds_ids = bool(transaction.identified)
 
-    def let_go(self, transaction: Transaction) -> Iterator[None]:
+    def let_go(self, transaction: IdClaimant) -> Iterator[None]:
         """The transaction was rolled back and does not hold its ids; they are taken off one with each step."""
         transaction.holds_ids = False
         self._forget_rivals(transaction)
@@ -210,7 +211,7 @@ class DuplicateIds:
 
         return gone()
 
-    def commit(self, transaction: Transaction) -> Iterator[None]:
+    def commit(self, transaction: IdClaimant) -> Iterator[None]:
         """Bring the ids of a committed transaction into force, one with each step; until then it holds them."""
         transaction.holds_ids = True
         for identified in drained(transaction.identified):
@@ -220,14 +221,14 @@ class DuplicateIds:
         transaction.holds_ids = False
         self._forget_rivals(transaction)
 
-    def _holder(self, key: tuple[int, bytes]) -> Transaction | None:
+    def _holder(self, key: tuple[int, bytes]) -> IdClaimant | None:
         """Who must be able to commit with this id."""
         for transaction in _claimants(self._claims.get(key, ())):
             if transaction.holds_ids:
                 return transaction
         return None
 
-    def _take_off(self, transaction: Transaction, entry: DuplicateId) -> None:
+    def _take_off(self, transaction: IdClaimant, entry: DuplicateId) -> None:
         key = entry.address_id, entry.value
         left = tuple([other for other in _claimants(self._claims.get(key, ())) if other is not transaction])
         if len(left) > 1:
@@ -237,12 +238,12 @@ class DuplicateIds:
         else:
             self._claims.pop(key, None)
 
-    def _forget_rivals(self, transaction: Transaction) -> None:
+    def _forget_rivals(self, transaction: IdClaimant) -> None:
         for rival in transaction.rivals:
             del rival.rivals[transaction]
         transaction.rivals.clear()
 
-    def _refuse(self, transaction: Transaction, address: Address, entry: DuplicateId) -> None:
+    def _refuse(self, transaction: IdClaimant, address: Address, entry: DuplicateId) -> None:
         text = f"another transaction or message to {address.name!r} has the id {_shown(entry.value)}"
         self._inform(text)
         transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
@@ -260,7 +261,7 @@ class DuplicateIds:
             return
         claim = self._claims.get((entry.address_id, entry.value)) if self._claims else None
         for transaction in _claimants(claim) if claim is not None else ():
-            if transaction.state is TransactionState.ACTIVE and not transaction.holds_ids:
+            if transaction.is_active and not transaction.holds_ids:
                 self._refuse(transaction, address, entry)
         cache = address.duplicate_ids
         if cache is None:
@@ -318,7 +319,7 @@ class DuplicateIds:
             self._store.forget_duplicate_id(number)
 
 
-def _claimants(claim: Transaction | tuple[Transaction, ...]) -> tuple[Transaction, ...]:
+def _claimants(claim: IdClaimant | tuple[IdClaimant, ...]) -> tuple[IdClaimant, ...]:
     return claim if isinstance(claim, tuple) else (claim,)
 
 

@@ -11,13 +11,18 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TypeAlias
+
+from embedclient.model import Message
 
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ..settling._removal import Removal
-from ._transaction import Sending
 
-__all__ = ["VisibilityQueue", "references_of"]
+__all__ = ["Sending", "VisibilityQueue", "references_of"]
+
+Sending: TypeAlias = tuple[Message, list[Queue], int]
+"""A message, the queues it goes to, and its place: how far its position is above that of the transaction's first."""
 
 
 def references_of(sent: Iterable[Sending], first_position: int) -> Iterator[tuple[Queue, Reference]]:

@@ -21,7 +21,6 @@ __all__ = [
     "Branch",
     "BranchState",
     "BranchWorker",
-    "HeuristicOutcome",
     "XaRefused",
     "xid_bytes",
     "xid_of",
@@ -56,19 +55,6 @@ class XaRefused:
 
     code: XaCode
     text: str
-
-
-@frozen
-class HeuristicOutcome:
-    """A prepared branch was decided here, without its transaction manager, which has not been told yet."""
-
-    transaction_id: int
-    xid: Xid
-    committed: bool
-
-    @property
-    def code(self) -> XaCode:
-        return XaCode.XA_HEURCOM if self.committed else XaCode.XA_HEURRB
 
 
 class BranchWorker(Protocol):

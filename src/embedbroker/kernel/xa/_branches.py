@@ -1,8 +1,7 @@
 """All XA branches of a broker: what transaction managers and sessions do with them (core-protocol 4.9).
 
-Responsible for who works in which branch, for what each request is refused with, for time-outs, and for decisions made
-here instead of by a transaction manager. Refuses to carry effects out: a branch's work is a `Transaction`, and the
-kernel commits it or rolls it back.
+Responsible for the sessions that work in each branch, for refusals, for time-outs, and for decisions of operators. Does
+not depend on the effects of a branch: its work is a `Transaction`, which carries itself out.
 
 A session that works in a branch when it is rolled back (by a time-out, or by a transaction manager elsewhere) goes on
 unaware: what it does from then on is gathered in a transaction of its own that cannot commit, and goes when it ends.
@@ -18,17 +17,18 @@ History of the fault that `let_record` avoids:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from embedbroker.config import BrokerConfig
 from embedclient.errors import ErrorCode
 from embedclient.model import XaCode, Xid
 
+from .._clock import Clock
+from .._deferred import DeferredWork
+from .._facts import HeuristicOutcome
 from .._refusal import Refused
-from ..transactions._transaction import Transaction, TransactionState
-from ._branch import XID_PART_BYTES_MAX, Branch, BranchState, BranchWorker, HeuristicOutcome, XaRefused, xid_bytes
-
-if TYPE_CHECKING:
-    from .._kernel import Kernel
+from .._store import Store
+from ..transactions._transaction import Transaction, Transactions
+from ._branch import XID_PART_BYTES_MAX, Branch, BranchState, BranchWorker, XaRefused, xid_bytes
 
 __all__ = ["XaBranches"]
 
@@ -40,10 +40,36 @@ _NEVER = float("inf")
 class XaBranches:
     """Branches by id, and the decisions that transaction managers have to be told."""
 
-    __slots__ = ("_branches", "_checked", "_earliest", "_kernel", "_outcomes", "_unrecorded", "unprepared")
+    __slots__ = (
+        "_branches",
+        "_checked",
+        "_clock",
+        "_config",
+        "_deferred",
+        "_earliest",
+        "_log",
+        "_outcomes",
+        "_store",
+        "_transactions",
+        "_unrecorded",
+        "unprepared",
+    )
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        store: Store,
+        deferred: DeferredWork,
+        transactions: Transactions,
+        log: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._store = store
+        self._deferred = deferred
+        self._transactions = transactions
+        self._log = log
         self._branches: dict[Xid, Branch] = {}
         self._outcomes: dict[Xid, HeuristicOutcome] = {}
         # How many records of a branch wait behind what was acknowledged in it; none of those that wait for nothing.
@@ -64,9 +90,9 @@ class XaBranches:
             # As in Artemis, the session counts as attached: it has to start another branch to do anything.
             stray = self._make(session, xid)
             stray.is_over = True
-            self._attach(session, stray, self._hopeless("its start was refused"))
+            self._attach(session, stray, self._transactions.begin_failed("its start was refused"))
             return XaRefused(XaCode.XAER_DUPID, f"{name_of(xid)} exists already")
-        limit = self._kernel.config.xa_branches_max
+        limit = self._config.xa_branches_max
         if len(self._branches) + len(self._outcomes) >= limit:
             return XaRefused(XaCode.XAER_RMERR, f"there are {limit} branches, xa_branches_max")
         branch = self._make(session, xid)
@@ -147,8 +173,8 @@ class XaBranches:
         branch = session.branch
         assert branch is not None
         if not branch.is_over:
-            self._kernel.rollback(branch.transaction)
-            branch.transaction = self._hopeless("a session that worked in it was rolled back")
+            branch.transaction.rollback()
+            branch.transaction = self._transactions.begin_failed("a session that worked in it was rolled back")
             for worker in branch.workers:
                 worker.transaction = branch.transaction
         self._detach(session)
@@ -186,19 +212,16 @@ class XaBranches:
         if branch.is_prepared:
             self.let_record(session, xid)
             return None
-        self._kernel.duplicates.hold(branch.transaction)
-        if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
+        if not branch.transaction.hold():
             return self._roll_back_failed(branch)
         self.unprepared.pop(branch, None)
         branch.is_prepared = True
         branch.left_by = None
         transaction = branch.transaction
-        transaction.state = TransactionState.PREPARED
+        transaction.prepare()
 
         def record() -> None:
-            if transaction.state is TransactionState.PREPARED:
-                transaction.recorded = branch.is_recorded = True
-                self._kernel.store.prepare(transaction.id, xid_bytes(xid))
+            branch.is_recorded = transaction.record_prepared(xid_bytes(xid))
 
         self._when_settled(branch, record, session)
         return None
@@ -212,12 +235,10 @@ class XaBranches:
             phases = "one phase" if one_phase else "two phases"
             text = f"{name_of(xid)} is {branch.state.value}: it cannot be committed in {phases}"
             return Refused(ErrorCode.ILLEGAL_STATE, text)
-        if one_phase:
-            self._kernel.duplicates.hold(branch.transaction)
-        if branch.transaction.state is TransactionState.ROLLBACK_ONLY:
+        if one_phase and not branch.transaction.hold():
             return self._roll_back_failed(branch)
         self._leave(branch)
-        self._when_settled(branch, lambda: self._kernel.commit(branch.transaction), session)
+        self._when_settled(branch, branch.transaction.commit, session)
         return None
 
     def rollback(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
@@ -244,12 +265,11 @@ class XaBranches:
         outcome = self._outcomes.pop(xid, None)
         if outcome is None:
             return XaRefused(XaCode.XAER_NOTA, "")
-        kernel = self._kernel
         if xid in self._unrecorded:
-            kernel.deferred.add_action(lambda: kernel.store.remove_outcome(outcome.transaction_id))
+            self._deferred.add_action(lambda: self._store.remove_outcome(outcome.transaction_id))
             self.let_record(session, xid)
         else:
-            kernel.store.remove_outcome(outcome.transaction_id)
+            self._store.remove_outcome(outcome.transaction_id)
         return None
 
     def let_record(self, session: BranchWorker, xid: Xid | None = None) -> None:
@@ -261,7 +281,7 @@ class XaBranches:
         def recorded() -> None:
             session.unfinished -= 1
 
-        self._kernel.deferred.add_action(recorded)
+        self._deferred.add_action(recorded)
 
     # -- together with others --------------------------------------------------------------------------------------
 
@@ -304,35 +324,33 @@ class XaBranches:
         branch = self._branches.get(xid)
         if branch is None or not branch.is_prepared:
             return False
-        kernel, transaction = self._kernel, branch.transaction
+        transaction = branch.transaction
         outcome = HeuristicOutcome(transaction.id, xid, commit)
         self._leave(branch)
         self._outcomes[xid] = outcome
 
         def carry_out() -> None:
             # First of the two: alone it says nothing, and the branch is in doubt again after a crash between them.
-            kernel.store.add_outcome(outcome)
+            self._store.add_outcome(outcome)
             if commit:
-                kernel.commit(transaction)
+                transaction.commit()
             else:
-                kernel.rollback(transaction)
+                transaction.rollback()
 
         self._when_settled(branch, carry_out, None)
         return True
 
     def restore(self, xid: Xid, transaction: Transaction) -> None:
         """A prepared branch comes back after a restart."""
-        transaction.state = TransactionState.PREPARED
-        transaction.recorded = True
-        branch = Branch(xid, transaction, self._kernel.monotonic, _NEVER)
+        branch = Branch(xid, transaction, self._clock.monotonic, _NEVER)
         branch.is_prepared = branch.is_recorded = True
         self._branches[xid] = branch
-        self._kernel.duplicates.hold(transaction)
+        transaction.restore_prepared()
 
     def restore_outcome(self, outcome: HeuristicOutcome) -> None:
         """A decision made here comes back; behind the branches, as one that is still prepared was not decided."""
         if outcome.xid in self._branches:
-            self._kernel.store.remove_outcome(outcome.transaction_id)
+            self._store.remove_outcome(outcome.transaction_id)
         else:
             self._outcomes[outcome.xid] = outcome
 
@@ -342,7 +360,7 @@ class XaBranches:
         """When `run` has something to do, in monotonic seconds."""
         if not self.unprepared:
             return None
-        return max(self._earliest, self._checked + self._kernel.config.transaction_timeout_scan_period_ms / 1000)
+        return max(self._earliest, self._checked + self._config.transaction_timeout_scan_period_ms / 1000)
 
     def run(self, now: float) -> None:
         """Roll back what was not prepared in its time."""
@@ -351,7 +369,7 @@ class XaBranches:
             return
         late = [branch for branch in self.unprepared if branch.deadline <= now]
         for branch in late[:_TIMEOUTS_PER_RUN]:
-            self._kernel.log(f"{name_of(branch.xid)} is rolled back: it was not prepared in time")
+            self._log(f"{name_of(branch.xid)} is rolled back: it was not prepared in time")
             self._undo(branch, XaCode.XA_RBTIMEOUT, "it was not prepared in time")
         self._earliest = min((branch.deadline for branch in self.unprepared), default=_NEVER)
         if len(late) <= _TIMEOUTS_PER_RUN:
@@ -359,13 +377,13 @@ class XaBranches:
 
     def _timeout_of(self, session: BranchWorker) -> float:
         seconds = session.xa_timeout
-        return self._kernel.config.transaction_timeout_ms / 1000 if seconds is None else float(seconds)
+        return self._config.transaction_timeout_ms / 1000 if seconds is None else float(seconds)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _make(self, session: BranchWorker, xid: Xid) -> Branch:
-        now = self._kernel.monotonic
-        return Branch(xid, self._kernel.begin(), now, now + self._timeout_of(session))
+        now = self._clock.monotonic
+        return Branch(xid, self._transactions.begin(), now, now + self._timeout_of(session))
 
     def _enter(self, branch: Branch) -> None:
         self._branches[branch.xid] = branch
@@ -391,7 +409,7 @@ class XaBranches:
         branch.left_by = session
         del branch.workers[session]
         if branch.is_over:
-            self._kernel.rollback(transaction)
+            transaction.rollback()
 
     def _give_up_work(self, session: BranchWorker) -> None:
         """A session turns to a branch: what it was doing before is undone."""
@@ -402,20 +420,15 @@ class XaBranches:
                 self._undo(branch, XaCode.XA_RBROLLBACK, "a session left it for another one")
         elif transaction is not None:
             session.transaction = None
-            self._kernel.rollback(transaction)
+            transaction.rollback()
 
     def _undo(self, branch: Branch, verdict: XaCode, reason: str) -> None:
         """Roll a branch back; sessions that still work in it are told when they end it."""
         self._leave(branch)
         branch.verdict = verdict
-        self._kernel.rollback(branch.transaction)
+        branch.transaction.rollback()
         for session in branch.workers:
-            session.transaction = self._hopeless(reason)
-
-    def _hopeless(self, reason: str) -> Transaction:
-        transaction = self._kernel.begin()
-        transaction.fail(reason)
-        return transaction
+            session.transaction = self._transactions.begin_failed(reason)
 
     def _roll_back_failed(self, branch: Branch) -> XaRefused:
         reason = branch.transaction.failure
@@ -456,7 +469,8 @@ class XaBranches:
 
     def _when_settled(self, branch: Branch, action: Callable[[], None], session: BranchWorker | None) -> None:
         """Do it behind what was acknowledged in the branch, of which there may be much."""
-        if not branch.transaction.unsettled:
+        transaction = branch.transaction
+        if not transaction.unsettled:
             action()
             return
         unrecorded, xid = self._unrecorded, branch.xid
@@ -472,7 +486,7 @@ class XaBranches:
             if session is not None:
                 session.unfinished -= 1
 
-        self._kernel.deferred.add_action(act)
+        transaction.when_settled(act)
 
 
 def name_of(xid: Xid) -> str:

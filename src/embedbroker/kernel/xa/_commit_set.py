@@ -20,43 +20,27 @@ A crash before the record is durable leaves the branches prepared and the marker
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from attrs import frozen
 
 from embedclient.model import Xid
 
-from .._deferred import drained
+from .._deferred import DeferredWork
+from .._facts import CommitSet, FencingToken
 from .._refusal import Refused
-from ..queueing._queue import Queue
-from ..transactions._transaction import Sending, Transaction
+from .._store import Store
+from ..transactions._group_commit import GroupCommit
+from ..transactions._transaction import Transaction, Transactions
 from ._branch import Branch, BranchState
-from ._branches import name_of
-from ._fencing_token import FencingToken, FencingTokenMoved
+from ._branches import XaBranches, name_of
+from ._fencing_token import FencingTokenMoved, FencingTokens
 
-if TYPE_CHECKING:
-    from .._kernel import Kernel
-
-__all__ = ["COMMIT_SET_BRANCHES_MAX", "BranchMissing", "CommitSet", "CommitSetDone", "CommitSets"]
+__all__ = ["COMMIT_SET_BRANCHES_MAX", "BranchMissing", "CommitSetDone", "CommitSets"]
 
 COMMIT_SET_BRANCHES_MAX = 10_000
 """Branches in one set."""
-
-
-@frozen
-class CommitSet:
-    """One set as it is recorded.
-
-    ``places`` has for each branch its transaction id, the number of durable queues that it sent to, and for each of
-    those the queue id and by how much the branch's own positions begin above ``first_position``.
-    """
-
-    marker: FencingToken
-    first_position: int
-    transaction_ids: Sequence[int]
-    places: Sequence[int]
 
 
 @frozen
@@ -82,10 +66,21 @@ Done: TypeAlias = Callable[[CommitSetDone | FencingTokenMoved | BranchMissing | 
 class CommitSets:
     """The commit sets of one kernel; it remembers none of them."""
 
-    __slots__ = ("_kernel",)
+    __slots__ = ("_branches", "_deferred", "_fencing_tokens", "_store", "_transactions")
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(
+        self,
+        branches: XaBranches,
+        fencing_tokens: FencingTokens,
+        transactions: Transactions,
+        store: Store,
+        deferred: DeferredWork,
+    ) -> None:
+        self._branches = branches
+        self._fencing_tokens = fencing_tokens
+        self._transactions = transactions
+        self._store = store
+        self._deferred = deferred
 
     def commit(self, name: str, expected: int | None, value: int, xids: Sequence[Xid], done: Done) -> None:
         """Commit these branches, none of which is named twice, and move the marker to ``value``.
@@ -94,7 +89,7 @@ class CommitSets:
         In that case nothing was changed.
         """
         assert len(xids) <= COMMIT_SET_BRANCHES_MAX, len(xids)
-        branches = self._kernel.branches
+        branches = self._branches
 
         def decide() -> Iterator[None]:
             found: list[Branch | None] = []
@@ -107,7 +102,7 @@ class CommitSets:
             else:
                 done(work)
 
-        self._kernel.deferred.add(decide())
+        self._deferred.add(decide())
 
     def _decide(
         self,
@@ -119,8 +114,7 @@ class CommitSets:
         done: Done,
     ) -> Iterator[None] | FencingTokenMoved | BranchMissing | Refused:
         """What there is to do, or why nothing is done. From here on nobody else can decide the branches."""
-        kernel = self._kernel
-        current = kernel.fencing_tokens.get(name)
+        current = self._fencing_tokens.get(name)
         if current is not None and current >= value:
             return self._undo(xids, CommitSetDone(current, replayed=True), done)
         if current != expected:
@@ -131,77 +125,33 @@ class CommitSets:
             if branch is None or branch.state is not BranchState.PREPARED or not branch.is_recorded:
                 return self._missing(xid)
             prepared.append(branch)
-        marker = kernel.fencing_tokens.move(name, expected, value)
+        marker = self._fencing_tokens.move(name, expected, value)
         if not isinstance(marker, FencingToken):
             return marker
-        return self._carry_out(marker, [kernel.branches.claim(branch) for branch in prepared], done)
+        return self._carry_out(marker, [self._branches.claim(branch) for branch in prepared], done)
 
     def _missing(self, xid: Xid) -> BranchMissing:
-        branch = self._kernel.branches.find(xid)
+        branch = self._branches.find(xid)
         if branch is None:
-            return BranchMissing(xid, False, self._kernel.branches.why_gone(xid))
+            return BranchMissing(xid, False, self._branches.why_gone(xid))
         where = branch.state.value if branch.state is not BranchState.PREPARED else "being prepared"
         return BranchMissing(xid, True, f"{name_of(xid)} is {where}, not prepared")
 
     def _undo(self, xids: Sequence[Xid], result: CommitSetDone, done: Done) -> Iterator[None]:
         for xid in xids:
-            self._kernel.branches.undo(xid, "the set it belongs to was committed before")
+            self._branches.undo(xid, "the set it belongs to was committed before")
             yield
         done(result)
 
     def _carry_out(self, marker: FencingToken, transactions: list[Transaction], done: Done) -> Iterator[None]:
-        kernel = self._kernel
-        counts: dict[Queue, int] = {}
-        places = array("q")
-        begins: list[int] = []
-        size = 0
+        commit = GroupCommit(self._transactions)
         for transaction in transactions:
-            assert not transaction.unsettled, transaction.id
-            self._place(transaction, size, counts, places)
-            begins.append(size)
-            size += transaction.places
+            commit.add(transaction)
             yield
-        first = kernel.ids.take(size) if size else 0
-        transaction_ids = [transaction.id for transaction in transactions]
-        kernel.store.note(CommitSet(marker, first, transaction_ids, places))
-        for observe in kernel.observers.decision.committed:
-            observe(transaction_ids, kernel.ids.next_id - 1)
-        if size:
-            kernel.visibility.add_commit(kernel.store.point(), _sent_by(transactions, begins), counts, first)
-        if kernel.observers.follow_messages:
-            for transaction in transactions:
-                kernel.observers.call_committed(transaction)
+        first = commit.take_positions()
+        self._store.note(CommitSet(marker, first, commit.transaction_ids, commit.places))
+        commit.publish(first)
         done(CommitSetDone(marker.value))
-        # Behind what followers are told of it: they hear of deliveries that are let go here.
-        kernel.deferred.add(self._finish(transactions))
+        # Behind what observers receive of it: that has deliveries that are freed here.
+        self._deferred.add(commit.finish())
         yield
-
-    def _place(self, transaction: Transaction, begin: int, counts: dict[Queue, int], places: array[int]) -> None:
-        """Note where its messages will stand, behind those of the branches before it."""
-        at = len(places)
-        places.extend((transaction.id, 0))
-        for queue, count in transaction.counts.items():
-            counts[queue] = counts.get(queue, 0) + count
-            if queue.durable and not queue.deleted:
-                places.extend((queue.id, begin))
-                places[at + 1] += 1
-
-    def _finish(self, transactions: Sequence[Transaction]) -> Iterator[None]:
-        """What follows from their commit, apart from what they sent."""
-        for transaction in transactions:
-            transaction.end()
-            yield
-            if transaction.identified:
-                yield from self._kernel.duplicates.commit(transaction)
-            returning = list(transaction.returning)
-            for queue in returning:
-                queue.hold()
-            yield from self._kernel.settlement.committed(transaction)
-            for queue in returning:
-                queue.let_go()
-
-
-def _sent_by(transactions: Sequence[Transaction], begins: Sequence[int]) -> Iterator[Sending]:
-    for transaction, begin in zip(transactions, begins, strict=True):
-        for message, targets, place in drained(transaction.sent):
-            yield message, targets, begin + place

@@ -16,25 +16,21 @@ History of the fault that this avoids: decisions were made at once, and their re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from attrs import evolve, frozen
 
 from embedclient.errors import ErrorCode
 
+from .._facts import FencingToken, FencingTokenRemoved
+from .._ids import Ids
 from .._refusal import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .._kernel import Kernel
+from .._store import Store
 
 __all__ = [
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",
-    "FencingToken",
     "FencingTokenMoved",
-    "FencingTokenRemoved",
     "FencingTokens",
 ]
 
@@ -43,22 +39,6 @@ FENCING_TOKENS_MAX = 10_000
 
 FENCING_TOKEN_NAME_BYTES_MAX = 1024
 """UTF-8 bytes of a marker's name."""
-
-
-@frozen
-class FencingToken:
-    """One marker as it is recorded. Its ``id`` is never that of another, also after it was removed and made again."""
-
-    id: int
-    name: str
-    value: int
-
-
-@frozen
-class FencingTokenRemoved:
-    """The record of its end."""
-
-    id: int
 
 
 @frozen
@@ -71,10 +51,11 @@ class FencingTokenMoved:
 class FencingTokens:
     """All markers, by name."""
 
-    __slots__ = ("_by_name", "_kernel")
+    __slots__ = ("_by_name", "_ids", "_store")
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, store: Store, ids: Ids) -> None:
+        self._store = store
+        self._ids = ids
         self._by_name: dict[str, FencingToken] = {}
 
     def get(self, name: str) -> int | None:
@@ -91,7 +72,7 @@ class FencingTokens:
         marker = self.move(name, expected, value)
         if not isinstance(marker, FencingToken):
             return marker
-        self._kernel.store.note(marker)
+        self._store.note(marker)
         return None
 
     def move(self, name: str, expected: int | None, value: int) -> FencingToken | FencingTokenMoved | Refused:
@@ -105,7 +86,7 @@ class FencingTokens:
             return Refused(ErrorCode.ILLEGAL_STATE, f"the broker has {FENCING_TOKENS_MAX} markers")
         else:
             assert len(name.encode()) <= FENCING_TOKEN_NAME_BYTES_MAX, len(name)
-            marker = FencingToken(self._kernel.ids.take(), name, value)
+            marker = FencingToken(self._ids.take(), name, value)
         self._by_name[name] = marker
         return marker
 
@@ -114,7 +95,7 @@ class FencingTokens:
         marker = self._by_name.pop(name, None)
         if marker is None:
             return None
-        self._kernel.store.note(FencingTokenRemoved(marker.id))
+        self._store.note(FencingTokenRemoved(marker.id))
         return marker.value
 
     def restore(self, fencing_tokens: Iterable[FencingToken]) -> None:

@@ -198,16 +198,16 @@ def test_the_same_id_twice_in_one_transaction_is_taken_twice(stage: Stage) -> No
 
 def test_a_prepared_transaction_holds_its_ids(stage: Stage) -> None:
     kernel = stage.kernel
-    first, second = kernel.begin(), kernel.begin()
+    first, second = kernel.transactions.begin(), kernel.transactions.begin()
     for transaction in (first, second):
         kernel.router.send(letter("m", "orders", durable=True), None, transaction, b"id")
-    kernel.duplicates.hold(first)
+    first.hold()
     refused = send(stage, "outside", b"id")
     assert refused is not None and refused.code == REJECTED
-    kernel.duplicates.hold(second)
+    second.hold()
     assert second.failure_code == REJECTED
-    kernel.rollback(second)
-    kernel.rollback(first)
+    second.rollback()
+    first.rollback()
     assert send(stage, "free", b"id") is None
 
 

@@ -1,0 +1,31 @@
+"""The duplicate ids in force at one address, as data. `DuplicateIds` of ``transactions`` keeps them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+__all__ = ["IdCache", "IdCacheOwner"]
+
+
+class IdCacheOwner(Protocol):
+    """The keeper of all caches of a broker."""
+
+    def clear(self, cache: IdCache) -> None:
+        """Forget the ids of an address that is removed."""
+
+
+class IdCache:
+    """The ids in force at one address, oldest first, with their numbers."""
+
+    __slots__ = ("numbers", "owner")
+
+    def __init__(self, owner: IdCacheOwner) -> None:
+        self.owner = owner
+        self.numbers: OrderedDict[bytes, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __contains__(self, value: bytes) -> bool:
+        return value in self.numbers
