@@ -31,6 +31,11 @@ class AuditRecording(Part):
         self._log = log
         self.journal_identity = 0
 
+    @property
+    def is_wanted(self) -> bool:
+        """Return True if there is a log to write."""
+        return self._audit_log is not None
+
     def begin(self, node_id: str, wall_ms: int) -> None:
         """Record everything from now on: the node is live."""
         audit_log = self._audit_log

@@ -26,11 +26,6 @@ class CurrentStep:
         """Add one output, in any phase of the step."""
         self.outputs.append(output)
 
-    def take_outputs(self) -> list[Output]:
-        """Return the outputs of this step, and begin with none."""
-        outputs, self.outputs = self.outputs, []
-        return outputs
-
 
 class NodeLog:
     """Lines for the operator, as outputs of the current step."""

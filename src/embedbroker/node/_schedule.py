@@ -108,7 +108,7 @@ def make_schedule(
         s.branch_decisions,
         s.connections,
         # In front of all outputs so far: what clients receive is in the audit log before.
-        s.audit,
+        s.audit if s.audit.is_wanted else None,
         # After output was collected: connections that were given up there have left records.
         replica_work,
         JournalWork(journal, machine, s.completions) if journal is not None and replica_disk is None else None,

@@ -77,12 +77,12 @@ def test_a_broker_has_only_the_parts_of_its_configuration() -> None:
     alone = parts_of(Stage())
     assert alone == [
         "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "BranchDecisions", "Connections",
-        "AuditRecording", "End",
+        "End",
     ]  # fmt: skip
     durable = parts_of(Stage(durable=True))
     assert durable == [
         "ConnectionChecks", "KernelWork", "Recovery", "JournalProgress", "OrderlyStopEnd", "BranchDecisions",
-        "Connections", "AuditRecording", "JournalWork", "End",
+        "Connections", "JournalWork", "End",
     ]  # fmt: skip
 
 
