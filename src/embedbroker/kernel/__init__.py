@@ -10,6 +10,7 @@ from ._refusal import Refused, Scope
 from ._router import Router
 from ._schedule import Schedule
 from ._session import Session
+from ._statistics import BacklogStatistics, KernelStatistics, QueueStatistics
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
@@ -53,6 +54,7 @@ __all__ = [
     "AddressManager",
     "AddressView",
     "Authority",
+    "BacklogStatistics",
     "Backpressure",
     "Branch",
     "BranchMissing",
@@ -83,6 +85,7 @@ __all__ = [
     "InternalBinding",
     "InvalidSelector",
     "Kernel",
+    "KernelStatistics",
     "Leaving",
     "MemoryStore",
     "Observers",
@@ -93,6 +96,7 @@ __all__ = [
     "Queue",
     "QueueDefinition",
     "QueueRequest",
+    "QueueStatistics",
     "QueueView",
     "Reading",
     "Recovery",

@@ -18,10 +18,12 @@ from ._clock import Clock
 from ._deferred import DeferredWork
 from ._housekeeping import Housekeeping
 from ._ids import Ids
+from ._invariants import check_memory, check_queue, check_visibility
 from ._memory import MemoryAccount
 from ._observer import Observers
 from ._router import Router
 from ._schedule import Schedule
+from ._statistics import KernelStatistics
 from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
@@ -121,6 +123,27 @@ class Kernel:
         )  # fmt: skip
         self.transactions.connect(self.settlement)
         self.schedule.connect(self.expiry, self.settlement)
+
+    def statistics(self) -> KernelStatistics:
+        """Return the figures of now."""
+        memory = self.memory.statistics()
+        return KernelStatistics(
+            queues=tuple([queue.statistics() for queue in self.address_manager.queues.values()]),
+            used_bytes=memory.used_bytes,
+            reserved_bytes=memory.reserved_bytes,
+            shared_messages=len(memory.shared),
+            addresses_with_messages=tuple(memory.by_address),
+            pending_visibility=len(self.visibility.pending),
+            has_deferred_work=bool(self.deferred.waiting),
+        )
+
+    def check(self) -> None:
+        """Raise AssertionError unless the invariants hold that hold between two steps. It looks at every message."""
+        for queue in self.address_manager.queues.values():
+            check_queue(queue)
+        check_memory(self.memory)
+        check_visibility(self.visibility)
+        assert self.ids.next_id <= max(self.ids.limit, 1), (self.ids.next_id, self.ids.limit)
 
     # -- the step ------------------------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ messages take is never more than limit, margin and the one message that passed t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from embedclient.errors import ErrorCode
 
@@ -37,6 +37,16 @@ RESERVED_ADDRESSES_MAX = 1000
 
 # Each grant is a packet. When room comes back, a whole broker of producers may be waiting for it.
 GRANTS_AT_ONCE_MAX = 500
+
+
+@frozen
+class MemoryStatistics:
+    """What messages take, by address, and the queues of each message that is in several."""
+
+    used_bytes: int
+    reserved_bytes: int
+    by_address: Mapping[str, int]
+    shared: Mapping[int, int]
 
 
 @define(eq=False)
@@ -94,6 +104,10 @@ class MemoryAccount:
                 self.relieved[address] = None
             if self.used_bytes < self.limit_bytes <= self.used_bytes + cost:
                 self.relieved.update(dict.fromkeys(waiting))
+
+    def statistics(self) -> MemoryStatistics:
+        """Return the figures of now."""
+        return MemoryStatistics(self.used_bytes, self.reserved_bytes, dict(self._by_address), dict(self._shared))
 
     def address_bytes(self, address: str) -> int:
         """Bytes held by messages that were sent to one address."""

@@ -31,6 +31,9 @@ from ._scene import Moment, Scene, Topic
 
 __all__ = ["BrokerChecker"]
 
+CHECK_PERIOD_STEPS = 16
+"""Looking at every message in every step would cost more than all other checks together."""
+
 _RECEIVE = int(PacketType.SESS_RECEIVE_MSG)
 
 #: Message ids of one queue, in the order of their positions, with their priorities.
@@ -62,6 +65,7 @@ class BrokerChecker:
     #: The sessions there were after the last step, with the queues that each has consumed.
     _sessions: dict[Session, _Seen] = field(factory=dict, init=False)
     _comparisons: int = field(default=0, init=False)
+    _steps: int = field(default=0, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
     _life: int = field(default=0, init=False)
     #: Session, consumer, message and delivery count of everything that left for a consumer in this life. The session
@@ -100,12 +104,22 @@ class BrokerChecker:
         self._check_holders()
         self._note_point(node.journal)
         self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
-        for queue in node.kernel.address_manager.queues.values():
-            if queue.delivering_count < 0 or queue.backlog.size < 0 or queue.waiting_visible < 0:
-                self.scene.fail(f"queue {queue.name} has a negative counter")
+        self._check_kernel(node.kernel)
         if self._comparisons and self._is_quiet():
             self._comparisons -= 1
             self._compare_replay()
+
+    def _check_kernel(self, kernel: Kernel) -> None:
+        """Compare the counters of the kernel with what it holds, in every `CHECK_PERIOD_STEPS`-th step."""
+        for queue in kernel.address_manager.queues.values():
+            if queue.delivering_count < 0 or queue.backlog.size < 0 or queue.waiting_visible < 0:
+                self.scene.fail(f"queue {queue.name} has a negative counter")
+        self._steps += 1
+        if self._steps % CHECK_PERIOD_STEPS == 0:
+            try:
+                kernel.check()
+            except AssertionError as error:
+                self.scene.fail(f"an invariant of the kernel does not hold: {error}")
 
     def _note_point(self, journal: Journal | None) -> None:
         if journal is None or not self.broker.config.persist_delivery_count_before_delivery:

@@ -290,6 +290,8 @@ class Stage:
         """Nothing is held any more, wherever it was counted."""
         self.run_all()
         assert self.kernel.memory.used_bytes == 0
-        assert not self.kernel.memory._by_address and not self.kernel.memory._shared
+        statistics = self.kernel.memory.statistics()
+        assert not statistics.by_address and not statistics.shared
+        self.kernel.check()
         for queue in self.kernel.address_manager.queues.values():
             assert (queue.message_count, queue.waiting_visible, queue.is_held) == (0, 0, False), queue.name

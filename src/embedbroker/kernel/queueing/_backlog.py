@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from embedclient.model import Message
 
+from .._statistics import BacklogStatistics
 from ._bookmark import Bookmark
+from ._chunk import SealedChunk
 from ._priority_list import PriorityList
 from ._reference import PackedReference, Reference, Restore, packed_position, position_of, unpack
 
@@ -257,6 +259,28 @@ class Backlog:
         """Return the lowest and the highest position of what waits; None when nothing does."""
         ends = [ends for level in self._levels if level is not None and (ends := level.ends()) is not None]
         return (min([low for low, _high in ends]), max([high for _low, high in ends])) if ends else None
+
+    def statistics(self) -> BacklogStatistics:
+        """Return the figures of now."""
+        levels = [level for level in self._levels if level is not None]
+        chunks = [chunk for level in levels for chunk in level.chunks]
+        sealed = sum([isinstance(chunk, SealedChunk) for chunk in chunks])
+        return BacklogStatistics(
+            size=self.size,
+            returned=sum([level.returned.count for level in levels]),
+            open_chunks=len(chunks) - sealed,
+            sealed_chunks=sealed,
+            entries=sum(map(len, chunks)),
+        )
+
+    def check(self) -> None:
+        """Raise AssertionError if counts and positions do not agree with the chunks."""
+        for priority, level in enumerate(self._levels):
+            if level is not None:
+                level.check()
+                assert not level.live or priority <= self._highest, (priority, self._highest)
+        size = sum([level.live for level in self._levels if level is not None])
+        assert size == self.size, (size, self.size)
 
     def restored(self, packed: PackedReference) -> Reference:
         """Return the message itself of an entry in plain values."""

@@ -88,6 +88,15 @@ class Dispatcher:
         levels.append(created)
         return created
 
+    def check(self) -> None:
+        """Raise AssertionError if turns do not agree with the consumers."""
+        priorities = [level.priority for level in self.levels]
+        assert priorities == sorted(set(priorities), reverse=True), priorities
+        assert self.holder is None or self.holder in self.consumers
+        waiting = [consumer for level in self.levels for consumer in level.ready]
+        assert len(waiting) == len(set(waiting)), "a consumer has two turns"
+        assert all(consumer.in_ready for consumer in waiting), "a consumer with a turn is marked as without"
+
     # -- choosing ------------------------------------------------------------------------------------------------
 
     def choose(self, reference: Reference) -> Consumer | None:

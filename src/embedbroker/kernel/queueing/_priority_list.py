@@ -212,6 +212,18 @@ class PriorityList:
             ends += [first.position, last]
         return (min(ends), max(ends)) if ends else None
 
+    def check(self) -> None:
+        """Raise AssertionError if counts, positions and chunks do not agree."""
+        before, waiting = -1, self.returned.count
+        for chunk in self.chunks:
+            assert 0 <= chunk.start <= len(chunk), (chunk.start, len(chunk))
+            last = chunk.last_position()
+            assert before < chunk.last and (last is None or before < last <= chunk.last), (before, last, chunk.last)
+            before = chunk.last
+            waiting += chunk.count_between(-1, before)
+        assert waiting == self.live, (waiting, self.live)
+        assert self.tail is None or self.tail is self.chunks[-1]
+
     # -- ranges of positions -------------------------------------------------------------------------------------
 
     def behind(self, after: int, until: int, limit: int) -> list[PackedReference]:

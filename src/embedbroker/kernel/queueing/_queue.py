@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from .._statistics import QueueStatistics
 from ..addressing._definitions import QueueDefinition
 from ..cursors._cursor import Cursor
 from ..selector._selector import Selector
@@ -104,6 +105,22 @@ class Queue:
         self.swept = False
         self.idle_since_ms = 0
         self.deleted = False
+
+    def statistics(self) -> QueueStatistics:
+        """Return the figures of now."""
+        levels = self.dispatcher.levels
+        return QueueStatistics(
+            name=self.name,
+            backlog=self.backlog.statistics(),
+            delivering=self.delivering_count,
+            waiting_visible=self._waiting_visible,
+            added=self.added_count,
+            acknowledged=self.acknowledged_count,
+            consumers=len(self.consumers),
+            browsers=len(self.browsers),
+            consumer_priorities=tuple([level.priority for level in levels]),
+            turns=sum([len(level.ready) for level in levels]),
+        )
 
     @property
     def message_count(self) -> int:

@@ -179,9 +179,7 @@ def test_a_browser_survives_that_what_it_looks_at_is_taken(small_chunks: None) -
 
 def test_deep_chunks_are_sealed_and_come_back_whole(small_chunks: None) -> None:
     backlog = filled(numbers(200))
-    levels = [level for level in backlog._levels if level is not None]
-    sealed = [chunk for chunk in levels[0].chunks if isinstance(chunk, SealedChunk)]
-    assert len(sealed) > 30
+    assert backlog.statistics().sealed_chunks > 30
     assert [text_of(reference.message) for reference in backlog] == numbers(200)
     assert list(popped(backlog)) == numbers(200)
 
@@ -222,8 +220,7 @@ def test_filtered_takers_alone_leave_no_chunks_behind(small_chunks: None) -> Non
     for position in range(2, 400):
         backlog.append(Reference(letter("x"), position))
         assert take(backlog, cursor, "x") == "x"
-    level = next(level for level in backlog._levels if level is not None)
-    assert sum(len(chunk) for chunk in level.chunks) <= 12
+    assert backlog.statistics().entries <= 12
     assert browsed(backlog, Bookmark()) == ["stuck"]
     assert list(popped(backlog)) == ["stuck"]
 
@@ -247,8 +244,8 @@ def test_a_last_chunk_that_was_opened_takes_new_messages(small_chunks: None) -> 
     backlog.load(2, [tuple((position, 0, 0, 1, bytes(message.raw), position, False) for position in (1, 2))])
     backlog.pop()
     backlog.append(Reference(letter("3", priority=2), 3))
-    (level,) = [level for level in backlog._levels if level is not None]
-    assert [len(chunk) for chunk in level.chunks] == [3]
+    statistics = backlog.statistics()
+    assert (statistics.open_chunks, statistics.sealed_chunks, statistics.entries) == (1, 0, 3)
 
 
 def test_an_emptied_chunk_between_others_keeps_ranges_in_order(small_chunks: None) -> None:
@@ -296,11 +293,10 @@ def test_removal_goes_on_while_messages_come_and_go(small_chunks: None) -> None:
 
 def test_removal_by_expiration_leaves_sealed_chunks_sealed(small_chunks: None) -> None:
     backlog = filled(numbers(100))
-    level = next(level for level in backlog._levels if level is not None)
-    sealed = sum(isinstance(chunk, SealedChunk) for chunk in level.chunks)
+    sealed = backlog.statistics().sealed_chunks
     assert sealed
     assert not any(backlog.remove_if(lambda reference: False, expired_before=1000))
-    assert sum(isinstance(chunk, SealedChunk) for chunk in level.chunks) == sealed
+    assert backlog.statistics().sealed_chunks == sealed
 
 
 def test_removal_finds_expired_messages_in_sealed_chunks(small_chunks: None) -> None:

@@ -167,6 +167,7 @@ class BacklogBesideModel(RuleBasedStateMachine):
     @invariant()
     def sizes_agree(self) -> None:
         assert self.backlog.size == len(self.model.waiting)
+        self.backlog.check()
 
     @rule()
     def iterate(self) -> None:

@@ -73,7 +73,7 @@ def test_priorities_leave_no_trace(stage: Stage) -> None:
         session = stage.session()
         stage.consumer(session, "q", priority=priority)
         session.close(failed=False)
-    assert queue.dispatcher.levels == []
+    assert queue.statistics().consumer_priorities == ()
 
 
 def test_idle_queues_forget_consumers_that_come_and_go(stage: Stage) -> None:
@@ -83,7 +83,7 @@ def test_idle_queues_forget_consumers_that_come_and_go(stage: Stage) -> None:
         session = stage.session()
         stage.consumer(session, "q")
         session.close(failed=False)
-    assert sum(len(level.ready) for level in queue.dispatcher.levels) <= 3
+    assert queue.statistics().turns <= 3
 
 
 def test_an_exclusive_queue_has_one_consumer_and_hands_over_in_order(stage: Stage) -> None:
