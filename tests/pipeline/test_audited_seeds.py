@@ -15,6 +15,7 @@ from embedbroker.kernel import Consumer, Outcome, Queue, Reference, Settlement
 from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import JournaledMessage
 from tests.pipeline.audited_seeds import audited, verdicts
+from tests.simulation.fault_points import fault_point, replace
 from tests.simulation.hunting import every
 from tests.simulation.scenario import ScenarioFailed, run_seed
 from tests.simulation.scenario.plan import GroupMode
@@ -53,18 +54,18 @@ def test_the_logs_of_a_live_broker_and_its_backup_are_one(
 
 
 def deliver_twice(patch: pytest.MonkeyPatch) -> None:
-    hand, repeats = Queue._hand, every(20)
+    hand, repeats = fault_point("deliver"), every(20)
 
     def stuttering(self: Queue, consumer: Consumer, reference: Reference) -> None:
         hand(self, consumer, reference)
         if repeats():
             consumer.port.deliver(consumer, reference)
 
-    patch.setattr(Queue, "_hand", stuttering)
+    replace(patch, "deliver", stuttering)
 
 
 def forget_that_it_was_delivered(patch: pytest.MonkeyPatch) -> None:
-    give_back, forgets = Settlement.give_back, every(5)
+    give_back, forgets = fault_point("give back"), every(5)
 
     def forgetful(
         self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None
@@ -73,11 +74,11 @@ def forget_that_it_was_delivered(patch: pytest.MonkeyPatch) -> None:
         if outcome.delivery_failed and forgets():
             reference.delivery_count = 0
 
-    patch.setattr(Settlement, "give_back", forgetful)
+    replace(patch, "give back", forgetful)
 
 
 def acknowledge_what_nobody_got(patch: pytest.MonkeyPatch) -> None:
-    hand, swallows = Queue._hand, every(20)
+    hand, swallows = fault_point("deliver"), every(20)
 
     def greedy(self: Queue, consumer: Consumer, reference: Reference) -> None:
         if swallows():
@@ -86,7 +87,7 @@ def acknowledge_what_nobody_got(patch: pytest.MonkeyPatch) -> None:
         else:
             hand(self, consumer, reference)
 
-    patch.setattr(Queue, "_hand", greedy)
+    replace(patch, "deliver", greedy)
 
 
 def confirm_what_was_not_stored(patch: pytest.MonkeyPatch) -> None:

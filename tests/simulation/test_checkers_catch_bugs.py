@@ -12,14 +12,11 @@ from embedbroker.kernel import (
     Outcome,
     Queue,
     Reference,
-    Schedule,
     Settlement,
     Transaction,
 )
 from embedbroker.kernel._housekeeping import Housekeeping
-from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
-from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._session import CoreSession
 from embedbroker.storage import Journal
@@ -37,6 +34,7 @@ from embedclient.wire.core import SessionStop
 from tests.simulation.scenario import run_seed
 
 from .branch_bugs import BRANCH_BUGS
+from .fault_points import fault_point, replace
 from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, lose_a_prepared_branch
 
 # A search through all the seeds takes half a minute, and more on a machine that does something else, too.
@@ -44,49 +42,49 @@ pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
 
 
 def skip_a_replayed_acknowledgement(patch: pytest.MonkeyPatch) -> None:
-    settle, skips = Replay._settle, every(5)
+    settle, skips = fault_point("replay an acknowledgement"), every(5)
 
     def careless(self: Replay, message_id: int, queue_id: int) -> None:
         if not skips():
             settle(self, message_id, queue_id)
 
-    patch.setattr(Replay, "_settle", careless)
+    replace(patch, "replay an acknowledgement", careless)
 
 
 def skip_a_replayed_message(patch: pytest.MonkeyPatch) -> None:
-    take, skips = RecoveredState.take_messages, every(3)
+    take, skips = fault_point("recover messages"), every(3)
 
     def careless(self: RecoveredState, limit: int) -> list[Any]:
-        taken = take(self, limit)
+        taken: list[Any] = take(self, limit)
         return taken[:-1] if len(taken) > 1 and skips() else taken
 
-    patch.setattr(RecoveredState, "take_messages", careless)
+    replace(patch, "recover messages", careless)
 
 
 def deliver_twice(patch: pytest.MonkeyPatch) -> None:
-    hand, repeats = Queue._hand, every(20)
+    hand, repeats = fault_point("deliver"), every(20)
 
     def stuttering(self: Queue, consumer: Consumer, reference: Reference) -> None:
         hand(self, consumer, reference)
         if repeats():
             consumer.port.deliver(consumer, reference)
 
-    patch.setattr(Queue, "_hand", stuttering)
+    replace(patch, "deliver", stuttering)
 
 
 def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
-    rollback, forgets = Transaction.rollback, every(10)
+    rollback, forgets = fault_point("roll back"), every(10)
 
     def forgetful(self: Transaction) -> None:
         if forgets():
             self.acknowledged.clear()
         rollback(self)
 
-    patch.setattr(Transaction, "rollback", forgetful)
+    replace(patch, "roll back", forgetful)
 
 
 def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    rollback = Transaction.rollback
+    rollback = fault_point("roll back")
 
     def leaking(self: Transaction) -> None:
         for message, queues, _place in self.sent:
@@ -95,30 +93,30 @@ def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
                 queue.publish(Reference(message, message.message_id))
         rollback(self)
 
-    patch.setattr(Transaction, "rollback", leaking)
+    replace(patch, "roll back", leaking)
 
 
 def forget_to_count_a_redelivery(patch: pytest.MonkeyPatch) -> None:
-    give_back = Settlement.give_back
+    give_back = fault_point("give back")
 
     def unseen(self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, consumer: Any) -> None:
         give_back(self, queue, reference, Outcome.RELEASED if outcome is Outcome.FAILED else outcome, consumer)
 
-    patch.setattr(Settlement, "give_back", unseen)
+    replace(patch, "give back", unseen)
 
 
 def count_a_delivery_twice(patch: pytest.MonkeyPatch) -> None:
-    hand = Queue._hand
+    hand = fault_point("deliver")
 
     def double(self: Queue, consumer: Consumer, reference: Reference) -> None:
         reference.delivery_count += 1
         hand(self, consumer, reference)
 
-    patch.setattr(Queue, "_hand", double)
+    replace(patch, "deliver", double)
 
 
 def settle_the_message_of_another_consumer(patch: pytest.MonkeyPatch) -> None:
-    settle = Settlement.settle
+    settle = fault_point("settle")
 
     def confused(
         self: Settlement,
@@ -140,11 +138,11 @@ def settle_the_message_of_another_consumer(patch: pytest.MonkeyPatch) -> None:
                 return taken
         return reference
 
-    patch.setattr(Settlement, "settle", confused)
+    replace(patch, "settle", confused)
 
 
 def swap_two_messages(patch: pytest.MonkeyPatch) -> None:
-    publish, swaps = Queue.publish, every(5)
+    publish, swaps = fault_point("publish"), every(5)
     kept: dict[Queue, Reference] = {}
 
     def disordered(self: Queue, reference: Reference) -> None:
@@ -156,21 +154,21 @@ def swap_two_messages(patch: pytest.MonkeyPatch) -> None:
         if earlier is not None:
             publish(self, earlier)
 
-    patch.setattr(Queue, "publish", disordered)
+    replace(patch, "publish", disordered)
 
 
 def forget_expiry(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Schedule, "expire", lambda self, queue, reference: False)
+    replace(patch, "expire", lambda self, queue, reference: False)
 
 
 def forget_the_filter_of_a_consumer(patch: pytest.MonkeyPatch) -> None:
-    add_consumer = Queue.add_consumer
+    add_consumer = fault_point("attach a consumer")
 
     def unselective(self: Queue, consumer: Consumer) -> None:
         consumer.selector = None
         add_consumer(self, consumer)
 
-    patch.setattr(Queue, "add_consumer", unselective)
+    replace(patch, "attach a consumer", unselective)
 
 
 def leave_acknowledgements_out_of_a_committed_transaction(patch: pytest.MonkeyPatch) -> None:
@@ -205,23 +203,23 @@ def repeat_nothing_after_a_reattachment(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_who_has_an_exclusive_queue(patch: pytest.MonkeyPatch) -> None:
-    hand = Queue._hand
+    hand = fault_point("deliver")
 
     def sharing(self: Queue, consumer: Consumer, reference: Reference) -> None:
         hand(self, consumer, reference)
         self.dispatcher.holder = None
 
-    patch.setattr(Queue, "_hand", sharing)
+    replace(patch, "deliver", sharing)
 
 
 def turn_priorities_of_consumers_round(patch: pytest.MonkeyPatch) -> None:
-    enter = Dispatcher.enter
+    enter = fault_point("give a turn")
 
     def upside_down(self: Dispatcher, consumer: Consumer) -> None:
         enter(self, consumer)
         self.levels.sort(key=lambda each: each.priority)
 
-    patch.setattr(Dispatcher, "enter", upside_down)
+    replace(patch, "give a turn", upside_down)
 
 
 def let_one_consumer_too_many_in(patch: pytest.MonkeyPatch) -> None:
@@ -229,26 +227,37 @@ def let_one_consumer_too_many_in(patch: pytest.MonkeyPatch) -> None:
 
 
 def delete_a_queue_that_holds_messages(patch: pytest.MonkeyPatch) -> None:
-    look_at_queue = Housekeeping._look_at_queue
+    look_at_queue = fault_point("look at an idle queue")
 
     def careless(self: Housekeeping, queue: Queue) -> None:
         with pytest.MonkeyPatch.context() as blind:
             blind.setattr(Queue, "message_count", 0)
             look_at_queue(self, queue)
 
-    patch.setattr(Housekeeping, "_look_at_queue", careless)
+    replace(patch, "look at an idle queue", careless)
 
 
 def grant_credits_without_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MemoryAccount, "is_full", lambda self, address, limit: False)
+    replace(patch, "is memory full", lambda self, address, limit: False)
+
+
+def count_a_byte_too_many(patch: pytest.MonkeyPatch) -> None:
+    """Only `Kernel.check` finds it: no client can see it."""
+    hold = fault_point("hold memory")
+
+    def generous(self: Any, message_id: int, address: str, size: int, queues: int) -> None:
+        hold(self, message_id, address, size, queues)
+        self.used_bytes += 1
+
+    replace(patch, "hold memory", generous)
 
 
 def forget_producers_that_wait_for_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MemoryAccount, "grant_waiting", lambda self: self._relieved.clear())
+    replace(patch, "grant waiting credit", lambda self: self.relieved.clear())
 
 
 def settle_nothing_in_advance(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Schedule, "settle_delivered", lambda self, queue, reference: None)
+    replace(patch, "settle what was delivered", lambda self, queue, reference: None)
 
 
 def take_a_consumer_for_granted(patch: pytest.MonkeyPatch) -> None:
@@ -256,7 +265,7 @@ def take_a_consumer_for_granted(patch: pytest.MonkeyPatch) -> None:
 
 
 def serve_a_message_to_two_sessions(patch: pytest.MonkeyPatch) -> None:
-    hand, repeats = Queue._hand, every(20)
+    hand, repeats = fault_point("deliver"), every(20)
 
     def generous(self: Queue, consumer: Consumer, reference: Reference) -> None:
         hand(self, consumer, reference)
@@ -266,7 +275,7 @@ def serve_a_message_to_two_sessions(patch: pytest.MonkeyPatch) -> None:
                     other.port.deliver(other, reference)
                     return
 
-    patch.setattr(Queue, "_hand", generous)
+    replace(patch, "deliver", generous)
 
 
 def forget_a_caller_whose_message_expired_or_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
@@ -316,14 +325,14 @@ def start_in_front_of_a_stop_that_waits(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_the_duplicate_ids_of_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    rollback = Transaction.rollback
+    rollback = fault_point("roll back")
 
     def remembering(self: Transaction) -> None:
         for _ in self._parts.duplicates.commit(self):  # before they are let go
             pass
         rollback(self)
 
-    patch.setattr(Transaction, "rollback", remembering)
+    replace(patch, "roll back", remembering)
 
 
 def let_a_commit_overtake_a_rollback(patch: pytest.MonkeyPatch) -> None:
@@ -357,8 +366,8 @@ def give_out_in_the_middle_of_a_reconnect(patch: pytest.MonkeyPatch) -> None:
 
 
 def deliver_before_the_count_is_on_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        PersistedDeliveryCount, "deliver", lambda self, consumer, reference: self._port.deliver(consumer, reference)
+    replace(
+        patch, "deliver behind its count", lambda self, consumer, reference: self._port.deliver(consumer, reference)
     )
 
 
@@ -386,6 +395,7 @@ BUGS: list[Bug] = [
     turn_priorities_of_consumers_round,
     let_one_consumer_too_many_in,
     delete_a_queue_that_holds_messages,
+    count_a_byte_too_many,
     grant_credits_without_memory,
     forget_producers_that_wait_for_memory,
     settle_nothing_in_advance,

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.kernel import Schedule
 from tests.simulation import __main__ as command_line
+
+from .fault_points import replace
 
 FIRST_SEED = 10_001
 
@@ -20,7 +21,7 @@ FIRST_SEED = 10_001
 @pytest.fixture
 def bug(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that never lets a message expire; and this process keeps the habits of its garbage collector."""
-    monkeypatch.setattr(Schedule, "expire", lambda self, queue, reference: False)
+    replace(monkeypatch, "expire", lambda self, queue, reference: False)
     monkeypatch.setattr(command_line, "_collect_seldom", lambda: None)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from embedbroker.kernel import Schedule
 from tests.simulation.scenario import (
     Campaign,
     Moment,
@@ -28,6 +27,8 @@ from tests.simulation.scenario.closing_round import OPERATIONS_MIN
 from tests.simulation.scenario.draw_group import draw_group_plan
 from tests.simulation.scenario.plan import GroupMode
 from tests.simulation.scenario.scenario import run_group_seed
+
+from .fault_points import replace
 
 FIRST_SEED = 10_001
 SEEDS = range(FIRST_SEED, FIRST_SEED + 10)
@@ -92,7 +93,7 @@ def test_a_seed_run_again_in_the_same_process_gives_the_same_trace() -> None:
 
 
 def test_a_failure_carries_its_seed_its_reason_and_the_end_of_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Schedule, "expire", lambda self, queue, reference: False)
+    replace(monkeypatch, "expire", lambda self, queue, reference: False)
     with pytest.raises(ScenarioFailed, match=r"seed \d+: \S+") as caught:
         for seed in SEEDS:
             run_seed(seed, trace_tail_lines=30)
