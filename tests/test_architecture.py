@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -363,8 +364,27 @@ def test_the_state_of_a_core_connection_is_kept_in_the_engine() -> None:
     assert [module for module in using if layer_of(module) not in inside] == []
 
 
-# Where objects hand events to an owner, or to at most three callables that their constructor takes.
-WITHOUT_HOOKS = {"c.engine", "c.agent"}
+# Hooks that were there when the limit came: class -> assignments. Entries may only get smaller and go.
+EXEMPT_HOOKS = {
+    "ActiveRole": 5,
+    "BackupRole": 3,
+    "ClientHost": 1,
+    "ColdStartAgreement": 1,
+    "Connection": 1,
+    "Inbox": 1,
+    "Intake": 1,
+    "Life": 2,
+    "Membership": 1,
+    "NodeRecord": 1,
+    "OutboundPeer": 2,
+    "Pump": 1,
+    "Receipt": 1,
+    "Replica": 2,
+    "Replicator": 2,
+    "Script": 2,
+    "TrioEdge": 2,
+    "Voter": 1,
+}
 
 
 def hooks_in(cls: ast.ClassDef) -> Iterator[str]:
@@ -388,13 +408,14 @@ def callables_of(cls: ast.ClassDef) -> list[str]:
 
 
 def test_objects_are_not_wired_by_methods_that_others_put_into_them() -> None:
-    wrong = []
-    for module, path in MODULES.items():
-        if layer_of(module) in WITHOUT_HOOKS:
-            for cls in [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]:
-                wrong += [f"{module}: {hook}" for hook in hooks_in(cls)]
-                wrong += [f"{module}: {cls.name} takes {names}" for names in [callables_of(cls)] if len(names) > 3]
-    assert wrong == []
+    """They hand events to an owner, return decisions, or take at most three callables in their constructor."""
+    hooks: Counter[str] = Counter()
+    for path in MODULES.values():
+        for cls in [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]:
+            hooks[cls.name] += len(list(hooks_in(cls)))
+            assert len(callables_of(cls)) <= 3, (path, cls.name)
+    assert [f"{name}: {count}" for name, count in hooks.items() if count > EXEMPT_HOOKS.get(name, 0)] == []
+    assert [f"{name}: {hooks[name]}" for name, count in EXEMPT_HOOKS.items() if hooks[name] < count] == [], "shorten it"
 
 
 def test_randomness_is_seeded() -> None:

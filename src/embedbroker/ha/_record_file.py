@@ -23,13 +23,21 @@ class RecordFile:
 
     def __init__(self) -> None:
         self.record = ReplicaRecord()
-        self.failure: str | None = None
+        self._failure: str | None = None
         #: Whether a copy was begun beside it and is not whole.
         self.is_unfinished = False
         self.file = AtomicFile(
             NODE_RECORD_FILE, NEW_NODE_RECORD_FILE, "the record of this broker", _RECORD_BYTES_MAX, _FIRST_NUMBER
         )
-        self.file.on_failure = self._on_failure
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the record must not be trusted any more; None as long as it may."""
+        return self._failure if self._failure is not None else self.file.failure
+
+    def fail(self, reason: str) -> None:
+        """Record that what can be read in this directory may not be on the disk."""
+        self._failure = reason
 
     @property
     def is_idle(self) -> bool:
@@ -44,7 +52,7 @@ class RecordFile:
             try:
                 self.record = ReplicaRecord.read(text) if text is not None else self.record
             except DamagedRecord as error:
-                self.failure = str(error)
+                self.fail(str(error))
             else:
                 then()
 
@@ -59,6 +67,3 @@ class RecordFile:
         """Replace it; ``then`` is called when that survives a power cut. With ``on_failed`` a failure is not final."""
         self.record = record
         self.file.replace(record.text(), lambda: then() if then is not None else None, on_failed)
-
-    def _on_failure(self) -> None:
-        self.failure = self.file.failure

@@ -102,29 +102,31 @@ def leads_to(text: str | None, connector: TransportConfiguration) -> bool:
     return found.get("host") == connector.host.replace(".", "-") and found.get("port", port) == port
 
 
-class Voter:
-    """Of one life of a broker. Without a ``store`` it gives no word.
+class VotingBroker(Protocol):
+    """The part of a cluster member that its voter depends on."""
 
-    ``sees``: whether it has a connection with the live broker of a node, from whichever side.
-    ``is_live``: whether its word is that of its node. ``is_informed``: whether it has looked who else is there. ``say``
-    tells the operator why it says no to everybody.
-    """
+    @property
+    def role(self) -> Role:
+        """Return the role; while it is not LIVE, the grants of its node are those of another broker."""
+
+    @property
+    def is_informed(self) -> bool:
+        """Return True if this broker has looked which others are there."""
+
+    def sees(self, member: Member) -> bool:
+        """Return True if there is a connection with the live broker of a member, from either side."""
+
+
+class Voter:
+    """One instance per broker start. Without a ``store`` it grants no vote, and ``log`` receives the reason once."""
 
     def __init__(
-        self,
-        topology: Topology,
-        store: GrantStore | None,
-        is_live: Callable[[], bool],
-        is_informed: Callable[[], bool],
-        say: Callable[[str], None],
-        sees: Callable[[Member], bool] = lambda member: True,
+        self, topology: Topology, store: GrantStore | None, broker: VotingBroker, log: Callable[[str], None]
     ) -> None:
         self._topology = topology
-        self._sees = sees
         self._store = store
-        self._is_live = is_live
-        self._is_informed = is_informed
-        self._say = say
+        self._broker = broker
+        self._log = log
         self._has_said = False
         # Not known before they are read, which is when the first is asked for.
         self._grants: VoteGrants | None = None
@@ -134,10 +136,9 @@ class Voter:
             store.on_failure = self._on_failure
 
     @classmethod
-    def of(cls, membership: Membership, store: GrantStore | None, say: Callable[[str], None]) -> Voter:
-        """Who answers for a member of a cluster, over whichever connection it is asked."""
-        is_live, is_informed = lambda: membership.role is Role.LIVE, lambda: membership.is_informed
-        voter = cls(membership.topology, store, is_live, is_informed, say, membership.sees)
+    def of(cls, membership: Membership, store: GrantStore | None, log: Callable[[str], None]) -> Voter:
+        """Return the voter of a cluster member, which answers over every control link."""
+        voter = cls(membership.topology, store, membership, log)
         membership.inbound_peers.handlers[QuorumVote] = lambda inbound, packet: voter._hear(packet, inbound.peer.send)
         membership.handlers[QuorumVote] = lambda link, packet: voter._hear(packet, link.send)
         return voter
@@ -176,7 +177,7 @@ class Voter:
         member = self._topology.members.get(node_id)
         live = member.live if member is not None else None
         request = VoteRequest.read(question.text)
-        is_there = member is not None and (request is None or question.vote or self._sees(member))
+        is_there = member is not None and (request is None or question.vote or self._broker.sees(member))
         if live is None or not is_there:
             answer = LiveVote(not question.vote, node_id, None)
         else:
@@ -189,7 +190,7 @@ class Voter:
             # Somebody else is live for that node id, as far as is known here: the text tells.
             return LiveVote(False, node_id, answer.text), None
         known = request.starts or live is not None or self._topology.removal_of(node_id) is not None
-        if (known or self._is_informed()) and self._may_speak():
+        if (known or self._broker.is_informed) and self._may_speak():
             return answer, request
         return self._no(node_id), None
 
@@ -201,12 +202,12 @@ class Voter:
         if self._store is None:
             self._tell("it has no data_directory, and would forget to whom it gave its word")
             return False
-        return self._is_live() and self._store.failure is None
+        return self._broker.role is Role.LIVE and self._store.failure is None
 
     def _tell(self, why: str) -> None:
         if not self._has_said:
             self._has_said = True
-            self._say(f"does not vote for other brokers of the cluster that want to be live: {why}")
+            self._log(f"does not vote for other brokers of the cluster that want to be live: {why}")
 
     # -- words ---------------------------------------------------------------------------------------------------
 

@@ -234,8 +234,8 @@ class BackupRole:
         if ending.kind is EndingKind.REFUSED and ending.refusal is not Refusal.ALREADY_REPLICATING:
             self.warn(f"{link.name} does not take this backup, which tries others and comes back: {ending.text}")
         if ending.disk_failed:
-            # What can be read in this directory may not be on the disk: nobody must trust it.
-            self._replica_disk.record_file.failure = ending.text
+            # What can be read in this directory may not be on the disk: it must not be trusted.
+            self._replica_disk.record_file.fail(ending.text)
             return
         if ending.kind is EndingKind.FAIL_OVER:
             # Whoever hands over waits for this, so that nothing it sent is lost.

@@ -9,6 +9,7 @@ import pytest
 from attrs import frozen
 
 from embedbroker.cluster import Member, Topology
+from embedbroker.config import Role
 from embedbroker.ha.quorum import DamagedGrants, VoteGrants, Voter, VoteRequest, connector_text, leads_to, votes_needed
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import TransportConfiguration
@@ -100,7 +101,14 @@ class Booth:
         self.is_live = True
         self.said: list[str] = []
         self.is_informed = True
-        self.voter = Voter(topology, self.shelf, lambda: self.is_live, lambda: self.is_informed, self.said.append)
+        self.voter = Voter(topology, self.shelf, self, self.said.append)
+
+    @property
+    def role(self) -> Role:
+        return Role.LIVE if self.is_live else Role.BACKUP
+
+    def sees(self, member: Member) -> bool:
+        return True
 
     def ask(self, question: LiveVote) -> list[LiveVote]:
         """The answer comes when the store has done what it has to."""
@@ -284,7 +292,7 @@ def test_a_voter_gives_only_the_word_of_the_node_that_it_is_live_for() -> None:
 
 def test_a_voter_without_a_disk_gives_no_word_and_says_so_once() -> None:
     said: list[str] = []
-    voter = Voter(town("p"), None, lambda: True, lambda: True, said.append)
+    voter = Voter(town("p"), None, Booth(town("p")), said.append)
     answers: list[LiveVote] = []
     for _ in range(2):
         voter.ask(stay("p", 4), answers.append)

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from attrs import evolve, field, frozen
 
 from embedbroker.cluster import Member, Topology
-from embedbroker.config import ReplicationBackup, ReplicationPrimary
+from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.ha._record_file import RecordFile
 from embedbroker.ha.quorum import Electorate, VoteGrants, Voter, VoteRequest, connector_text, leads_to, votes_needed
 from embedbroker.ha.quorum._grants import ABSTAINS, without_attempt
@@ -127,6 +127,19 @@ class _Store:
         then()
 
 
+class _OtherPair:
+    """The active broker of another pair, as its voter depends on it."""
+
+    role = Role.LIVE
+    is_informed = True
+
+    def __init__(self, sees: bool) -> None:
+        self._sees = sees
+
+    def sees(self, member: Member) -> bool:
+        return self._sees
+
+
 @cache
 def _answer(
     booth: Booth, sees: bool, vote: bool, request: tuple[int, int, int, bool, bool]
@@ -143,7 +156,7 @@ def _answer(
         asker = TEXTS[broker] if broker is not None else "nobody"
         grants = grants.with_grant(NODE, VoteRequest(activation, asker, attempt=attempt))
     store = _Store(grants.text())
-    voter = Voter(topology, store, lambda: True, lambda: True, lambda text: None, lambda member: sees)
+    voter = Voter(topology, store, _OtherPair(sees), lambda text: None)
     answers: list[LiveVote] = []
     activation, index, attempt, starts, withdrawn = request
     text = str(VoteRequest(activation, TEXTS[index], starts, attempt, withdrawn))
