@@ -9,8 +9,8 @@ import pytest
 from attrs import evolve
 
 from embedbroker.kernel import CursorDefinition, Cursors, Queue
-from embedbroker.kernel.cursors._cursor import Cursor
 from embedbroker.kernel.queueing._backlog import Backlog, PackedReference
+from embedbroker.kernel.queueing._cursor import Cursor
 from tests.simulation.scenario import Moment, SeedResult, draw_plan, run_plan
 from tests.simulation.scenario.draw_group import draw_group_plan
 from tests.simulation.scenario.plan import GroupMode

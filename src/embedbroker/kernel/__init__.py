@@ -2,6 +2,12 @@
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
 from ._deferred import DeferredWork
+from ._definitions import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    QueueDefinition,
+)
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from ._kernel import Kernel
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
@@ -15,12 +21,6 @@ from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._bindings import InternalBinding
-from .addressing._definitions import (
-    AddressDefinition,
-    CursorDefinition,
-    CursorRemoved,
-    QueueDefinition,
-)
 from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .queueing._backlog import Reference, Restore

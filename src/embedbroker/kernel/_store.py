@@ -12,8 +12,8 @@ from attrs import define
 
 from embedclient.model import Message
 
+from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
-from .addressing._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from embedbroker.kernel import CommitObserver, Kernel, Outcome, Queue, Reference, Transaction
+from embedbroker.kernel import CommitObserver, CommittedWork, Kernel, Outcome, Queue, Reference
 from embedbroker.ledger import Ledger
 from embedclient.model import Message
 
@@ -84,7 +84,7 @@ class GroupLedger(CommitObserver):
 
     # -- events of the kernel -----------------------------------------------------------------------------------
 
-    def routed(self, message: Message, queues: list[Queue], transaction: Transaction | None) -> None:
+    def routed(self, message: Message, queues: list[Queue], transaction: CommittedWork | None) -> None:
         for queue in queues:
             key = _key(queue, message)
             if key in self._known:
@@ -96,7 +96,7 @@ class GroupLedger(CommitObserver):
             self.ledger.sent(key, queue.name, self._now(), producer=key, durable=message.durable and queue.durable)
             self._unsafe.append(_Unsafe(self._point(), queue.name, key, False))
 
-    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: Transaction | None) -> None:
+    def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: CommittedWork | None) -> None:
         key = _key(queue, reference.message)
         if key not in self._known or not outcome.leaves:
             return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from embedclient.model import Message
 
+from .._definitions import AddressDefinition
 from ..queueing._queue import Queue
-from ._definitions import AddressDefinition
 from ._id_cache import IdCache
 
 __all__ = ["Address"]

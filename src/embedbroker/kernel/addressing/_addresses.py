@@ -16,6 +16,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
 from .._authority import Access, Permission
+from .._definitions import AddressDefinition, QueueDefinition
 from .._ids import Ids
 from .._observer import Observers
 from .._refusal import Refused
@@ -25,7 +26,6 @@ from ..queueing._queue import Queue, QueueOwner
 from ..selector._selector import InvalidSelector, Selector, SelectorCache
 from ._address import Address
 from ._bindings import InternalBinding
-from ._definitions import AddressDefinition, QueueDefinition
 from ._views import AddressView, QueueRequest, QueueView
 
 __all__ = ["AddressManager", "names_of", "split_fqqn"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from ._definitions import QueueDefinition
+from .._definitions import QueueDefinition
 
 __all__ = ["AddressView", "QueueRequest", "QueueView"]
 

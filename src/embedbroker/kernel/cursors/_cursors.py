@@ -43,16 +43,16 @@ from embedclient.errors import ErrorCode
 
 from .._clock import Clock
 from .._deferred import DeferredWork
+from .._definitions import CursorDefinition, CursorRemoved
 from .._ids import Ids
 from .._observer import Leaving
 from .._refusal import Refused
 from .._store import Store
 from ..addressing._addresses import AddressManager
-from ..addressing._definitions import CursorDefinition, CursorRemoved
 from ..queueing._backlog import PackedReference
+from ..queueing._cursor import Cursor
 from ..queueing._queue import Queue
 from ..settling._removal import Removal
-from ._cursor import Cursor
 
 __all__ = ["CursorRefused", "CursorState", "Cursors", "Pin", "Reading"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from .._definitions import QueueDefinition
 from .._statistics import QueueStatistics
-from ..addressing._definitions import QueueDefinition
-from ..cursors._cursor import Cursor
 from ..selector._selector import Selector
 from ._backlog import Backlog, Reference, Restore
 from ._browsing import is_done, show
 from ._consumer import Consumer
+from ._cursor import Cursor
 from ._deliveries import CHUNK_ENTRIES
 from ._dispatcher import Dispatcher
 from ._markers import Markers, send_marker

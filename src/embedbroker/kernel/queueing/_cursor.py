@@ -1,11 +1,12 @@
-"""A cursor: one reader's place in a queue that is read by ranges of positions.
+"""Cursor: the place of a reader in a queue that is read by ranges of positions.
 
-Responsible for what the reader has, and for whose turn it is. Refuses to know messages, records and clocks.
+Responsible for what the reader has, and for its lease. Does not depend on messages, records and clocks. A queue has its
+cursor, so this stands below the package that moves cursors.
 """
 
 from __future__ import annotations
 
-from ..addressing._definitions import CursorDefinition
+from .._definitions import CursorDefinition
 
 __all__ = ["Cursor"]
 
