@@ -159,8 +159,14 @@ class _Compiler:
         left_value, right_value = self.value(left), self.value(right)
         convert = self._convert
 
+        # As in Artemis, an order looks at its right side only if the left one has a value; "=" looks at both. The
+        # difference shows where the right side is arithmetic on something else than numbers.
+        orders = symbol != "="
+
         def comparison(message: Message) -> bool | None:
             first = left_value(message)
+            if first is None and orders:
+                return None
             second = right_value(message)
             if first is None or second is None:
                 return None

@@ -324,6 +324,20 @@ TABLE: list[tuple[str, bool | None]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(missing + (no + no)) IS NULL", True),
+        ("(missing < no + no) OR TRUE", True),
+        ("(missing BETWEEN no + no AND 5) OR TRUE", True),
+        ("(missing = no + no) OR TRUE", False),
+        ("(n < no + no) OR TRUE", False),
+    ],
+)
+def test_arithmetic_on_no_number_matters_only_where_artemis_looks_at_it(text: str, expected: bool) -> None:
+    assert parse_selector(text).matches(LETTER) is expected
+
+
 @pytest.mark.parametrize(("text", "expected"), TABLE, ids=[text for text, _ in TABLE])
 def test_the_language_as_a_table(text: str, expected: bool | None) -> None:
     selector = parse_selector(text)
