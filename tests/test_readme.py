@@ -35,5 +35,5 @@ def test_two_commands_make_their_own_environment() -> None:
     drill, tests = (block.strip() for block in blocks("bash"))
     assert [command.count("\n") for command in (drill, tests)] == [0, 0]
     assert drill.startswith("python3 -m venv ") and drill.endswith("embedbroker drill")
-    assert tests.startswith("python3 -m venv ") and tests.endswith("-m pytest -n auto")
+    assert tests.startswith("python3 -m venv ") and tests.endswith("-m pytest -n auto --dist worksteal")
     assert "grep -m 1 'python -m pytest' README.md" in (ROOT / ".ci" / "run").read_text()
