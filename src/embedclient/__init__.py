@@ -5,7 +5,7 @@
             await session.create_producer(Queue("orders")).send("hello")
 
 `embedclient.blocking` is the same client for threads and scripts, `embedclient.asyncio` for asyncio programs.
-Responsible for names only; each is loaded on first use.
+Responsible for the exported names only; each is loaded on first use.
 """
 
 from __future__ import annotations

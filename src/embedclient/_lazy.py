@@ -1,4 +1,4 @@
-"""Names of a package that load on first use: a program pays at its start for what it uses.
+"""Names of a package that load on first use: the start time of a program depends only on the names that it uses.
 
 Responsible for the module attribute `__getattr__` (PEP 562) of the packages of `embedclient` and `embedbroker`.
 """
@@ -15,7 +15,7 @@ def lazy_names(package: str, names_of: Mapping[str, str]) -> Callable[[str], obj
 
     Args:
         package: `__name__` of the package.
-        names_of: relative module to the names that it defines, separated by spaces. `Name=Inner` offers `Inner` under
+        names_of: relative module to the names that it defines, separated by spaces. `Name=Inner` exports `Inner` under
             another name; a name equal to that of its module is the module itself.
     """
     homes: dict[str, tuple[str, str]] = {}

@@ -1,7 +1,7 @@
 """The client's classes, written once over a small port (`Edge`) that trio and asyncio implement.
 
-Responsible for scopes, waiting and cancellation; every decision about the protocol is the agent's. Names are loaded on
-first use, because a program pays for each module at its start.
+Responsible for scopes, waiting and cancellation; the agent makes every decision about the protocol. Names are loaded
+on first use, because each module adds to the start time of a program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The JMS queue browser: each iteration is a fresh look at the queue.
+"""The JMS queue browser: each iteration browses the queue from its beginning.
 
-Responsible for ending when the broker has shown everything. Refuses to acknowledge anything.
+Responsible for ending when the broker has shown everything. Acknowledges nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._session_context import SessionContext
 
 
 class QueueBrowser:
-    """Shows the messages of a queue in order: `async for message in browser`."""
+    """Show the messages of a queue in order and take none: `async for message in browser`."""
 
     def __init__(
         self, context: SessionContext, queue: Queue | TemporaryQueue, selector: str | None, condition: str | None
@@ -30,24 +30,29 @@ class QueueBrowser:
 
     @property
     def queue(self) -> Queue | TemporaryQueue:
-        """The queue it shows."""
+        """Return the queue that is browsed."""
         return self._queue
 
     @property
     def selector(self) -> str | None:
-        """Its selector, None without one."""
+        """Return the selector, None without one."""
         return self._selector
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the browser is closed, for whatever cause."""
         return self._closed or self._context.agent_session.over
 
     def __aiter__(self) -> AsyncIterator[JMSMessage]:
         return _Look(self)
 
     async def next_message(self) -> JMSMessage | None:
-        """The next message of this look; None at its end, after which the next call begins a new look."""
+        """Return the next message of this pass over the queue; None at its end. The next call then begins a new pass.
+
+        Raises:
+            ConnectionClosedException: the browser is closed.
+            InvalidDestinationException: the queue does not exist.
+        """
         if self._closed:
             raise ConnectionClosedException("the browser is closed")
         if self._inbox is None:
@@ -59,12 +64,12 @@ class QueueBrowser:
         return decode(delivery, self._queue, _refuse)
 
     async def start_over(self) -> None:
-        """End this look; the next message is the first of a new one. Each iteration begins so."""
+        """End this pass; the next message is the first of a new one. Each iteration begins with this call."""
         await self._context.edge.pause()
         await self._end_look()
 
     async def close(self) -> None:
-        """Closing twice is fine."""
+        """Close the browser. A second call has no effect."""
         self._closed = True
         await self._end_look()
 
@@ -84,7 +89,7 @@ class QueueBrowser:
 
 
 class _Look:
-    """One iteration. Not a generator: whoever leaves it in the middle leaves nothing behind that has to be closed."""
+    """One iteration. It is not a generator, so that a program that leaves it early has nothing to close."""
 
     __slots__ = ("_begun", "_browser")
 

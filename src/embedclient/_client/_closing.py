@@ -1,9 +1,10 @@
 """How long closing waits for the broker: one budget for a connection and everything in it, none without a connection.
 
-1. The broker is away; a program with four sessions of four consumers each is interrupted.
-2. Every block it leaves closes something. With 5 s for each, the end takes 100 s, and a container is killed after 30.
-So all closing of one connection shares one budget (see `TimeBudget`), and a lost connection ends the wait at once. What
-is closed then needs no answer: the broker drops it with the connection, or receives the request after a reconnect.
+1. The broker is unavailable; a program with four sessions of four consumers each is interrupted.
+2. Every block that it leaves closes something. With 5 s for each, the end takes 100 s. A container is killed after 30.
+Therefore all closing of one connection shares one budget (see `TimeBudget`), and a lost connection ends the wait at
+once. A request to close then needs no answer: the broker drops the object with the connection, or receives the request
+after a reconnect.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ async def settle_closing(edge: Edge, call: Call[T]) -> bool:
 
 
 async def settle_or_hurry(edge: Edge, call: Call[T], timeout_s: float) -> bool:
-    """Wait for a request, at most `timeout_s`; a cancellation leaves it only what closing may take.
+    """Wait for a request, at most `timeout_s` seconds; after a cancellation no longer than closing may take.
 
-    Return True if it ended. The cancellation comes with the caller's next wait.
+    Return True if it ended. The caller's next wait raises the cancellation.
     """
     deadline = edge.now().monotonic + timeout_s
     if not await edge.settle_unless_cancelled(call, timeout_s) and edge.now().monotonic < deadline:

@@ -1,6 +1,7 @@
-"""The JMS connection: sessions, the client id, starting and stopping, and who hears of failures.
+"""The JMS connection: sessions, the client id, starting and stopping, and listeners for failures.
 
-Responsible for what JMS says about connections, over one session factory of the core layer. Refuses to know the wire.
+Responsible for the rules of JMS about connections, over one session factory of the core layer. Does not depend on the
+wire protocol.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ FailureListener = Callable[[JMSException, bool], Awaitable[None] | None]
 
 
 class FailoverEventType(Enum):
-    """What a failover listener hears, in this order: the first, then one of the others."""
+    """The events that a failover listener receives: first FAILURE_DETECTED, then one of the others."""
 
     FAILURE_DETECTED = "the connection is lost"
     FAILOVER_COMPLETED = "all sessions work again, here or on another broker"
@@ -69,7 +70,7 @@ FailoverListener = Callable[[FailoverEventType], Awaitable[None] | None]
 
 @frozen
 class ConnectionMetaData:
-    """What the client says about itself."""
+    """Describe the client: the JMS version that it implements, its name, and the JMSX properties that it supports."""
 
     jms_version: str = "3.1"
     jms_major_version: int = 3
@@ -81,8 +82,9 @@ class ConnectionMetaData:
 class Connection:
     """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
 
-    Set `exception_listener` to hear of lost connections, when it is known whether the sessions live on (a
-    `ConnectionFailedException` says so). With `add_failover_listener` one hears of each step.
+    `exception_listener` is called with a `ConnectionFailedException` after the connection was lost, once it is decided
+    whether the sessions continue. The exception contains that decision. It is also called with the error of a send that
+    the broker refused and that the program did not wait for. For each step use `add_failover_listener`.
     """
 
     def __init__(
@@ -120,29 +122,33 @@ class Connection:
 
     @property
     def client_id(self) -> str | None:
-        """The client id, None without one."""
+        """Return the client id, None without one."""
         return self._client_id
 
     @property
     def metadata(self) -> ConnectionMetaData:
-        """What the client says about itself."""
+        """Return a description of the client."""
         return ConnectionMetaData()
 
     @property
     def settings(self) -> LocatorSettings:
-        """The settings it works with."""
+        """Return the settings of the connection."""
         return self._settings
 
     @property
     def started(self) -> bool:
-        """Whether its consumers receive."""
+        """Return True if the connection is started: its consumers receive."""
         return self._started
 
     async def set_client_id(self, client_id: str) -> None:
-        """Give the connection its client id, before anything else is done with it.
+        """Set the client id. This must be the first use of the connection.
+
+        Args:
+            client_id: the id, not empty.
 
         Raises:
-            InvalidClientIDException: another connection has it.
+            InvalidClientIDException: another connection has this client id, or it is empty.
+            IllegalStateException: the connection has a client id, or was used already.
         """
         if self._client_id is not None or self._used:
             raise IllegalStateException("the client id is set once, before the connection is used")
@@ -154,11 +160,16 @@ class Connection:
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
     ) -> Opening[Session]:
-        """A session, `async with connection.create_session() as session`.
+        """Create a session: `async with connection.create_session() as session`.
+
+        Args:
+            transacted: the session has transactions; `acknowledge_mode` then has no effect.
+            acknowledge_mode: how received messages are acknowledged.
 
         Raises:
             ConnectionClosedException: this program closed the connection.
-            ConnectionLostException: it is lost for good.
+            ConnectionLostException: the connection is lost for good.
+            ValueError: `acknowledge_mode` is not a mode.
         """
         mode = SessionMode.TRANSACTED if transacted else session_mode_of("acknowledge_mode", acknowledge_mode)
         return self._opening(mode, Session)
@@ -166,16 +177,23 @@ class Connection:
     session = create_session
 
     async def start(self) -> None:
-        """Let the consumers of all sessions receive. Connections start themselves unless told otherwise."""
+        """Start the delivery of messages to the consumers of all sessions.
+
+        A connection is started when it is opened, unless it was created with `auto_start=False`.
+
+        Raises: as `create_session`.
+        """
         self._used = True
         self._check_open()
         self._started = True
         await self._each_session(Session._start)
 
     async def stop(self) -> None:
-        """Hold all deliveries back until the next `start`.
+        """Pause all deliveries until the next `start`.
 
-        Waits for listeners that are running, as long as closing would; not for the one that calls this.
+        The call waits for running listeners as long as closing would, but not for a listener that makes this call.
+
+        Raises: as `create_session`.
         """
         self._used = True
         self._check_open()
@@ -184,26 +202,27 @@ class Connection:
         await self._finish_listeners()
 
     def add_failure_listener(self, listener: FailureListener) -> None:
-        """Have `listener(error, failed_over)` called whenever the connection was lost."""
+        """Add a listener that is called as `listener(error, failed_over)` whenever the connection was lost."""
         self._failure_listeners[listener] = None
 
     def remove_failure_listener(self, listener: FailureListener) -> None:
-        """Undo `add_failure_listener`; unknown listeners are ignored."""
+        """Remove a listener that `add_failure_listener` added; unknown listeners are ignored."""
         self._failure_listeners.pop(listener, None)
 
     def add_failover_listener(self, listener: FailoverListener) -> None:
-        """Have `listener(event)` called when the connection is lost, and when its sessions are back or given up.
+        """Add a listener that is called as `listener(event)` when the connection is lost and when failover has ended.
 
-        Without `reconnectAttempts` and `failoverAttempts` there is nothing to give up.
+        Failover ends when the sessions work again, or when they are given up. Without `reconnectAttempts` and
+        `failoverAttempts` there is nothing to give up.
         """
         self._failover_listeners[listener] = None
 
     def remove_failover_listener(self, listener: FailoverListener) -> None:
-        """Undo `add_failover_listener`; unknown listeners are ignored."""
+        """Remove a listener that `add_failover_listener` added; unknown listeners are ignored."""
         self._failover_listeners.pop(listener, None)
 
     async def close(self) -> None:
-        """Close everything now, and not only at the end of the block. Closing twice is fine."""
+        """Close the connection and its sessions now, before the end of the block. A second call has no effect."""
         self._closed = True
         try:
             for session in self._sessions:
@@ -212,7 +231,7 @@ class Connection:
         finally:
             for session in self._sessions:
                 session._end_listeners()
-            # The end of the scope has nobody to wait for then: not even the listener that called this.
+            # At the end of the scope nothing is left to wait for, not even a listener that made this call.
             self._sessions.clear()
             # One call closes every session in order, so that the time-out holds for all of them together.
             await settle_closing(self._edge, self._edge.agent.close())
@@ -220,14 +239,14 @@ class Connection:
     # For the factory
 
     async def _leave(self) -> None:
-        """Close at the end of the connection's scope, after which nobody is told of anything."""
+        """Close at the end of the connection's scope, after which no listener is called."""
         self._left = True
         await self.close()
 
     # Inside
 
     async def _open(self, client_id: str | None) -> None:
-        """The first packets of a JMS connection (core-protocol 8, create JMS connection)."""
+        """Send the first packets of a JMS connection (core-protocol 8, create JMS connection)."""
         call = self._edge.agent.create_session(
             username=self._user,
             password=self._password,
@@ -278,7 +297,7 @@ class Connection:
             try:
                 await change(session)
             except ConnectionClosedException:
-                # Closed meanwhile by another task: that one alone, or with the connection.
+                # Another task closed the session meanwhile: the session alone, or with its connection.
                 if not session.closed:
                     raise
         self._check_open()
@@ -288,7 +307,10 @@ class Connection:
             await session._finish_listeners()
 
     def _check_open(self) -> None:
-        """The agent would connect again, but the client id and everything else of this connection is gone."""
+        """Raise the error that closed the connection, if one did.
+
+        The agent would connect again, but the client id and all other state of this connection is gone.
+        """
         initial = self._initial
         if self._closed:
             raise ConnectionClosedException("the connection is closed")
@@ -303,9 +325,10 @@ class Connection:
         self._notified.set()
 
     async def _tell_listeners(self) -> None:
-        """Listeners run in a task of their own: the agent must not wait for a user's code.
+        """Call the listeners, in a separate task because the agent must not wait for a user's code.
 
-        On asyncio a listener may swallow the cancellation with which all of this ends, and there is no second one.
+        On asyncio a listener may swallow the cancellation that ends this task, and no second one follows. Hence the
+        check of `_left`.
         """
         while not self._left:
             await self._notified.wait()
@@ -354,7 +377,7 @@ async def open_connection(
     shared_client_id: bool,
     auto_start: bool,
 ) -> C:
-    """A JMS connection over a session factory, ready for use."""
+    """Return a JMS connection over a session factory, ready for use."""
     connection = kind(
         factory._edge,
         factory.settings,
@@ -369,5 +392,5 @@ async def open_connection(
 
 
 def session_in_mode(connection: Connection, mode: SessionMode) -> Opening[Session]:
-    """A session by its mode alone."""
+    """Return the opening of a session that is described by its mode alone."""
     return connection._opening(session_mode_of("session_mode", mode), Session)

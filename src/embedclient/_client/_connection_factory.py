@@ -1,6 +1,6 @@
-"""The JMS way in: ConnectionFactory, and JMSContext for programs that need one connection with one session.
+"""The JMS entry point: ConnectionFactory, and JMSContext for programs that need one connection with one session.
 
-Responsible for user, password and client id, from the URL or from arguments. Refuses to know the wire.
+Responsible for user, password and client id, from the URL or from arguments. Does not depend on the wire protocol.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ C = TypeVar("C", bound=Connection)
 
 
 class ConnectionFactory:
-    """Makes connections from an Artemis URL: `tcp://host:port`, `(tcp://a:1,tcp://b:2)?ha=true`, `vm://name`.
+    """Create connections from an Artemis URL: `tcp://host:port`, `(tcp://a:1,tcp://b:2)?ha=true`, `vm://name`.
 
-    Without a URL it is `tcp://localhost:61616`. `user`, `password` and `client_id` may stand in the URL too; arguments
-    win. A load-balancing policy is any callable that gets the number of brokers and returns an index; without one the
-    URL decides. Holds no connection and no task.
+    A factory holds no connection and no task.
+
+    Args:
+        url: the URL, default `tcp://localhost:61616`. It may contain `user`, `password` and `clientID`; the arguments
+            below take precedence.
+        user: the user; None uses that of the URL.
+        password: the password; None uses that of the URL.
+        client_id: the client id of each connection; None uses that of the URL.
+        load_balancing_policy: a callable that gets the number of brokers and returns an index; without one the URL
+            decides.
 
     Raises:
-        InvalidURLException: the URL cannot be read, or has a parameter that nobody knows.
+        InvalidURLException: the URL cannot be read, or has an unknown parameter.
+        TypeError: `user`, `password` or `client_id` is not a str.
     """
 
     def __init__(
@@ -54,12 +62,12 @@ class ConnectionFactory:
 
     @property
     def url(self) -> str:
-        """The URL as logs may show it: hosts and names of parameters, without their values."""
+        """Return the URL in a form for logs: hosts and names of parameters, without their values."""
         return self._locator.url
 
     @property
     def settings(self) -> LocatorSettings:
-        """The settings that the URL gives."""
+        """Return the settings of the URL."""
         return self._locator.settings
 
     def create_connection(
@@ -70,13 +78,21 @@ class ConnectionFactory:
         client_id: str | None = None,
         auto_start: bool = True,
     ) -> AbstractAsyncContextManager[Connection]:
-        """Connect: `async with factory.create_connection() as connection`. Everything ends with the block.
+        """Connect: `async with factory.create_connection() as connection`.
+
+        The connection and everything made with it ends with the block.
+
+        Args:
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+            auto_start: start the connection at once; otherwise its consumers receive only after `start`.
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
             JMSSecurityException: wrong user or password.
             InvalidClientIDException: another connection has this client id.
-            IllegalStateException: the loop of the program is not the one this client is for.
+            IllegalStateException: the program does not run the event loop that this client is for.
         """
         return self._connection(Connection, user, password, client_id, auto_start)
 
@@ -90,9 +106,15 @@ class ConnectionFactory:
         password: str | None = None,
         client_id: str | None = None,
     ) -> AbstractAsyncContextManager[JMSContext]:
-        """A connection and a session in one: `async with factory.create_context() as context`.
+        """Open a connection with one session: `async with factory.create_context() as context`.
 
-        Raises: what `create_connection` does.
+        Args:
+            session_mode: how the session acknowledges messages, or TRANSACTED.
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+
+        Raises: as `create_connection`.
         """
         return self._context(session_mode, user, password, client_id)
 
@@ -128,7 +150,7 @@ class ConnectionFactory:
 
 
 def _check_texts(**arguments: object) -> None:
-    """Raises TypeError for what is no text. Its type is named, for a password must not be shown."""
+    """Raise TypeError for a value that is not text. The error contains its type only, because it may be a password."""
     for name, value in arguments.items():
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be a str or None, not {type(value).__name__}")

@@ -1,6 +1,6 @@
 """The JMS consumer: receive, iterate, or set a listener.
 
-Responsible for what JMS says about receiving. Refuses to know the wire.
+Responsible for the rules of JMS about receiving. Does not depend on the wire protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class MessageConsumer:
-    """Receives messages of one destination. `async with` it, or let the session's scope close it."""
+    """Receive messages of one destination. `async with` it, or let the session's scope close it."""
 
     def __init__(self, listeners: Listeners, intake: Intake, selector: str | None) -> None:
         self._listeners = listeners
@@ -27,31 +27,36 @@ class MessageConsumer:
 
     @property
     def destination(self) -> Destination:
-        """Where its messages come from."""
+        """Return the destination of the consumer."""
         return self._intake.destination
 
     @property
     def selector(self) -> str | None:
-        """Its selector, None without one."""
+        """Return the selector, None without one."""
         return self._selector
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the consumer is closed, for whatever cause."""
         return self._intake.agent_consumer.closed
 
     async def receive(self, timeout: float | None = None) -> JMSMessage | None:
-        """Wait for a message, `timeout` seconds at most.
+        """Wait for a message.
 
-        Returns None when nothing came in time, or when the consumer was closed meanwhile. A cancelled receive leaves
-        the message with the consumer.
+        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+        A cancelled receive leaves the message with the consumer.
+
+        Args:
+            timeout: seconds; None waits without a limit.
 
         Raises:
             ConnectionClosedException: the consumer was closed before.
             ConnectionLostException: the connection is lost for good.
-            IllegalStateException: it has a listener, or another task uses the session.
-            MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK it
-                comes again, until it is dead.
+            IllegalStateException: the consumer has a listener, or another task uses the session.
+            MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK the
+                broker delivers it again, until it becomes a dead letter.
+            TypeError: `timeout` is not a number.
+            ValueError: `timeout` is NaN.
         """
         intake = self._intake
         intake.check_receiving()
@@ -68,7 +73,12 @@ class MessageConsumer:
         return message
 
     async def receive_nowait(self) -> JMSMessage | None:
-        """A message that is there now. The broker is asked, so None means that it has none for this consumer."""
+        """Return a message that is available now, or None if the broker has none for this consumer.
+
+        The client requests messages from the broker if none is buffered.
+
+        Raises: as `receive`, except for `timeout`.
+        """
         intake = self._intake
         intake.check_receiving()
         delivery = await intake.inbox.take_now()
@@ -84,14 +94,20 @@ class MessageConsumer:
         return message
 
     async def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
-        """Wait for a message like `receive`, and return its body, which has to be of this type.
+        """Wait for a message like `receive`, and return its body.
 
-        Returns None when nothing came in time. After the error below the message is the next one again; only in the
-        mode CLIENT and in transacted sessions it counts as received.
+        Return None if no message arrived in time. After a MessageFormatException the next receive returns the message
+        again. In the mode CLIENT and in transacted sessions the message counts as received instead.
+
+        The errors of `receive` are raised here too.
+
+        Args:
+            kind: the type that the body must have.
+            timeout: seconds; None waits without a limit.
 
         Raises:
-            MessageFormatException: the body is of another type, or there is none.
-            TypeError: the type is nothing that `isinstance` takes.
+            MessageFormatException: the body has another type, or the message has no body.
+            TypeError: `isinstance` does not accept the type, or `timeout` is not a number.
         """
         intake = self._intake
         intake.check_receiving()
@@ -99,7 +115,7 @@ class MessageConsumer:
         return await self._body_of(await intake.inbox.take(timeout), kind)
 
     async def receive_body_nowait(self, kind: type[T]) -> T | None:
-        """The body of a message that is there now; `receive_body` says what it has to be."""
+        """Return the body of a message that is available now, or None. The body is checked as in `receive_body`."""
         intake = self._intake
         intake.check_receiving()
         check_kind(kind)
@@ -128,18 +144,21 @@ class MessageConsumer:
 
     @property
     def message_listener(self) -> MessageListener | None:
-        """The listener that was set, if any."""
+        """Return the message listener, None without one."""
         return self._intake.listener
 
     def set_message_listener(self, listener: MessageListener | None) -> None:
-        """Have the session call `listener(message)` for each message, one at a time; None stops that.
+        """Set the listener that the session calls as `listener(message)` for each message, one at a time.
 
-        An exception of the listener is logged; in the modes AUTO and DUPS_OK the message comes again.
+        An exception of the listener is logged. In the modes AUTO and DUPS_OK the message is then delivered again.
+
+        Args:
+            listener: the listener; None removes the present one.
 
         Raises:
             TypeError: the listener cannot be called.
             ConnectionClosedException: the consumer is closed.
-            IllegalStateException: a task is receiving from it.
+            IllegalStateException: a task is receiving from the consumer.
         """
         self._intake.check_open()
         if listener is not None and not callable(listener):
@@ -150,9 +169,9 @@ class MessageConsumer:
         self._listeners.changed(self._intake)
 
     async def close(self) -> None:
-        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine.
+        """Close the consumer. Unacknowledged messages return to the queue. A second call has no effect.
 
-        Waits for its listener if that is running, as long as closing the session would; not in that listener.
+        The call waits for a running listener as long as closing the session would. In that listener it does not wait.
         """
         intake = self._intake
         if intake.agent_consumer.closed:

@@ -1,6 +1,6 @@
 """JMSContext: one connection with one session, for short programs.
 
-Responsible for nothing of its own: every method is the session's or the connection's.
+Responsible for delegation only: every method calls one of the session or of the connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._session import Session
 
 
 class JMSProducer:
-    """Sends to any destination. Setters return the producer, so that they can be chained."""
+    """Send to any destination. Setters return the producer, so that calls can be chained."""
 
     def __init__(self, producer: MessageProducer) -> None:
         self._producer = producer
@@ -40,70 +40,73 @@ class JMSProducer:
         self._type: str | None = None
 
     def set_priority(self, priority: int) -> Self:
-        """0 to 9, for every message sent from now on."""
+        """Set the priority of later messages: 0 to 9, default 4."""
         self._producer.priority = priority
         return self
 
     def set_delivery_mode(self, delivery_mode: DeliveryMode) -> Self:
-        """Whether messages sent from now on survive a restart of the broker."""
+        """Set whether later messages survive a restart of the broker: PERSISTENT (the default) or NON_PERSISTENT."""
         self._producer.delivery_mode = delivery_mode
         return self
 
     def set_time_to_live(self, seconds: float) -> Self:
-        """Seconds for which messages sent from now on are of use; 0 for ever."""
+        """Set the seconds until later messages expire, 0 to 1e12; 0 (the default) means never."""
         self._producer.time_to_live = seconds
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
-        """Seconds that messages sent from now on wait before they are delivered; 0 for none.
+        """Set the seconds before later messages are delivered, 0 to 1e12; 0 (the default) delivers at once.
 
-        A broker of this project refuses such messages: it has no scheduled delivery yet. Artemis has.
+        A broker of this project refuses messages with a delay: it has no scheduled delivery yet. Artemis has.
         """
         self._producer.delivery_delay = seconds
         return self
 
     def set_property(self, name: str, value: PropertyValue) -> Self:
-        """A property of every message sent from now on."""
+        """Set a property of every later message."""
         self._properties[name] = value
         return self
 
     def clear_properties(self) -> Self:
-        """Forget what `set_property` was told."""
+        """Remove all properties that `set_property` has set."""
         self._properties.clear()
         return self
 
     def set_correlation_id(self, correlation_id: str | bytes | None) -> Self:
-        """The correlation id of every message sent from now on; None leaves what a message has."""
+        """Set the correlation id of every later message; None keeps that of the message."""
         self._correlation_id = correlation_id
         return self
 
     def set_reply_to(self, destination: Destination | None) -> Self:
-        """Where replies to messages sent from now on are awaited; None leaves what a message has."""
+        """Set the destination for replies to later messages; None keeps that of the message."""
         self._reply_to = destination
         return self
 
     def set_type(self, type: str | None) -> Self:
-        """The JMSType of every message sent from now on; None leaves what a message has."""
+        """Set the JMSType of every later message; None keeps that of the message."""
         self._type = type
         return self
 
     def set_disable_message_id(self, disable: bool) -> Self:
-        """Whether messages sent from now on go without a message id."""
+        """Set whether later messages are sent without a message id, default False."""
         self._producer.disable_message_id = disable
         return self
 
     def set_disable_message_timestamp(self, disable: bool) -> Self:
-        """Whether messages sent from now on go without a timestamp."""
+        """Set whether later messages are sent without a timestamp, default False."""
         self._producer.disable_message_timestamp = disable
         return self
 
     async def send(self, destination: Destination | str, message: Body) -> Self:
-        """Send a message, or a value that becomes one, as `MessageProducer.send` does, with its errors."""
+        """Send a message, or a value that becomes one, as `MessageProducer.send` does.
+
+        Raises: as `MessageProducer.send`.
+        """
         await self._producer.send(self._dressed(message), destination=destination)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once. See `MessageProducer.send_nowait`."""
+        """Queue a message and return at once, as `MessageProducer.send_nowait` does."""
         return self._producer.send_nowait(self._dressed(message), destination=destination)
 
     def _dressed(self, body: Body) -> Body:
@@ -130,26 +133,30 @@ class JMSContext:
 
     @property
     def connection(self) -> Connection:
-        """The connection, shared with other contexts made from this one."""
+        """Return the connection. Other contexts made from this one share it."""
         return self._connection
 
     @property
     def session(self) -> Session:
-        """The session."""
+        """Return the session."""
         return self._session
 
     @property
     def session_mode(self) -> SessionMode:
-        """The mode of the session."""
+        """Return the mode of the session."""
         return SessionMode(self.session.acknowledge_mode or SessionMode.TRANSACTED)
 
     @property
     def client_id(self) -> str | None:
-        """The connection's client id, None without one."""
+        """Return the connection's client id, None without one."""
         return self.connection.client_id
 
     def create_context(self, session_mode: SessionMode) -> AbstractAsyncContextManager[JMSContext]:
-        """Another session of the same connection."""
+        """Create a context with another session of the same connection.
+
+        Raises:
+            ValueError: `session_mode` is not a mode.
+        """
         return self._another(session_mode)
 
     @asynccontextmanager
@@ -158,7 +165,7 @@ class JMSContext:
             yield JMSContext(self.connection, session)
 
     def create_producer(self) -> JMSProducer:
-        """A producer that sends to any destination."""
+        """Create a producer that sends to any destination."""
         return JMSProducer(self.session.create_producer())
 
     def create_consumer(
@@ -214,7 +221,7 @@ class JMSContext:
         await self.session.rollback()
 
     async def acknowledge(self) -> None:
-        """Acknowledge everything received, in the mode CLIENT. In other modes nothing happens."""
+        """Acknowledge every message that the session has received, in the mode CLIENT. Other modes ignore the call."""
         await self.session._acknowledge_received()
 
     async def recover(self) -> None:
@@ -230,5 +237,5 @@ class JMSContext:
         await self.connection.stop()
 
     async def close(self) -> None:
-        """Close the session now, and not only at the end of the block."""
+        """Close the session now, before the end of the block."""
         await self.session.close()

@@ -1,6 +1,6 @@
 """Python values to JMS messages, and deliveries to JMS messages.
 
-Responsible for which kind of message a plain value becomes. Refuses to know how messages are encoded.
+Responsible for the kind of message that a plain value becomes. Does not depend on how messages are encoded.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ Body = (
     | list[PropertyValue]
     | tuple[PropertyValue, ...]
 )
-"""What can be sent: a message, or a value that becomes one."""
+"""A value that can be sent: a message, or a value that becomes one."""
 
 
 def as_message(body: Body) -> JMSMessage:
-    """Text becomes a TextMessage, bytes a BytesMessage, a mapping a MapMessage, a list or tuple a StreamMessage."""
+    """Return the message for a value.
+
+    Text becomes a TextMessage, bytes a BytesMessage, a mapping a MapMessage, a list or tuple a StreamMessage.
+    """
     if isinstance(body, JMSMessage):
         return body
     if isinstance(body, str):
@@ -48,12 +51,12 @@ def as_message(body: Body) -> JMSMessage:
 
 
 def as_content(body: Body) -> JMSMessage | str | bytes:
-    """What an envelope takes: text and bytes as they are. Nobody would see the headers of a message around them."""
+    """Return the content for an envelope: text and bytes unchanged, since a message around them adds no headers."""
     return body if body.__class__ is bytes or body.__class__ is str else as_message(body)
 
 
 def decode(delivery: Delivery, destination: Destination, acknowledge: Callable[[], Awaitable[None]]) -> JMSMessage:
-    """The message of a delivery. Its parts are decoded when somebody looks at them."""
+    """Return the message of a delivery. Its parts are decoded on first access."""
     message = from_core(delivery.message, delivery.delivery_count, destination)
     message.on_acknowledge = acknowledge
     return message

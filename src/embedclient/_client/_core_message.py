@@ -1,6 +1,6 @@
 """The core layer's message: a body of bytes with headers and typed properties, and nothing of JMS.
 
-Refuses to know what the body means.
+Does not depend on the meaning of the body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ class OnAcknowledge(Protocol):
 
 
 class ClientMessage:
-    """A message of the core layer. Times are Unix milliseconds; `expiration` 0 means never."""
+    """A message of the core layer.
+
+    Args:
+        body: the encoded body.
+        address: the address to send to; None uses that of the producer.
+        type: the message type of the CORE protocol.
+        durable: the message survives a restart of the broker.
+        priority: the priority, default 4.
+        timestamp: the time of the send, in Unix milliseconds.
+        expiration: the time of expiry, in Unix milliseconds; 0 means never.
+        user_id: the message id as bytes; None has none.
+        properties: typed properties; None has none.
+    """
 
     def __init__(
         self,
@@ -53,7 +65,7 @@ class ClientMessage:
 
     @classmethod
     def received(cls, delivery: Delivery, acknowledge: Acknowledge) -> ClientMessage:
-        """For the client: the message of a delivery."""
+        """Return the message of a delivery. For the client's use."""
         core = delivery.message
         message = cls(
             bytes(core.body),
@@ -72,11 +84,19 @@ class ClientMessage:
         return message
 
     def acknowledge(self) -> Awaitable[None]:
-        """Acknowledge this message and all received before it by its consumer."""
+        """Acknowledge this message and all messages that its consumer received before it.
+
+        Raises:
+            IllegalStateException: the message was not received.
+        """
         return self._acknowledge_with(individually=False)
 
     def acknowledge_individually(self) -> Awaitable[None]:
-        """Acknowledge this message alone."""
+        """Acknowledge this message alone.
+
+        Raises:
+            IllegalStateException: the message was not received.
+        """
         return self._acknowledge_with(individually=True)
 
     def _acknowledge_with(self, *, individually: bool) -> Awaitable[None]:
@@ -85,7 +105,11 @@ class ClientMessage:
         return self.on_acknowledge(individually=individually)
 
     def encoded(self, address: str | None) -> CoreMessage:
-        """The message for the wire, to `address` or to its own."""
+        """Return the message in encoded form, for `address` or for its own address.
+
+        Raises:
+            InvalidDestinationException: neither is given.
+        """
         target = address or self.address
         if target is None:
             raise InvalidDestinationException("neither the producer nor the message has an address")

@@ -1,7 +1,7 @@
-"""The core layer: sessions, producers and consumers as the CORE protocol knows them.
+"""The core layer: sessions, producers and consumers as the CORE protocol defines them.
 
 Responsible for waiting on the agent's answers, one user task at a time, and for never losing a message to a cancelled
-receive. Refuses to know JMS: destinations are addresses and queues here, messages are ClientMessages.
+receive. Does not depend on JMS: destinations are addresses and queues here, messages are ClientMessages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class ClientConsumer:
-    """Receives messages of one queue."""
+    """Receive messages of one queue. Made by `ClientSession.create_consumer`."""
 
     def __init__(self, session: ClientSession, agent_consumer: AgentConsumer) -> None:
         self._session = session
@@ -43,38 +43,57 @@ class ClientConsumer:
 
     @property
     def queue(self) -> str:
-        """The queue it receives from."""
+        """Return the name of the queue."""
         return self._agent_consumer.queue
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the consumer is closed, for whatever cause."""
         return self._agent_consumer.closed
 
     async def receive(self, timeout: float | None = None) -> ClientMessage | None:
-        """Wait for a message, `timeout` seconds at most. None: nothing came in time, or the consumer was closed.
+        """Wait for a message.
+
+        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+
+        Args:
+            timeout: seconds; None waits without a limit.
 
         Raises:
             ConnectionClosedException: the consumer was closed before.
             ConnectionLostException: the connection is lost for good.
+            IllegalStateException: another task uses the session.
+            TypeError: `timeout` is not a number.
+            ValueError: `timeout` is NaN.
         """
         self._check_open()
         return self._hand_over(await self._inbox.take(timeout))
 
     async def receive_nowait(self) -> ClientMessage | None:
-        """A message that is there now, None if the broker has none for this consumer."""
+        """Return a message that is available now, or None if the broker has none for this consumer.
+
+        The client requests messages from the broker if none is buffered.
+
+        Raises: as `receive`, except for `timeout`.
+        """
         self._check_open()
         return self._hand_over(await self._inbox.take_now())
 
     async def receive_encoded(
         self, messages_max: int = 1000, *, bytes_max: int = 1048576, timeout: float | None = None
     ) -> list[tuple[bytearray, int]]:
-        """Messages as they are encoded, with their delivery counts: what is there now, in one call.
+        """Return the messages that are available now, in encoded form, each with its delivery count.
 
-        The broker is asked when nothing is buffered, so an empty list means that it has none for this consumer; with a
-        `timeout` in seconds this waits for the first one. Ends at `messages_max`, or when `bytes_max` is reached.
+        If no message is buffered, the client requests messages from the broker. An empty list therefore means that the
+        broker has none for this consumer.
 
-        Raises: what `receive` does.
+        Args:
+            messages_max: the largest number of messages to return.
+            bytes_max: no further message is taken once the taken ones have this size. The first message is returned
+                whatever its size.
+            timeout: seconds to wait for the first message; None does not wait for messages to arrive.
+
+        Raises: as `receive`.
         """
         self._check_open()
         deliveries = await take_many(self._inbox, messages_max, bytes_max, timeout)
@@ -83,7 +102,10 @@ class ClientConsumer:
         return [(delivery.message.raw, delivery.delivery_count) for delivery in deliveries]
 
     async def acknowledge_received(self) -> None:
-        """Acknowledge everything that this consumer has received. In a transacted session the commit makes it final."""
+        """Acknowledge every message that this consumer has received.
+
+        In a transacted session the acknowledgement becomes final with the commit.
+        """
         await self._settle(self._received.acknowledge_all())
 
     def __aiter__(self) -> ClientConsumer:
@@ -99,7 +121,7 @@ class ClientConsumer:
         raise StopAsyncIteration
 
     async def close(self) -> None:
-        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine."""
+        """Close the consumer. Unacknowledged messages return to the queue. A second call has no effect."""
         if not self._agent_consumer.closed:
             await self._inbox.close()
 
@@ -128,7 +150,7 @@ class ClientConsumer:
 
 
 class ClientProducer:
-    """Sends messages, to one address or to the address of each message."""
+    """Send messages, to one address or to the address of each message. Made by `ClientSession.create_producer`."""
 
     def __init__(self, session: ClientSession, agent_producer: AgentProducer) -> None:
         self._edge = session._edge
@@ -137,41 +159,53 @@ class ClientProducer:
 
     @property
     def address(self) -> str | None:
-        """Where it sends to; None if every message or send names its own address."""
+        """Return the address it sends to; None if every message or send names its own address."""
         return self._agent_producer.address
 
     async def send(self, message: ClientMessage, *, address: str | None = None) -> None:
-        """Send. Waits for the broker as `block_on_durable_send` and `block_on_non_durable_send` say.
+        """Send one message.
 
-        Raises: what `MessageProducer.send` does.
+        `block_on_durable_send` and `block_on_non_durable_send` of the settings decide whether the call waits for the
+        broker's answer.
+
+        Args:
+            message: the message.
+            address: the address of this send; None uses the producer's address, or else the message's.
+
+        Raises: as `MessageProducer.send`.
         """
         await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
 
     async def send_encoded(
         self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None
     ) -> list[tuple[int, JMSException]]:
-        """Send many messages that are encoded already, in order. Returns what was refused: index and error.
+        """Send many encoded messages in order. Return the index and the error of each refused message.
 
-        Each is a message as the CORE protocol writes it, from the end of its body to its properties. They are kept.
-        Waits for credits and for room in the output. With `confirmed` it also waits for the broker's answer to each
-        message (with a confirmation window, see `send_nowait`); otherwise a refusal by the broker is told by the end of
-        the transaction. `timeout` is how long the broker may keep one message waiting, in seconds; None: for ever.
+        The call waits for credits and for room in the output.
+
+        Args:
+            messages: each is a message as the CORE protocol writes it, from the end of its body to its properties. The
+                client keeps the byte arrays: they must not be changed afterwards.
+            confirmed: wait for the broker's answer to each message too (with a confirmation window, see `send_nowait`).
+                Otherwise a refusal by the broker is reported by the end of the transaction.
+            timeout: seconds for which the broker may delay one message; None sets no limit.
 
         Raises:
             ConnectionTimedOutException: the broker gave no credit, or no answer, in that time.
-            MessageFormatException: one of them is no such message; those before it were sent.
+            MessageFormatException: a message is not encoded in that way; those before it were sent.
+            IllegalStateException: another task uses the session.
         """
         return await post_all(self._edge, self._one_task, self._agent_producer, messages, confirmed, timeout)
 
     async def close(self) -> None:
-        """Closing twice is fine."""
+        """Close the producer. A second call has no effect."""
         call = self._agent_producer.close()
         self._edge.flush_soon()
         await settle_closing(self._edge, call)
 
 
 class ClientSession:
-    """A session of the CORE protocol. Made by `ClientSessionFactory.create_session`."""
+    """A session of the CORE protocol, for one task at a time. Made by `ClientSessionFactory.create_session`."""
 
     def __init__(self, edge: Edge, agent_session: AgentSession) -> None:
         self._edge = edge
@@ -181,32 +215,36 @@ class ClientSession:
 
     @property
     def name(self) -> str:
-        """The name the broker knows it by; another one after it was rebuilt."""
+        """Return the session's name on the broker. It changes when the session is rebuilt."""
         return self._agent_session.name
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the session is closed, for whatever cause."""
         return self._agent_session.over
 
     async def start(self) -> None:
-        """Let consumers receive."""
+        """Start the delivery of messages to the session's consumers."""
         await self._request(self._agent_session.start)
 
     async def stop(self) -> None:
-        """Hold deliveries back until the next `start`."""
+        """Pause deliveries until the next `start`."""
         await self._request(self._agent_session.stop)
 
     @property
     def xa_resource(self) -> XAResource:
-        """What a transaction manager asks of a session that was made with `xa=True`."""
+        """Return the XA requests of a session that was made with `xa=True`, for a transaction manager.
+
+        Raises:
+            IllegalStateException: the session was not made with `xa=True`.
+        """
         return xa_resource_of(self._edge, self._agent_session, self._one_task)
 
     async def commit(self) -> None:
-        """Make what was sent and acknowledged since the last commit final.
+        """Commit what was sent and acknowledged since the last commit.
 
         Raises:
-            IllegalStateException: it is an XA session.
+            IllegalStateException: it is an XA session, or another task uses the session.
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
                 broker was committing.
@@ -217,9 +255,15 @@ class ClientSession:
             await self._endings.commit(self._agent_session.commit)
 
     async def rollback(self, *, last_message_as_delivered: bool = False) -> None:
-        """Undo the transaction. The flag keeps the delivery count of the first message of each consumer.
+        """Roll the transaction back.
 
-        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
+        The rollback is completed even if its caller was cancelled before. A cancellation ends only the wait.
+
+        Args:
+            last_message_as_delivered: keep the delivery count of the first message of each consumer.
+
+        Raises:
+            IllegalStateException: it is an XA session, or another task uses the session.
         """
         self._check_own_transactions()
         with self._one_task:
@@ -228,18 +272,25 @@ class ClientSession:
             )
 
     async def query_queue(self, name: str) -> QueueState:
-        """Ask what a queue is like, or would be: `exists`, `message_count`, `consumer_count`, `attributes` and more."""
+        """Return the state that a queue has or would have.
+
+        It contains `exists`, `message_count`, `consumer_count`, `attributes` and more.
+        """
         return await self._request(lambda: self._agent_session.query_queue(name))
 
     async def query_address(self, address: str) -> AddressState:
-        """Ask whether an address `exists`, and for its `queue_names`."""
+        """Return the state of an address: whether it `exists`, and its `queue_names`."""
         return await self._request(lambda: self._agent_session.query_address(address))
 
     async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
-        """Create an address, or give an existing one these routing types.
+        """Create an address, or set the routing types of an existing one.
+
+        Args:
+            address: the name.
+            routing_types: the routing types that the address supports.
 
         Raises:
-            IllegalStateException: the broker has as many addresses as it may.
+            IllegalStateException: the broker has reached its limit of addresses.
         """
         await self._request(lambda: self._agent_session.create_address(address, routing_types))
 
@@ -254,15 +305,21 @@ class ClientSession:
         filter: str | None = None,
         attributes: QueueAttributes | None = None,
     ) -> None:
-        """Create a queue; without a name it has the name of its address.
+        """Create a queue.
 
-        A `temporary` one ends with the connection. `filter` is a selector: the queue takes what it matches. Of
-        `attributes`, None leaves the choice to the broker.
+        Args:
+            address: the address to which the queue is bound.
+            queue: the name of the queue; None uses the name of the address.
+            routing_type: ANYCAST or MULTICAST.
+            durable: the queue survives a restart of the broker.
+            temporary: the queue ends with the connection.
+            filter: a selector; the queue takes only messages that match. None takes all.
+            attributes: further attributes; a value of None leaves the choice to the broker.
 
         Raises:
-            InvalidDestinationException: there is a queue of this name.
-            InvalidSelectorException: the filter is not one.
-            JMSException: the broker does not do what an attribute asks for.
+            InvalidDestinationException: a queue of this name exists.
+            InvalidSelectorException: the filter is not a valid selector.
+            JMSException: the broker does not support the value of an attribute.
         """
         condition = selector_text(filter)
         await self._request(
@@ -281,17 +338,21 @@ class ClientSession:
         """Delete a queue with its messages.
 
         Raises:
-            InvalidDestinationException: there is no such queue.
-            IllegalStateException: it has consumers.
+            InvalidDestinationException: the queue does not exist.
+            IllegalStateException: the queue has consumers.
         """
         await self._request(lambda: self._agent_session.delete_queue(name))
 
     async def add_metadata(self, key: str, value: str) -> None:
-        """Tell the broker something about this session, for its operator. A key keeps its last value."""
+        """Store a key and a value with this session on the broker, for its operator. A key keeps its last value."""
         await self._request(lambda: self._agent_session.add_metadata(key, value))
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
-        """A producer for one address, or without one for the addresses its messages name."""
+        """Create a producer.
+
+        Args:
+            address: the address to send to; None leaves it to each message or send.
+        """
         producer = ClientProducer(self, self._agent_session.create_producer(address))
         self._edge.flush_soon()
         return producer
@@ -305,14 +366,18 @@ class ClientSession:
         priority: int = 0,
         window: int | None = None,
     ) -> Opening[ClientConsumer]:
-        """A consumer of a queue that exists; the session has to be started for it to receive.
+        """Create a consumer of an existing queue. It receives once the session is started.
 
-        `browse_only` shows messages and takes none. Of consumers with different `priority`, higher ones get messages
-        first. `window` is in bytes and takes the place of `consumer_window_size`.
+        Args:
+            queue: the name of the queue.
+            filter: a selector; None receives every message.
+            browse_only: show messages and take none.
+            priority: of several consumers, those with a higher priority get messages first.
+            window: bytes that the broker sends ahead, in place of `consumer_window_size`; None uses that setting.
 
         Raises:
-            InvalidDestinationException: there is no such queue.
-            InvalidSelectorException: the filter is not one.
+            InvalidDestinationException: the queue does not exist.
+            InvalidSelectorException: the filter is not a valid selector.
         """
         condition = selector_text(filter)
 
@@ -329,11 +394,18 @@ class ClientSession:
     def create_message(
         self, body: bytes = b"", *, durable: bool = True, type: int = 0, properties: Properties | None = None
     ) -> ClientMessage:
-        """A message to send; set its other fields before."""
+        """Create a message to send. Set its other fields before the send.
+
+        Args:
+            body: the encoded body.
+            durable: the message survives a restart of the broker.
+            type: the message type of the CORE protocol.
+            properties: typed properties; None has none.
+        """
         return ClientMessage(body, durable=durable, type=type, properties=properties or Properties())
 
     async def close(self) -> None:
-        """Close producers, consumers and the session. Closing twice is fine."""
+        """Close the producers, the consumers and the session. A second call has no effect."""
         if not self._agent_session.over:
             await settle_closing(self._edge, self._agent_session.close())
 

@@ -1,7 +1,7 @@
-"""Destinations as users give them, and what the core layer needs of them.
+"""Destinations in the forms that users pass, and the data that the core layer needs of them.
 
-Responsible for text forms, queue attributes behind a question mark, and the consumer priority among them. Refuses to
-ask the broker anything.
+Responsible for text forms, queue attributes behind a question mark, and the consumer priority among them. Sends no
+request to the broker.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from embedclient.model import (
 from ._url_parameters import read_boolean, read_integer
 
 _CONSUMER_PRIORITY = "consumer-priority"
-# These two decide what the client asks for and are not attributes of a queue.
+# These decide which request the client sends and are not attributes of a queue.
 _DECIDED_ELSEWHERE = ("routing-type", "durable", "filter-string", "group-rebalance-pause-dispatch")
 _FIELDS = {name.replace("_", "-"): field for name, field in fields_dict(QueueAttributes).items()}
 
 
 @frozen
 class ResolvedDestination:
-    """Where a destination is: its address, the queue a fully qualified name gives, and what to create it with."""
+    """A destination's address, the queue of a fully qualified name, and the attributes for its creation."""
 
     address: str
     queue: str | None
@@ -43,7 +43,7 @@ class ResolvedDestination:
 
 
 def as_destination(destination: Destination | str) -> Destination:
-    """Text becomes a destination: `queue://a`, `topic://a`, and without a prefix a queue."""
+    """Return a destination. Text becomes one: `queue://a`, `topic://a`, and without a prefix a queue."""
     if isinstance(destination, str):
         destination = parse_destination(destination)
     if not isinstance(destination, Queue | Topic | TemporaryQueue | TemporaryTopic):
@@ -56,7 +56,7 @@ def as_destination(destination: Destination | str) -> Destination:
 
 
 def as_topic(topic: Topic | TemporaryTopic | str) -> Topic | TemporaryTopic:
-    """Where only topics will do, text without a prefix names one."""
+    """Return a topic. Text without a prefix names a topic here."""
     if isinstance(topic, str) and "://" not in topic:
         topic = Topic(topic)
     target = as_destination(topic)

@@ -1,6 +1,6 @@
-"""What the client needs of an event loop, as one small port: waiting, pausing, spawning, and a clock.
+"""The event loop as the client needs it, in one small port: waiting, pausing, spawning, and a clock.
 
-The client's classes are written once, over this port; trio and asyncio each implement it. Refuses to know either.
+The client's classes are written once, over this port; trio and asyncio each implement it. Does not depend on either.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ READ_BYTES_MAX = 262_144
 """One read, one step of the agent, one write: the unit in which bytes move."""
 
 FLUSH_BYTES = 65_536
-"""Output beyond this is written at once instead of once per scheduler pass."""
+"""Output of this many bytes is written at once instead of once per scheduler pass."""
 
 PAUSES_PER_SWITCH = 128
-"""Every so many pauses one lets the other tasks run; the rest only look for a cancellation."""
+"""One of this many pauses lets other tasks run; the rest only check for a cancellation."""
 
 
 class Signal(Protocol):
-    """Wakes one waiting task. Setting it while nobody waits makes the next wait return at once."""
+    """Wake one waiting task. If no task waits when the signal is set, the next wait returns at once."""
 
     def set(self) -> None: ...
 
@@ -45,30 +45,36 @@ class SpawnedTask(Protocol):
 
 
 class Edge(Protocol):
-    """One agent, driven by an event loop."""
+    """One agent and the event loop that drives it."""
 
     agent: Agent
-    #: What all closing of this connection may take together.
+    #: The time that all closing of this connection may take together.
     close_budget: TimeBudget
-    #: What closing may wait for running listeners, together.
+    #: The time that closing may wait for all running listeners together.
     listener_budget: TimeBudget
 
     def now(self) -> Instant: ...
 
     def flush_soon(self) -> None:
-        """Write what requests have put into the agent's output: now if it is much, else once per scheduler pass."""
+        """Write the agent's output: at once from `FLUSH_BYTES` on, else once per scheduler pass."""
 
     async def pause(self) -> None:
-        """Let a cancellation in, and now and then the other tasks. Never called between taking and handing over."""
+        """Check for a cancellation, and once in `PAUSES_PER_SWITCH` calls let other tasks run.
+
+        It must not be called between taking a message and returning it.
+        """
 
     async def wait(self, call: Call[T]) -> T:
         """Write the output, wait for the call's end, return its result or raise its error.
 
-        A cancelled wait cancels the call if it has not left yet; what is on the wire takes its course.
+        A cancelled wait cancels the call if it is not sent yet; a request that is sent is completed by the broker.
         """
 
     async def settle(self, call: Call[T], timeout_s: float) -> bool:
-        """Wait for the call's end, whatever it is, but not longer; True if it ended. For clean-up: not cancelled."""
+        """Wait for the call's end with any outcome, at most `timeout_s` seconds. For clean-up: not cancelled.
+
+        Return True if it ended.
+        """
 
     async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
         """Wait as `settle` does, but end early when the task is cancelled; the next wait raises the cancellation."""
@@ -76,13 +82,13 @@ class Edge(Protocol):
     def signal(self) -> Signal: ...
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> SpawnedTask:
-        """Run `work` in a task of the connection's scope, which outlives no connection."""
+        """Run `work` in a task of the connection's scope, which ends with the connection."""
 
 
 class Loop(Protocol):
-    """The event loop's side of opening a connection: where an edge comes from, and its sources of time and chance."""
+    """The event loop's part in opening a connection: it creates the edge, and provides time and randomness."""
 
     entropy: Entropy
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[Edge]:
-        """The scope of one agent's tasks; its orderly close takes no longer than that."""
+        """Return the scope of one agent's tasks; its orderly close takes at most `close_timeout_s` seconds."""

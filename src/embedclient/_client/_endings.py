@@ -1,9 +1,9 @@
 """How the transactions of one session end, when their callers may be cancelled meanwhile.
 
-1. A commit, or an acknowledgement that is one, is on its way; its caller is cancelled. Nobody hears how it ends.
-2. The program goes on and commits again. If the first one was lost, that success would hide it.
-So whoever commits next learns first how the one before him ended. Both layers of the client use it. Refuses to know
-what a commit covers, and the order of endings: that is the agent's.
+1. A commit, or an acknowledgement that commits, is under way, and its caller is cancelled. Its outcome is lost.
+2. The program continues and commits again. If the first commit was lost, this success would hide the loss.
+Therefore a commit first reports the outcome of the commit before it. Both layers of the client use this module. Does
+not depend on the contents of a commit or on the order of endings: the agent holds both.
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ from ._edge import Edge
 
 
 class Endings:
-    """The commits and rollbacks of one session. `timeout_s` is how long one in doubt is waited for."""
+    """The commits and rollbacks of one session. `timeout_s` limits the wait for one that is in doubt, in seconds."""
 
     __slots__ = ("_commit", "_edge", "_rollback", "_timeout_s")
 
     def __init__(self, edge: Edge, timeout_s: float) -> None:
         self._edge = edge
         self._timeout_s = timeout_s
-        # The last one of each kind that nobody waits for, and that was under way then.
+        # The last request of each kind whose caller stopped waiting while it was under way.
         self._commit: Call[None] | None = None
         self._rollback: Call[None] | None = None
 
     async def commit(self, ask: Callable[[], Call[None]]) -> None:
-        """Make a request that commits, and wait for it. Raises TransactionOutcomeUnknownException for one before it."""
+        """Make a request that commits, and wait for it.
+
+        Raises:
+            TransactionOutcomeUnknownException: the outcome of an earlier, cancelled commit is unknown; nothing was
+                requested.
+        """
         await self._learn_outcome()
         call = ask()
         if call.done and call.error is None:
@@ -41,7 +46,7 @@ class Endings:
         except JMSException:
             raise
         except BaseException:
-            # A cancellation may arrive behind the answer, and hide it.
+            # A cancellation may arrive after the answer, and hide it.
             if not call.done or (call.error is not None and not call.withdrawn):
                 self._commit = call
             raise
@@ -49,7 +54,7 @@ class Endings:
     async def roll_back(self, ask: Callable[[], Call[None]]) -> None:
         """Make a request that rolls back, and wait for it.
 
-        The request is made even for a caller that is cancelled already: rolling back is what it does then.
+        The request is made even for a caller that is cancelled already, because a cancelled block ends with a rollback.
         """
         call = ask()
         try:
@@ -59,15 +64,15 @@ class Endings:
                 self._rollback = call
 
     async def roll_back_in_time(self, call: Call[None]) -> None:
-        """Wait for a rollback, not cancelled, and no longer than closing may take. `begin` waits for the rest."""
+        """Wait for a rollback, not cancelled, and no longer than closing may take. `begin` waits for the remainder."""
         if not await settle_closing(self._edge, call):
             self._rollback = call
 
     async def begin(self) -> None:
-        """Wait for what nobody waited for, so that it cannot take along what is done from now on.
+        """Wait for the requests whose callers stopped waiting, so that they cannot include later work.
 
-        Raises TransactionOutcomeUnknownException for a commit. A rollback that failed leaves the session to the agent,
-        which lets no commit bring what was to be undone.
+        Raises TransactionOutcomeUnknownException for a commit. After a rollback that failed, the agent lets no commit
+        include the work that was to be rolled back.
         """
         await self._learn_outcome()
         if self._rollback is not None:
@@ -83,7 +88,7 @@ class Endings:
             return
         await settle_or_hurry(self._edge, call, self._timeout_s)
         if not call.done or call.error is not None:
-            # A caller that is cancelled learns nothing: the next one does.
+            # A caller that is cancelled does not get the error; the next one does.
             self._commit = call
             await self._edge.pause()
             self._commit = None

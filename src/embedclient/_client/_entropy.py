@@ -1,4 +1,4 @@
-"""Chance for everything below that may not draw any itself. Refuses to know what it is used for."""
+"""Randomness for the layers below, which must not generate any. Does not depend on its use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 
 class SystemEntropy:
-    """Chance from the operating system, through a generator of this process."""
+    """Randomness from the operating system, through a generator of this process."""
 
     def __init__(self) -> None:
         self._generator = random.Random(os.urandom(16))

@@ -1,7 +1,7 @@
 """One user task at a time through one session: taking messages and posting them.
 
 Responsible for waiting on the agent's consumers and producers without a task switch per message, and for never losing a
-message to a cancelled receive. Both layers of the client use it. Refuses to know what a message means.
+message to a cancelled receive. Both layers of the client use it. Does not depend on the contents of messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._edge import Edge
 
 
 class OneTask:
-    """Refuses a second task while the first one waits inside a session: sessions are single-threaded (JMS)."""
+    """Reject a second task while the first one waits inside a session: sessions are single-threaded (JMS)."""
 
     __slots__ = ("busy", "what")
 
@@ -43,7 +43,7 @@ class OneTask:
 
 
 class Inbox:
-    """Takes messages of one agent consumer, waiting where there are none. Shared by both layers."""
+    """Take messages of one agent consumer, and wait while it has none. Both layers use it."""
 
     __slots__ = ("_agent_session", "_closed_here", "_signal", "agent_consumer", "edge", "one_task", "receiving")
 
@@ -61,7 +61,7 @@ class Inbox:
         self.attach()
 
     def attach(self) -> None:
-        """Be told of arrivals."""
+        """Set this inbox as the receiver of the consumer's arrivals."""
         self.agent_consumer.on_ready = self._on_ready
 
     def _on_ready(self, _: AgentConsumer) -> None:
@@ -75,14 +75,14 @@ class Inbox:
         await settle_closing(self.edge, call)
 
     def failure(self) -> JMSException | None:
-        """Why the consumer is closed, if this program did not close it or its session."""
+        """Return why the consumer is closed, None if this program closed it or its session."""
         error = self.agent_consumer.closed_error
         if self._closed_here or (self._agent_session.closed and isinstance(error, ConnectionClosedException)):
             return None
         return error
 
     async def take(self, timeout_s: float | None) -> Delivery | None:
-        """The next delivery; None once closed by its owner, or after the time-out when nothing could be delivered.
+        """Return the next delivery. Return None if the owner has closed the consumer, or if none arrived in time.
 
         Nothing waits between taking a delivery and returning it, so a cancellation finds it either still buffered or
         with the caller. Raises the error that closed the consumer, if one did.
@@ -106,9 +106,10 @@ class Inbox:
         return delivery
 
     async def take_now(self, *, patient: bool = False) -> Delivery | None:
-        """What is there, asking the broker if nothing is buffered.
+        """Return a delivery that is available now, after a request to the broker if none is buffered.
 
-        `patient` waits for its answer through every failover, for those who must not take silence for the end.
+        `patient` waits for the answer through every failover, for callers that must not treat a missing answer as the
+        end of the queue.
         """
         edge, consumer = self.edge, self.agent_consumer
         self.one_task.check()
@@ -146,9 +147,10 @@ class Inbox:
         return None
 
     async def _ask_and_take(self, *, patient: bool) -> Delivery | None:
-        """A forced delivery: the broker first sends everything it can, then its mark (core-protocol 7.6).
+        """Request a forced delivery: the broker first sends everything it can, then its mark (core-protocol 7.6).
 
-        Nobody who is away is asked, and nobody who is silent is waited for longer than for any other answer.
+        Unless `patient`, a disconnected broker gets no request, and the wait for the answer is limited as for any other
+        request.
         """
         edge, consumer = self.edge, self.agent_consumer
         if patient or self._agent_session.channel.speaking:
@@ -161,7 +163,7 @@ class Inbox:
                 if not await self._signal.wait(remaining_s):
                     break
         if consumer.closed:
-            # Lost with its connection. What a new connection brings is for the next receive, unless this is the end.
+            # Lost with its connection. The next receive takes what a new connection delivers, unless the loss is final.
             self._raise_failure()
         return consumer.next(edge.now())
 
@@ -172,7 +174,7 @@ class Inbox:
 
 
 async def post(edge: Edge, one_task: OneTask, producer: AgentProducer, message: CoreMessage) -> None:
-    """Send one message and wait no longer than the settings ask for; many sends need no wait at all."""
+    """Send one message, and wait only if the settings require it; many sends need no wait at all."""
     one_task.check()
     await edge.pause()
     call = producer.send(message)

@@ -1,7 +1,7 @@
 """Deliveries of one JMS consumer on their way to the program: by `receive`, or by a listener.
 
-Responsible for turning a delivery into a message that counts as consumed at the right moment. Refuses to know who takes
-the messages; who acknowledges when is the agent's knowledge.
+Responsible for turning a delivery into a message that counts as consumed at the right moment. Does not depend on how
+the program takes the messages. The agent decides when they are acknowledged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MessageListener = Callable[[JMSMessage], Awaitable[None] | None]
 
 
 class Intake:
-    """One per consumer."""
+    """The deliveries of one consumer. One instance per consumer."""
 
     __slots__ = (
         "_acknowledge",
@@ -63,13 +63,13 @@ class Intake:
         return message
 
     def hand_over(self, delivery: Delivery) -> tuple[JMSMessage, Call[None]]:
-        """The message, consumed as the session's mode says; the call is for `settle`, unless it is DONE."""
+        """Return the message, consumed as the session's mode requires, and a call for `settle`, unless it is DONE."""
         return self.message(delivery), self.consume(delivery)
 
     def hand_over_body(self, delivery: Delivery, kind: type[T]) -> tuple[T, Call[None]]:
-        """The same with the body only. A delivery without such a body raises, and nobody has received it.
+        """Return the body only, otherwise like `hand_over`. A delivery without such a body raises and is not received.
 
-        Unless the program says later what it received (CLIENT, transacted): there JMS counts it as received.
+        In the modes CLIENT and TRANSACTED the program acknowledges later: there JMS counts it as received.
         """
         try:
             body = self.message(delivery).body
@@ -87,10 +87,11 @@ class Intake:
         return body, self.consume(delivery)
 
     async def refuse(self, delivery: Delivery) -> None:
-        """What cannot be read was received by nobody, but it must not be in everybody's way for ever.
+        """Return an undecodable delivery to the queue, so that it does not block later messages for ever.
 
-        Where a cumulative acknowledgement would take it along it goes back, counted, until it is a dead letter. The
-        program that says itself what it received says so of this one, too.
+        In the modes AUTO and DUPS_OK a cumulative acknowledgement would include it. It is rolled back, with its
+        delivery count increased, until it is a dead letter. In the modes CLIENT and TRANSACTED it counts as received:
+        the program's later acknowledgement includes it.
         """
         context = self._context
         if context.mode in (SessionMode.CLIENT, SessionMode.TRANSACTED):
@@ -106,12 +107,12 @@ class Intake:
         return call
 
     async def settle(self, call: Call[None]) -> None:
-        """The message is the caller's already: a cancellation waits for the answer to the acknowledgement.
-        Then it waits no longer than closing would.
+        """Wait for the answer to an acknowledgement. A cancellation leaves the wait no longer than closing may take.
 
-        So it stays his when the connection is lost and nobody knows what became of the acknowledgement: kept back, the
-        message may have been seen by nobody, and acknowledged all the same. If it was not, it comes again; whoever says
-        later what was received hears from the commit.
+        The caller already has the message, and keeps it when the connection is lost and the outcome of the
+        acknowledgement is unknown. If it were held back, the message might be acknowledged although the program never
+        received it. If it was not acknowledged, the broker delivers it again. In modes that acknowledge later the
+        commit reports the outcome.
         """
         if not call.done:
             await settle_or_hurry(self._context.edge, call, self._context.call_timeout_s)
@@ -124,7 +125,7 @@ class Intake:
         return self.agent_consumer.next(self._context.edge.now())
 
     def watch(self, on_ready: Callable[[], None] | None) -> None:
-        """Tell `on_ready` of arrivals instead of a waiting receive; None turns back."""
+        """Call `on_ready` on arrivals instead of waking a waiting receive; None restores the inbox."""
         if on_ready is None:
             self.inbox.attach()
             self.agent_consumer.give_up()
@@ -135,5 +136,5 @@ class Intake:
 
 
 def check_kind(kind: object) -> None:
-    """Before a message is taken: `list[str]` is nothing that a body can be compared with."""
-    isinstance(None, kind)  # type: ignore[arg-type]  # which raises the TypeError for it
+    """Raise TypeError before a message is taken, if `isinstance` does not accept the type, such as `list[str]`."""
+    isinstance(None, kind)  # type: ignore[arg-type]  # raises the TypeError

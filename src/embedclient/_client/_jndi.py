@@ -1,7 +1,7 @@
 """JNDI as far as Artemis' documents use it: connection factories and destinations by the names of `jndi.properties`.
 
-Responsible for the format of properties files, for the prefixes of the names, and for what a name stands for. Refuses
-to connect: a lookup opens nothing.
+Responsible for the format of properties files, for the prefixes of the names, and for the objects that names stand
+for. Opens no connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _USUAL_FACTORIES: Final = (
     _USUAL_XA_FACTORY,
 )
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-# Signs of names that errors show as they are.
+# Names of these characters are shown in errors without change.
 _NAME: Final = re.compile(r"[\w./ $*>-]*")
 _BLANK: Final = " \t\f"
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
@@ -44,7 +44,16 @@ _HEXADECIMAL: Final = re.compile(r"[0-9A-Fa-f]{4}")
 
 
 class Names(Generic[F]):
-    """What names stand for. `plain` and `xa` make factories of URLs."""
+    """Factories and destinations by their names.
+
+    Args:
+        environment: the path of a properties file, or its entries as a mapping.
+        plain: makes a connection factory from a URL.
+        xa: makes an XA connection factory from a URL.
+
+    Raises:
+        NamingException: the file cannot be read.
+    """
 
     def __init__(
         self,
@@ -60,7 +69,7 @@ class Names(Generic[F]):
         entries = environment_of(environment)
         for key, value in entries.items():
             self._bind(key, value)
-        # Where no factory has a name, these are there, and the name says which kind it is.
+        # Without an entry for a factory these names exist, and the name decides the kind of factory.
         self._usual = not self._urls
         if self._usual:
             self._urls = dict.fromkeys(_USUAL_FACTORIES, entries.get(PROVIDER_URL, DEFAULT_URL))
@@ -74,17 +83,27 @@ class Names(Generic[F]):
                 self._destinations[key.removeprefix(prefix)] = kind(value)
 
     def lookup(self, name: str) -> F | Queue | Topic:
-        """What has this name: a destination or a factory. A factory is made once, and is the same at each lookup.
+        """Return the destination or factory with this name.
+
+        A factory is made once: each lookup returns the same object.
+
+        Args:
+            name: a name of an entry, or `dynamicQueues/...` or `dynamicTopics/...`.
 
         Raises:
-            NamingException: nothing has it.
+            NamingException: no destination and no factory has this name.
             InvalidURLException: the factory's URL cannot be read.
         """
         found = self._destination(name)
         return self.connection_factory(name) if found is None else found
 
     def connection_factory(self, name: str) -> F:
-        """The factory of this name, as `lookup` gives it."""
+        """Return the factory with this name, as `lookup` does.
+
+        Raises:
+            NamingException: no factory has this name.
+            InvalidURLException: the factory's URL cannot be read.
+        """
         if name not in self._factories:
             if name not in self._urls:
                 raise self._unknown(name, "connection factory", self._destination(name) is not None)
@@ -94,7 +113,11 @@ class Names(Generic[F]):
         return self._factories[name]
 
     def destination(self, name: str) -> Queue | Topic:
-        """The queue or topic of this name, as `lookup` gives it."""
+        """Return the queue or topic with this name, as `lookup` does.
+
+        Raises:
+            NamingException: no destination has this name.
+        """
         found = self._destination(name)
         if found is None:
             raise self._unknown(name, "destination", name in self._urls)
@@ -117,16 +140,19 @@ class Names(Generic[F]):
 
 
 class InitialContext(Names[ConnectionFactory]):
-    """Names for connection factories and destinations, from `jndi.properties` as Java programs have it::
+    """Connection factories and destinations by name, from `jndi.properties` in the format of Java programs::
 
         connectionFactory.cf = (tcp://a:61616,tcp://b:61616)?ha=true&reconnectAttempts=-1
         queue.orders = OrdersQueue
         topic.news = NewsTopic
 
-    Give the path of such a file, or its entries as a mapping; without either it is `jndi.properties` in the current
-    directory. A URL with `type=XA_CF` stands for an `XAConnectionFactory`. Without any `connectionFactory.` there are
-    `ConnectionFactory` and `XAConnectionFactory`, for the URL in `java.naming.provider.url`. Names such as
+    A URL with `type=XA_CF` stands for an `XAConnectionFactory`. Without any `connectionFactory.` entry the names
+    `ConnectionFactory` and `XAConnectionFactory` exist, for the URL in `java.naming.provider.url`. Names such as
     `dynamicQueues/orders` need no entry. Other entries are ignored.
+
+    Args:
+        environment: the path of such a file, or its entries as a mapping; default `jndi.properties` in the current
+            directory.
 
     Raises:
         NamingException: the file cannot be read.
@@ -137,11 +163,11 @@ class InitialContext(Names[ConnectionFactory]):
 
 
 def environment_of(source: Mapping[str, str] | str | PathLike[str]) -> Mapping[str, str]:
-    """The entries of a file, or those that are given. Raises NamingException."""
+    """Return the entries of a file, or the given mapping. Raises NamingException."""
     if isinstance(source, Mapping):
         return source
     try:
-        # Java reads these files so; what lies beyond is written as \uXXXX.
+        # The encoding that Java uses for these files; other characters are written as \uXXXX.
         text = Path(source).read_text(encoding="latin-1")
     except OSError as error:
         raise NamingException(f"{source}: {error.strerror}", linked_exception=error) from error
@@ -149,7 +175,7 @@ def environment_of(source: Mapping[str, str] | str | PathLike[str]) -> Mapping[s
 
 
 def properties_in(text: str) -> Iterator[tuple[str, str]]:
-    """The entries of a properties file, in Java's format."""
+    """Return the entries of a properties file, in Java's format."""
     for line in _logical_lines(text):
         key, rest = _key_of(line)
         rest = rest.lstrip(_BLANK)
@@ -159,7 +185,7 @@ def properties_in(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments; one that ends with an odd number of backslashes goes on in the next."""
+    """Yield lines without comments. A line that ends with an odd number of backslashes continues in the next one."""
     gathered = ""
     for line in _LINE_END.split(text):
         stripped = line.lstrip(_BLANK)
@@ -176,7 +202,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _key_of(line: str) -> tuple[str, str]:
-    """The key ends at the first separator that no backslash precedes."""
+    """Split a line at the end of its key: the first separator without a backslash before it."""
     position = 0
     while position < len(line) and line[position] not in "=:" + _BLANK:
         position += 2 if line[position] == "\\" else 1
@@ -203,6 +229,6 @@ def _unescaped(text: str) -> str:
 
 def _code_point(digits: str) -> str:
     if not _HEXADECIMAL.fullmatch(digits):
-        # What stands there is not shown: it may be part of a password.
+        # The text is not shown: it may be part of a password.
         raise NamingException("\\u must be followed by four hexadecimal digits; write a backslash as \\\\")
     return chr(int(digits, 16))

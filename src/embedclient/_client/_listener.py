@@ -1,7 +1,7 @@
 """The session's listener task: calls message listeners one at a time, in the order of arrival per consumer.
 
-Responsible for when a message counts as consumed around a listener, and for what an exception of a listener means.
-Refuses to know the wire.
+Responsible for when a message counts as consumed around a listener, and for the effect of a listener's exception.
+Does not depend on the wire protocol.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ._session_context import SessionContext
 from ._user_code import succeeds
 
 _log = logging.getLogger("embedclient")
-# In these modes the acknowledgement follows the listener, so that a failure can give the message back.
+# In these modes the acknowledgement follows the listener, so that a failure can return the message to the queue.
 _CONSUMED_AFTERWARDS = (SessionMode.AUTO, SessionMode.DUPS_OK)
-# The listeners whose task this is: what is called by a listener must not wait for that listener.
+# The listeners that this task calls: code that a listener calls must not wait for that listener.
 _running: ContextVar[Listeners | None] = ContextVar("embedclient listeners", default=None)
 
 
@@ -35,17 +35,17 @@ class Listeners:
         self._closing = False
         # Whether the task waits for the broker, and not for a listener.
         self._settling = False
-        # Whose message is with its listener, from before it is acknowledged until after that.
+        # The intake whose listener is running, including the acknowledgement before or after it.
         self._calling: Intake | None = None
         self._waiting: list[Signal] = []
 
     @property
     def calling(self) -> bool:
-        """Whether a listener is running."""
+        """Return True if a listener is running."""
         return self._calling is not None
 
     def changed(self, intake: Intake) -> None:
-        """A consumer got a listener or lost it."""
+        """Apply that a consumer's listener was set or removed."""
         if intake.listener is None:
             self._intakes.pop(intake, None)
             intake.watch(None)
@@ -57,11 +57,11 @@ class Listeners:
             self._task = self._context.edge.spawn(self._run)
 
     def wake(self) -> None:
-        """Look for messages, because the session was started or a listener came."""
+        """Look for messages, after the session was started or a listener was set."""
         self._arrived.set()
 
     async def finished(self, intake: Intake | None = None) -> None:
-        """Wait for the listener that is running, or for that of one consumer; but not in that listener.
+        """Wait for the running listener, or for that of one consumer. A call in that listener does not wait.
 
         All waits of a connection share one budget.
         """
@@ -79,13 +79,13 @@ class Listeners:
             edge.listener_budget.end(edge.now().monotonic)
 
     def begin_close(self) -> None:
-        """Call none any more; one that is running goes on. What waits for the broker waits as closing does."""
+        """Call no further listener; a running one continues. A wait for the broker is now limited as in closing."""
         self._closing = True
         if self._settling:
             self.cancel()
 
     def cancel(self) -> None:
-        """End the task, if a listener does not do so."""
+        """Cancel the task, unless a listener makes this call."""
         if self._task is not None and _running.get() is not self:
             self._task.cancel()
 
@@ -97,7 +97,7 @@ class Listeners:
                 await self._context.edge.pause()
 
     async def _call_each(self) -> bool:
-        """One message per consumer, so that a busy one does not hold up the others."""
+        """Handle one message per consumer, so that a busy consumer does not delay the others."""
         called = False
         for intake in list(self._intakes):
             listener = intake.listener
@@ -147,5 +147,5 @@ class Listeners:
 
 
 def _hand_over(listener: MessageListener, intake: Intake, delivery: Delivery) -> object:
-    """A message that cannot be read is as one that its listener cannot handle."""
+    """Call the listener. A message that cannot be decoded counts as a failure of its listener."""
     return listener(intake.message(delivery))

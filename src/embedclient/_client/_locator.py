@@ -1,6 +1,6 @@
-"""The core layer's way in: ServerLocator, ClientSessionFactory.
+"""The core layer's entry point: ServerLocator, ClientSessionFactory.
 
-Responsible for turning a URL or settings into an agent inside a scope of tasks. Refuses to know JMS.
+Responsible for turning a URL or settings into an agent inside a scope of tasks. Does not depend on JMS.
 """
 
 from __future__ import annotations
@@ -43,16 +43,21 @@ _log = logging.getLogger("embedclient")
 
 
 class ServerLocator:
-    """Knows how to reach brokers. Holds no connection and no task; any number of factories can come from one locator.
+    """Create session factories, each with a connection to one of the brokers that the locator describes.
 
-    With `ha=true` a factory begins with what the one before has learnt: where the backups are.
+    A locator holds no connection and no task; any number of factories can come from one locator. With `ha=true` a
+    factory begins with what the previous factory has learnt: where the backups are.
 
-    Give a URL, or connectors and settings. A load-balancing policy is any callable that gets the number of connectors
-    and returns an index; without one the URL decides, and the default is round robin from a random start. Without a
-    URL and connectors it is `tcp://localhost:61616`.
+    Args:
+        url: an Artemis URL; None without connectors is `tcp://localhost:61616`.
+        connectors: the brokers, in place of a URL.
+        settings: settings, in place of those of the URL.
+        load_balancing_policy: a callable that gets the number of connectors and returns an index. Without one the URL
+            decides, and the default is round robin from a random start.
+        loop: the event loop to run on; None is trio.
 
     Raises:
-        InvalidURLException: the URL cannot be read, or has a parameter that nobody knows.
+        InvalidURLException: the URL cannot be read, or has an unknown parameter.
         ValueError: both a URL and connectors are given.
     """
 
@@ -78,17 +83,21 @@ class ServerLocator:
             _log.warning("%s", misfit)
         self.defaults = parsed.factory
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
-        # What the latest factory knows of the cluster: with `ha` the next one finds the backup by it.
+        # The cluster topology that the latest factory has received: with `ha` the next factory finds the backup with
+        # it.
         self._learnt = Topology()
 
     def _make_loop(self) -> Loop:
         return trio_loop()
 
     def create_session_factory(self) -> AbstractAsyncContextManager[ClientSessionFactory]:
-        """Connect. The factory and everything made with it ends with the block.
+        """Connect: `async with locator.create_session_factory() as factory`.
+
+        The factory and everything made with it ends with the block.
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
+            IllegalStateException: the program does not run the event loop that this client is for.
         """
         return self._open()
 
@@ -103,7 +112,10 @@ class ServerLocator:
 
 
 class ClientSessionFactory:
-    """One connection to a broker, made again when it is lost as far as the settings say."""
+    """A connection to a broker, which is restored after a loss as the settings allow.
+
+    Made by `ServerLocator.create_session_factory`.
+    """
 
     def __init__(self, edge: Edge, settings: LocatorSettings) -> None:
         self._edge = edge
@@ -111,16 +123,19 @@ class ClientSessionFactory:
 
     @property
     def settings(self) -> LocatorSettings:
-        """The settings it works with."""
+        """Return the settings of the factory."""
         return self._settings
 
     @property
     def connector(self) -> TransportConfiguration | None:
-        """The connector in use, None while there is no connection."""
+        """Return the connector in use, None while there is no connection."""
         return self._edge.agent.connector
 
     def on_notification(self, listener: Callable[[Notification], None] | None) -> None:
-        """Set the callable that hears of failures and failovers. It runs inside the event loop and must not block."""
+        """Set the callable that receives notifications of failures and failovers; None removes it.
+
+        It runs inside the event loop and must not block.
+        """
         self._edge.agent.on_notification = None if listener is None else partial(_tell, listener)
 
     def create_session(
@@ -134,10 +149,17 @@ class ClientSessionFactory:
         pre_acknowledge: bool | None = None,
         ack_batch_size: int | None = None,
     ) -> Opening[ClientSession]:
-        """A core session. Both commit flags False make it transacted; with `xa` it has an `xa_resource` instead.
+        """Create a core session: `async with factory.create_session() as session`.
 
-        With `pre_acknowledge` the broker acknowledges before it sends; `ack_batch_size` is how many bytes of messages
-        share an acknowledgement. None takes what the settings say.
+        Args:
+            username: the user; None sends none.
+            password: the user's password.
+            xa: the session takes part in XA transactions and has an `xa_resource`.
+            auto_commit_sends: False makes sends part of the session's transaction.
+            auto_commit_acks: False makes acknowledgements part of the session's transaction. Both flags False make the
+                session transacted.
+            pre_acknowledge: the broker acknowledges messages before it sends them; None uses the setting.
+            ack_batch_size: bytes of messages that share an acknowledgement; None uses the setting.
         """
 
         async def open_session() -> ClientSession:
@@ -155,12 +177,12 @@ class ClientSessionFactory:
         return Opening(open_session)
 
     async def close(self) -> None:
-        """Close the sessions and the connection now, and not only at the end of the block."""
+        """Close the sessions and the connection now, before the end of the block."""
         await settle_closing(self._edge, self._edge.agent.close())
 
 
 def _tell(listener: Callable[[Notification], None], notification: Notification) -> None:
-    """In the middle of a step of the agent, which a user's mistake must not end."""
+    """Call a listener within a step of the agent. An error of the listener must not end that step, so it is logged."""
     result = outcome.capture(listener, notification)
     if isinstance(result, outcome.Error):
         if not isinstance(result.error, Exception):

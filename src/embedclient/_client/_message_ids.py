@@ -1,6 +1,6 @@
 """Message ids: version 1 UUIDs, unique per session, cheap per message.
 
-Responsible for numbers that only move forward. Refuses to know messages.
+Responsible for numbers that only increase. Does not depend on messages.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _GREGORIAN_TO_UNIX = 0x01B21DD213814000
 
 
 class MessageIds:
-    """One source per session: its clock sequence and node are random, its ticks never repeat."""
+    """A session's source of message ids: its clock sequence and node are random, its ticks never repeat."""
 
     __slots__ = ("_high", "_low", "_tail", "_wall_ms", "_without_low")
 
     def __init__(self, entropy: Entropy) -> None:
         noise = entropy.random_bytes(8)
-        # Variant 10, and the multicast bit that marks a node that is no network address (RFC 4122, 4.1.1 and 4.5).
+        # Variant 10, and the multicast bit that marks a node that is not a network address (RFC 4122, 4.1.1 and 4.5).
         self._tail = bytes((noise[0] & 0x3F | 0x80, noise[1], noise[2] | 0x01)) + noise[3:]
-        # The ticks in two parts, because most ids differ from the one before in the lower part only.
+        # The ticks in two parts, because most ids differ from the previous id in the lower part only.
         self._high = self._low = 0
         self._without_low = b""
         self._wall_ms = 0

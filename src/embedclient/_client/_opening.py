@@ -1,6 +1,6 @@
-"""Things that are opened with `async with`, or with a plain `await` when their parent's scope is enough.
+"""Objects that are opened with `async with`, or with a plain `await` if their parent's scope is enough.
 
-Refuses to know what is opened: a coroutine function makes it and its `close()` ends it.
+Does not depend on what is opened: a coroutine function makes the object and its `close()` ends it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ C = TypeVar("C", bound=Closeable)
 class Opening(Generic[C]):
     """The result of a `create_...` method.
 
-    `async with` closes the thing at the end of the block. `await` gives it to the caller; it then lives until its own
-    `close()` or its parent's.
+    `async with` closes the object at the end of the block. `await` returns the object, which then lives until its
+    `close()` or that of its parent. Each block needs a `create_...` call: a second one raises IllegalStateException.
     """
 
     __slots__ = ("_open", "_opened")

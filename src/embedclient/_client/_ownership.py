@@ -1,9 +1,9 @@
-"""What a request opens belongs to the caller, or to nobody: a cancelled opening closes what it opened after all.
+"""An object that a request opens belongs to the caller; if the caller is cancelled, the object is closed.
 
-1. A task asks for a consumer; the request leaves.
+1. A task requests a consumer; the request is sent.
 2. The task is cancelled while it waits.
-3. The broker's answer arrives: the consumer exists, and would swallow messages that nobody will ever receive.
-So whoever stops waiting leaves word to close it. Refuses to know sessions and consumers.
+3. The broker's answer arrives: the consumer exists, and would take messages that the program never receives.
+Therefore a cancelled wait leaves a callback that closes the object. Does not depend on sessions and consumers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OpenedT = TypeVar("OpenedT", bound=Opened)
 
 
 async def own(edge: Edge, call: Call[OpenedT]) -> OpenedT:
-    """Wait for what `call` opens; if this wait does not end well, it is closed as soon as it is there."""
+    """Wait for the object that `call` opens. If the wait fails, the object is closed as soon as it exists."""
     opened: OpenedT | None = None
     try:
         opened = await edge.wait(call)
@@ -38,6 +38,6 @@ async def own(edge: Edge, call: Call[OpenedT]) -> OpenedT:
 
 
 def _close(call: Call[OpenedT]) -> None:
-    # A request that was withdrawn before it left is done without a result.
+    # A request that was withdrawn before it was sent is done without a result.
     if call.error is None and call.result is not None:
         call.result.close()

@@ -1,6 +1,6 @@
 """The JMS producer: defaults for headers, and sends that wait only when the broker has to answer.
 
-Responsible for what JMS says about sending. Refuses to know the wire and how messages are encoded.
+Responsible for the rules of JMS about sending. Does not depend on the wire protocol or on how messages are encoded.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from ._edge import Edge, Signal
 from ._session_context import SessionContext
 
 ENVELOPES_MAX = 1_000
-# What is added to the present milliseconds has to fit the wire's 64 bits; 31,000 years are long enough.
+# The sum of this and the present time in milliseconds must fit the 64 bits of the wire format. It is 31,000 years.
 LIFETIME_SECONDS_MAX = 1_000_000_000_000
 _PERSISTENT = DeliveryMode.PERSISTENT
 _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class Receipt:
-    """What `send_nowait` gives back: await it to learn that the broker took the message.
+    """The outcome of a `send_nowait`: await it to learn that the broker took the message.
 
-    With a confirmation window (`confirmationWindowSize` in the URL) it ends with the broker's answer; without one the
-    protocol has no answer for messages that nobody waits for, and it ends when the message was written.
+    With a confirmation window (`confirmationWindowSize` in the URL) the receipt ends with the broker's answer. Without
+    one the protocol has no answer for messages that are sent without waiting, and the receipt ends when the message was
+    written.
     """
 
     __slots__ = ("_call", "_edge", "_waiting")
@@ -47,14 +48,18 @@ class Receipt:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return True if the outcome is known."""
         return self._call.done
 
     def __await__(self) -> Generator[None, None, None]:
         return self.wait().__await__()
 
     async def wait(self) -> None:
-        """Wait for the outcome. Raises what the broker answered. Cancelling leaves the send alone."""
+        """Wait for the outcome. A cancellation does not affect the send.
+
+        Raises:
+            JMSException: the error with which the broker answered, as in `MessageProducer.send`.
+        """
         if self._call.done:
             await self._edge.pause()
         else:
@@ -69,11 +74,16 @@ class Receipt:
 
 
 class MessageProducer:
-    """Sends messages to one destination, or without one to the destination of each send.
+    """Send messages to one destination, or without one to the destination of each send.
 
-    The attributes are defaults for every send: `delivery_mode`, `priority` (0 to 9), `time_to_live` and
-    `delivery_delay` in seconds (0: for ever, at once), `disable_message_id`, `disable_message_timestamp`. The shortest
-    lifetime is a millisecond.
+    The attributes are defaults for every send:
+
+    - `delivery_mode`: PERSISTENT (the default) or NON_PERSISTENT.
+    - `priority`: 0 to 9, default 4.
+    - `time_to_live`: seconds until a message expires, 0 to 1e12; 0 (the default) means never. The shortest lifetime is
+      a millisecond.
+    - `delivery_delay`: seconds before a message is delivered, 0 to 1e12; 0 (the default) delivers at once.
+    - `disable_message_id`, `disable_message_timestamp`: leave these headers out, default False.
     """
 
     def __init__(self, context: SessionContext, destination: Destination | None) -> None:
@@ -87,7 +97,7 @@ class MessageProducer:
         self.disable_message_timestamp = False
         self._is_prepared = False
         self._group_id = context.group_of_new_producer()
-        # One per destination that it sent to, the oldest first.
+        # One envelope per destination of a send, the oldest first.
         self._envelopes: dict[Destination, Envelope] = {}
         self._own_envelope = None if destination is None else self._envelope_for(destination)
         address = None if destination is None else destination.message_address
@@ -96,12 +106,12 @@ class MessageProducer:
 
     @property
     def destination(self) -> Destination | None:
-        """Where it sends to; None if every send names its own destination."""
+        """Return the destination of the producer; None if every send names its own destination."""
         return self._destination
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the producer is closed, for whatever cause."""
         return self._agent_producer.closed
 
     async def send(
@@ -116,18 +126,27 @@ class MessageProducer:
     ) -> None:
         """Send a message, or a value that becomes one: str, bytes, dict or list.
 
-        What is not given comes from the attributes. `time_to_live` and `delivery_delay` are seconds.
-
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. A cancelled send of a persistent message may or may not have reached the broker.
 
+        Args:
+            message: the message or value.
+            destination: where to send to; required for a producer without a destination, else not allowed.
+            delivery_mode: PERSISTENT or NON_PERSISTENT. For this and the arguments below, None uses the attribute.
+            priority: 0 to 9.
+            time_to_live: seconds until the message expires, 0 to 1e12; 0 means never.
+            delivery_delay: seconds before the message is delivered, 0 to 1e12; 0 delivers at once.
+
         Raises:
-            InvalidDestinationException: the destination does not exist and may not be created, as no temporary one
-                whose connection has ended.
+            InvalidDestinationException: the destination does not exist and may not be created (a temporary one never
+                is, once its connection has ended), or no destination is given.
+            IllegalStateException: another task uses the session, or `destination` is given to a producer that has one.
             MessageFormatException: the value cannot be sent.
-            UnblockedException: the connection was lost before the broker answered; it has the message or not.
+            UnblockedException: the connection was lost before the broker answered; the broker may or may not have the
+                message.
             DuplicateIDException, AddressFullException: the broker refused the message for that reason.
-            JMSException: it was refused for another one, or the connection is lost for good.
+            JMSException: the broker refused it for another reason, an argument is out of range, the producer is closed,
+                or the connection is lost for good.
         """
         context = self._context
         edge = context.edge
@@ -136,7 +155,7 @@ class MessageProducer:
         envelope = self._addressed(destination)
         if not self._is_prepared:
             await context.prepare(envelope.destination)
-            # Temporary destinations may go while a producer has one: the context is asked each time.
+            # A temporary destination may be deleted while a producer has it: the context checks it for each send.
             self._is_prepared = self._destination is not None and not self._destination.is_temporary
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
         call = self._agent_producer.send(core)
@@ -160,9 +179,9 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> Receipt:
-        """Queue a message and return at once. The receipt tells the outcome to whoever awaits it.
+        """Queue a message and return at once; await the receipt to learn the outcome.
 
-        Arguments are those of `send`. What is wrong with them raises here, what the broker says in the receipt.
+        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's.
         """
         envelope = self._addressed(destination)
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
@@ -171,7 +190,7 @@ class MessageProducer:
         return Receipt(self._context.edge, call)
 
     async def close(self) -> None:
-        """Closing twice is fine."""
+        """Close the producer. A second call has no effect."""
         if not self._agent_producer.closed:
             await settle_closing(self._context.edge, self._agent_producer.close())
 
@@ -226,7 +245,7 @@ class MessageProducer:
             durable=is_durable,
             priority=rank,
             timestamp=0 if self.disable_message_timestamp else now_ms,
-            # Java's lifetimes are whole milliseconds; less than one is the shortest, and neither none nor for ever.
+            # Lifetimes in Java are whole milliseconds. Less than one becomes one: 0 would mean that it never expires.
             expiration=now_ms + max(1, round(lifetime * 1000)) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
@@ -234,7 +253,7 @@ class MessageProducer:
 
 
 def _check_mode(mode: object) -> None:
-    """A bool is none: `True` would be equal to NON_PERSISTENT, which is not what somebody meant by it."""
+    """Reject anything but a delivery mode. A bool is rejected because `True` equals NON_PERSISTENT by accident."""
     if not isinstance(mode, int) or isinstance(mode, bool) or mode not in (_PERSISTENT, _NON_PERSISTENT):
         raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
 
@@ -245,6 +264,6 @@ def _check_priority(priority: object) -> None:
 
 
 def _check_seconds(seconds: object) -> None:
-    """NaN, too, is not between any two numbers. A bool is none, although Python's are."""
+    """Reject anything but seconds in range. NaN fails the comparison. A bool is rejected, although it is an int."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= LIFETIME_SECONDS_MAX:
         raise JMSException(f"{seconds!r} is no lifetime or delay: seconds from 0 to {LIFETIME_SECONDS_MAX:,}")

@@ -1,7 +1,7 @@
 """Moves inputs into one agent and its outputs out, for any event loop.
 
-Responsible for the order of things around `Agent.step`: deliver outputs, report what the transport took, re-arm the
-timer, write once per scheduler pass. Refuses to know sockets, tasks and every rule of the protocol.
+Responsible for the order of actions around `Agent.step`: deliver outputs, report what the transport took, re-arm the
+timer, write once per scheduler pass. Does not depend on sockets, tasks or the rules of the protocol.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from ._edge import FLUSH_BYTES
 
 
 class Wire(Protocol):
-    """One dialled byte pipe as the pump sees it."""
+    """One dialled byte pipe."""
 
     def write(self, data: bytes) -> int:
         """Take all bytes; return how many the transport took at once. The rest is reported with `on_written`."""
 
     def finish(self) -> None:
-        """Close as soon as everything written has left."""
+        """Close the pipe when all written data has left."""
 
     def close(self, reason: str) -> None:
-        """Close at once."""
+        """Close the pipe at once."""
 
 
 class Driver(Protocol):
-    """What the event loop does for the pump."""
+    """The operations of the event loop that the pump needs."""
 
     def now(self) -> Instant: ...
 
@@ -52,7 +52,10 @@ class Driver(Protocol):
 
 
 class Pump:
-    """The loop-neutral half of an edge. Every method is synchronous, so a cancellation never falls inside a step."""
+    """The part of an edge that does not depend on the event loop.
+
+    Every method is synchronous, so a cancellation never falls inside a step.
+    """
 
     __slots__ = ("_armed_at", "_driver", "_flush_scheduled", "_output_waits", "_wires", "agent")
 
@@ -94,11 +97,11 @@ class Pump:
         self._wires[connection] = wire
 
     def disconnected(self, connection: int) -> bool:
-        """Forget a pipe; False if the agent had closed it itself."""
+        """Remove a pipe. Return False if the agent had closed it already."""
         return self._wires.pop(connection, None) is not None
 
     def close_all(self, reason: str) -> None:
-        """Close every pipe at once; the agent is not asked."""
+        """Close every pipe at once, without a step of the agent."""
         for wire in list(self._wires.values()):
             wire.close(reason)
         self._wires.clear()
@@ -128,8 +131,8 @@ class Pump:
         self._arm()
 
     def _arm(self) -> None:
-        # The timer only ever moves to an earlier moment here: a deadline that moved away is noticed when the old one
-        # passes, which costs one harmless Tick instead of one system call per step.
+        # The timer only moves to an earlier time here. A later deadline is applied when the old one passes. That costs
+        # one harmless Tick instead of one system call per step.
         deadline = self.agent.next_deadline()
         if deadline is not None and (self._armed_at is None or deadline < self._armed_at):
             self._armed_at = deadline

@@ -1,6 +1,6 @@
-"""Many messages in one go: what a receive costs beside its bytes is paid once for all of them.
+"""Many messages in one call: the fixed cost of a receive is paid once for all of them.
 
-Responsible for how many that are. Refuses to know what is in the messages.
+Responsible for the number of messages. Does not depend on their contents.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from ._inbox import Inbox
 
 
 async def take_many(inbox: Inbox, messages_max: int, bytes_max: int, timeout_s: float | None) -> list[Delivery]:
-    """Deliveries in order, until so many are taken or nothing more is there; one at least counts whatever its size.
+    """Return deliveries in order, until a limit is reached or no more are available. The first one may have any size.
 
-    Without a time-out the broker is asked for what it has, through every failover. Nothing waits behind the first one,
-    so a cancellation finds each delivery either still buffered or with the caller.
+    Without a time-out the client requests what the broker has, through every failover. Nothing waits after the first
+    one, so a cancellation finds each delivery either still buffered or with the caller.
     """
     first = await (inbox.take_now(patient=True) if timeout_s is None else inbox.take(timeout_s))
     if first is None:

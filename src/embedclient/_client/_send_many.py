@@ -1,6 +1,7 @@
-"""Many messages in one go: what a send costs beside its bytes is paid once for all of them.
+"""Many messages in one call: the fixed cost of a send is paid once for all of them.
 
-Responsible for waiting where the agent says so, and for a limit to that. Refuses to know what is in the messages.
+Responsible for waiting where the agent requires it, and for a limit to that wait. Does not depend on the contents of
+the messages.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from embedclient.errors import ConnectionTimedOutException, JMSException, Messag
 from ._edge import Edge
 from ._inbox import OneTask
 
-# So often a cancellation is let in, and what gathered is written; the broker works on it meanwhile.
+# After this many messages the client checks for a cancellation and writes its output, which the broker can process
+# meanwhile.
 MESSAGES_PER_PAUSE = 64
 
 
@@ -26,7 +28,7 @@ async def post_all(
     confirmed: bool,
     timeout_s: float | None,
 ) -> list[tuple[int, JMSException]]:
-    """Send all of them in order; the result names those that were refused."""
+    """Send all messages in order. Return the index and the error of each refused message."""
     refused: list[tuple[int, JMSException]] = []
     unanswered: list[tuple[int, Call[None]]] = []
     send = producer.send_confirmed if confirmed else producer.send
@@ -60,7 +62,7 @@ def _parsed(raw: bytearray, index: int) -> CoreMessage:
 
 
 async def _until_done(edge: Edge, call: Call[None], timeout_s: float | None) -> None:
-    """Wait for the call, whatever its outcome."""
+    """Wait for the call, with any outcome."""
     if call.done:
         return
     signal = edge.signal()

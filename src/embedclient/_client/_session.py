@@ -1,7 +1,7 @@
 """The JMS session: producers, consumers, browsers, temporary destinations, transactions.
 
-Responsible for what JMS says about sessions, over a core session. Refuses to know the wire: sequences of packets are
-the agent's, and each method here asks it for one thing.
+Responsible for the rules of JMS about sessions, over a core session. Does not depend on the wire protocol: the agent
+produces the sequences of packets, and each method here makes one request to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ._session_context import SessionContext
 class Session:
     """A single-threaded context for sending and receiving. Made by `Connection.session`.
 
-    Two tasks that use one session at the same time get an IllegalStateException: give each task its own.
+    A task that uses a session while another task does so gets an IllegalStateException. Give each task a session.
     """
 
     def __init__(self, context: SessionContext, client_id: str | None, on_close: Callable[[Session], None]) -> None:
@@ -49,25 +49,34 @@ class Session:
 
     @property
     def transacted(self) -> bool:
-        """Whether it has transactions."""
+        """Return True if the session has transactions."""
         return self._context.mode is SessionMode.TRANSACTED
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode | None:
-        """None for a transacted session."""
+        """Return the acknowledge mode, None for a transacted session."""
         return None if self.transacted else AcknowledgeMode(self._context.mode)
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the session is closed, for whatever cause."""
         return self._context.agent_session.over
 
     # Sending and receiving
 
     def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
-        """A producer for one destination, or for the destinations its sends name.
+        """Create a producer.
 
         A queue or topic that does not exist yet is created with the first send, where the broker allows it.
+
+        Args:
+            destination: where it sends to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue). None
+                leaves the destination to each send.
+
+        Raises:
+            InvalidDestinationException: the text is not a destination.
+            ConnectionClosedException: the session is closed.
+            ConnectionLostException: the connection is lost for good.
         """
         self._context.check_open()
         return MessageProducer(self._context, None if destination is None else as_destination(destination))
@@ -75,14 +84,17 @@ class Session:
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
     ) -> Opening[MessageConsumer]:
-        """A consumer of a queue, or a non-durable subscription of a topic that ends with the consumer.
+        """Create a consumer of a queue, or a non-durable subscription of a topic that ends with the consumer.
 
-        `no_local` leaves out what this connection sends itself.
+        Args:
+            destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
 
         Raises:
-            InvalidDestinationException: it does not exist and may not be created, or it is a temporary destination
-                that another connection made.
-            InvalidSelectorException: the selector is not one.
+            InvalidDestinationException: the destination does not exist and may not be created, or it is a temporary
+                destination that another connection made.
+            InvalidSelectorException: the selector is not valid.
         """
         target = as_destination(destination)
         self._context.check_consumable(target)
@@ -115,14 +127,22 @@ class Session:
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> Opening[MessageConsumer]:
-        """A durable subscription, which keeps messages while nobody consumes it; needs a client id.
+        """Create a consumer of a durable subscription, which keeps messages while it has no consumer.
 
-        Another selector or topic under the same name replaces the subscription and drops its messages.
+        The connection needs a client id. Another selector or topic under the same name replaces the subscription and
+        drops its messages.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription, unique for the client id.
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
 
         Raises:
-            IllegalStateException: the connection has no client id, or the subscription a consumer already.
-            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
-            InvalidSelectorException: the selector is not one.
+            IllegalStateException: the connection has no client id, or the subscription has a consumer already.
+            InvalidDestinationException: the destination is not a topic, is a temporary one, or does not exist and may
+                not be created; or `name` is empty.
+            InvalidSelectorException: the selector is not valid.
         """
         if self._client_id is None:
             raise IllegalStateException("a durable subscription that is not shared needs a client id")
@@ -131,31 +151,42 @@ class Session:
     def create_shared_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
-        """A share in a non-durable subscription, which ends with its last consumer.
+        """Create a consumer that shares a non-durable subscription, which ends with its last consumer.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
 
         Raises:
-            InvalidDestinationException: it is not a topic, or does not exist and may not be created, or is a temporary
-                one that another connection made.
-            InvalidSelectorException: the selector is not one.
-            JMSException: others share a subscription of this name with another selector or topic.
+            InvalidDestinationException: the destination is not a topic, does not exist and may not be created, or is a
+                temporary one that another connection made; or `name` is empty.
+            InvalidSelectorException: the selector is not valid.
+            JMSException: other consumers share a subscription of this name with another selector or topic.
         """
         return self._subscribe(topic, name, selector, durable=False, shared=True)
 
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
-        """A share in a durable subscription, which keeps messages while nobody consumes it. Needs no client id.
+        """Create a consumer that shares a durable subscription, which keeps messages while it has no consumer.
 
-        Raises: what `create_shared_consumer` does.
+        No client id is needed. The arguments are those of `create_shared_consumer`.
+
+        Raises: as `create_shared_consumer`. A temporary topic has no durable subscriptions.
         """
         return self._subscribe(topic, name, selector, durable=True, shared=True)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> Opening[QueueBrowser]:
-        """A look at the messages of a queue that takes none of them.
+        """Create a browser, which shows the messages of a queue and takes none of them.
+
+        Args:
+            queue: a queue, as an object or as text.
+            selector: show only messages that match; None shows all.
 
         Raises:
-            InvalidDestinationException: it is not a queue, or there is no such queue when it is looked at.
-            InvalidSelectorException: the selector is not one.
+            InvalidDestinationException: the destination is not a queue, or the queue does not exist when it is browsed.
+            InvalidSelectorException: the selector is not valid.
         """
         target = as_destination(queue)
         if not isinstance(target, Queue | TemporaryQueue):
@@ -171,18 +202,18 @@ class Session:
     # Destinations and subscriptions
 
     async def create_temporary_queue(self) -> TemporaryQueue:
-        """A queue that lives as long as the connection, whose sessions alone may consume from it."""
+        """Create a queue that lives as long as the connection. Only sessions of this connection may consume from it."""
         return TemporaryQueue(await self._own(self._context.agent_session.create_temporary_queue))
 
     async def create_temporary_topic(self) -> TemporaryTopic:
-        """A topic that lives as long as the connection, whose sessions alone may subscribe to it."""
+        """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it."""
         return TemporaryTopic(await self._own(self._context.agent_session.create_temporary_topic))
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.
 
         Raises:
-            IllegalStateException: it has consumers.
+            IllegalStateException: the destination has consumers.
         """
         self._context.prepared.pop(destination, None)
         await self._context.request(lambda: self._context.agent_session.delete_temporary(destination.address))
@@ -191,9 +222,12 @@ class Session:
     async def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription with its messages.
 
+        Args:
+            name: the name of the subscription.
+
         Raises:
-            InvalidDestinationException: there is no subscription of this name.
-            IllegalStateException: it has consumers.
+            InvalidDestinationException: no subscription has this name.
+            IllegalStateException: the subscription has consumers.
         """
         queue = subscription_queue_name(self._client_id, name, durable=True)
         await self._context.request(lambda: self._context.agent_session.unsubscribe(queue))
@@ -201,35 +235,37 @@ class Session:
     # Transactions and acknowledgement
 
     async def commit(self) -> None:
-        """Make what was sent and received since the last commit final.
+        """Commit what was sent and received since the last commit.
 
         Raises:
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
                 broker was committing.
             DuplicateIDException: a message has a duplicate id that was accepted before; everything was rolled back.
-            IllegalStateException: the session is not transacted.
+            IllegalStateException: the session is not transacted, or another task uses it.
         """
         self._check_transacted("commit")
         await self._commit(self._context.agent_session.commit)
 
     async def rollback(self) -> None:
-        """Undo what was sent and received since the last commit; messages received will come again.
+        """Roll back what was sent and received since the last commit; the broker delivers received messages again.
 
-        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
+        The rollback is completed even if its caller was cancelled before. A cancellation ends only the wait.
 
         Raises:
-            IllegalStateException: the session is not transacted.
+            IllegalStateException: the session is not transacted, or another task uses it.
         """
         self._check_transacted("roll back")
         with self._context.one_task:
             await self._context.endings.roll_back(self._context.agent_session.rollback)
 
     async def recover(self) -> None:
-        """Have every unacknowledged message delivered again. It takes its course as `rollback` does.
+        """Request a new delivery of every unacknowledged message.
+
+        As with `rollback`, a cancellation ends only the wait.
 
         Raises:
-            IllegalStateException: the session is transacted; roll it back.
+            IllegalStateException: the session is transacted (use `rollback`), or another task uses it.
         """
         if self.transacted:
             raise IllegalStateException("a transacted session cannot recover; roll it back")
@@ -239,16 +275,18 @@ class Session:
             )
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """A block that commits at its end, and rolls back if an exception leaves it or comes before the commit is sent.
+        """Return a block that commits at its end.
 
-        It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
+        The block rolls back if an exception leaves it, or if one arrives before the commit is sent.
 
-        An earlier commit that was cancelled, and whose outcome cannot be learnt, is told before the block is run.
+        The block begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
+
+        If an earlier commit was cancelled and its outcome is unknown, the block raises that error before it runs.
 
         Raises:
-            TransactionRolledBackException: as `commit` does, at the end.
-            TransactionOutcomeUnknownException: as `commit` does, at the end, or for that earlier commit.
-            DuplicateIDException: as `commit` does, at the end.
+            TransactionRolledBackException: as `commit`, at the end.
+            TransactionOutcomeUnknownException: as `commit`, at the end, or for that earlier commit.
+            DuplicateIDException: as `commit`, at the end.
             IllegalStateException: the session is not transacted.
         """
         self._check_transacted("open a transaction")
@@ -269,20 +307,23 @@ class Session:
             yield
             await self._commit(ask)
         finally:
-            # Whatever ends the block before the broker was asked leaves work that the next commit would take along.
+            # If the block ends before the commit was sent, the next commit would include its work.
             if not self.closed and (not commits or commits[0].withdrawn):
-                # Bounded and not cancelled: the exception that got us here goes on in any case.
+                # Bounded and not cancelled: the exception that ended the block is raised in any case.
                 await self._context.endings.roll_back_in_time(self._context.agent_session.rollback())
 
     async def close(self) -> None:
-        """Close producers, consumers and the session; an open transaction is rolled back. Closing twice is fine."""
+        """Close the producers, the consumers and the session. A second call has no effect.
+
+        An open transaction is rolled back.
+        """
         if self.closed:
             return
         try:
             self._call_no_more_listeners()
             await self._finish_listeners()
         finally:
-            # Until here a connection that is closed waits for them, too.
+            # Until here the connection's `close` waits for these listeners, too.
             self._on_close(self)
             self._end_listeners()
             await settle_closing(self._context.edge, self._context.agent_session.close())
@@ -312,7 +353,7 @@ class Session:
         self._listeners.begin_close()
 
     async def _finish_listeners(self) -> None:
-        """Let a running listener end."""
+        """Wait for the end of a running listener."""
         await self._listeners.finished()
 
     def _end_listeners(self) -> None:
@@ -326,10 +367,10 @@ class Session:
         return address
 
     def _holds_unacknowledged(self) -> bool:
-        """Whether the first message of a consumer that the broker has no acknowledgement of was seen by the program.
+        """Return True if the program has received the first message of a consumer that is unacknowledged at the broker.
 
-        It is then counted as delivered. What only waits here for a receive is not: recovering again and again would
-        make a dead letter of a message that nobody ever had.
+        Such a message counts as delivered. A message that only waits here for a receive does not:
+        repeated recovery would turn a message that the program never received into a dead letter.
         """
         mode = self._context.mode
         return mode is SessionMode.INDIVIDUAL or (mode is not SessionMode.CLIENT and self._listeners.calling)

@@ -1,7 +1,7 @@
-"""What a JMS session shares with its producers, consumers, browsers and listeners.
+"""The state that a JMS session shares with its producers, consumers, browsers and listeners.
 
-Responsible for requests that one task at a time makes, and for destinations that were looked up already. Refuses to
-know the classes that use it.
+Responsible for requests that one task at a time makes, and for destinations that were looked up already. Does not
+depend on the classes that use it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PREPARED_MAX = 1_000
 
 
 class SessionContext:
-    """One per session. `connection_id` is what its messages carry, for consumers that want none of their own."""
+    """A session's shared state. Its messages contain `connection_id`, by which `no_local` consumers leave them out."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SessionContext:
         self.settings = settings
         self.entropy = entropy
         self.connection_id = connection_id
-        # Addresses of the temporary destinations that the connection made: all its sessions share them.
+        # Addresses of the temporary destinations that the connection made; all its sessions share this set.
         self.temporaries = temporaries
         self.call_timeout_s = settings.call_timeout_ms / 1000
         self.endings = Endings(edge, self.call_timeout_s)
@@ -55,7 +55,7 @@ class SessionContext:
         self.prepared: dict[Destination, None] = {}
 
     def group_of_new_producer(self) -> str | None:
-        """The group id that its messages get, from the settings."""
+        """Return the group id for the messages of a new producer, from the settings."""
         if self.settings.auto_group and self.settings.group_id is None:
             return self.random_name()
         return self.settings.group_id
@@ -64,13 +64,13 @@ class SessionContext:
         return uuid_text(make_uuid(self.entropy, self.edge.now()))
 
     async def request(self, ask: Callable[[], Call[T]]) -> T:
-        """One request, and its answer."""
+        """Make one request and return its answer."""
         with self.one_task:
             await self.edge.pause()
             return await self.edge.wait(ask())
 
     async def open_consumer(self, ask: Callable[[], Call[AgentConsumer]]) -> AgentConsumer:
-        """A consumer, which is closed again if nobody waits for it any more."""
+        """Request a consumer. It is closed again if the caller was cancelled."""
         with self.one_task:
             await self.edge.pause()
             return await own(self.edge, ask())
@@ -99,14 +99,15 @@ class SessionContext:
         self.prepared[destination] = None
 
     def forget_temporaries(self) -> None:
-        """Look temporary destinations up again before the next send: one of them may be gone."""
+        """Forget the temporary destinations, so that the next send looks them up again: one of them may be deleted."""
         for destination in [each for each in self.prepared if each.is_temporary]:
             del self.prepared[destination]
 
     def check_consumable(self, destination: Destination) -> None:
-        """Only the connection that made a temporary destination consumes from it; everybody may send to it.
+        """Raise InvalidDestinationException for a temporary destination of another connection.
 
-        The broker keeps nobody out: Artemis' client, too, looks at the names that its connection made.
+        Only the connection that made it may consume from it; every connection may send to it. The broker does not
+        enforce this: Artemis' client, too, checks the names that its connection made.
         """
         if destination.is_temporary and place_of(destination).address not in self.temporaries:
             raise InvalidDestinationException(f"{destination} is no temporary destination of this connection")
@@ -116,7 +117,7 @@ class SessionContext:
             raise self.agent_session.closed_error or ConnectionClosedException("the session is closed")
 
     async def acknowledge(self, delivery: Delivery) -> None:
-        """What `message.acknowledge()` does. A closed session refuses it in every mode, as JMS says."""
+        """Perform `message.acknowledge()`. On a closed session it raises in every mode, as JMS requires."""
         with self.one_task:
             await self.edge.pause()
             self.check_open()
@@ -125,7 +126,7 @@ class SessionContext:
 
 
 def _queue_of(destination: Destination, place: ResolvedDestination) -> str | None:
-    """The queue that must exist before a send: queues have one, topics only when fully qualified."""
+    """Return the queue that must exist before a send: queues have one, topics only if fully qualified."""
     if destination.routing_type is RoutingType.ANYCAST:
         return place.queue or place.address
     return place.queue

@@ -1,10 +1,10 @@
 """The trio edge: sockets, tasks and timers for one agent.
 
-Responsible for dialling, reading, writing and timers, and for waiting without a task switch per message. Refuses to
-decide anything about the protocol: every decision is the agent's.
+Responsible for dialling, reading, writing and timers, and for waiting without a task switch per message. Makes no
+decision about the protocol: the agent makes them all.
 
-Ctrl-C never falls into these tasks or into a step of the agent: it goes to the program's main task, which then closes
-what it holds, and that needs them.
+KeyboardInterrupt is never raised in these tasks or in a step of the agent. It goes to the program's main task, which
+then closes its objects and needs these tasks to do so.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ._trio_waiting import TrioSignal, TrioTask
 
 T = TypeVar("T")
 VIRTUAL_START_MS = 1_700_000_000_000
-"""Under a virtual clock wall time derives from it; broker and client begin at the same date."""
+"""Under a virtual clock the wall time derives from that clock; broker and client begin at the same date."""
 
 
 class TrioWire:
-    """One pipe: written to at once, with a writer task only while the pipe is full."""
+    """One pipe. Data is written at once; a writer task exists only while the pipe is full."""
 
     __slots__ = ("_backlog", "_edge", "_finishing", "connection", "lost_reason", "stream")
 
@@ -109,14 +109,14 @@ class TrioEdge:
         if self._virtual:
             monotonic = trio.current_time()
             return Instant(monotonic, VIRTUAL_START_MS + int(monotonic * 1000))
-        # Asked once or twice per message: the same value serves until the millisecond is over.
+        # Called once or twice per message: the value is reused until the millisecond has passed.
         wall_ms = time.time_ns() // 1_000_000
         if wall_ms != self._now.wall_ms:
             self._now = Instant(trio.current_time(), wall_ms)
         return self._now
 
     def pause(self) -> Coroutine[object, None, None]:
-        # Not a coroutine itself: it runs once or twice per message, and each frame between costs.
+        # Not a coroutine function: it runs once or twice per message, and each additional frame costs time.
         self._pauses += 1
         wait = checkpoint_if_cancelled if self._pauses % PAUSES_PER_SWITCH else checkpoint
         return wait()
@@ -244,7 +244,7 @@ enable_ki_protection(Pump.flush_soon)
 
 
 def _clock_is_virtual() -> bool:
-    """Whether a test's MockClock drives this run. A run without trio.testing has none, and need not load it."""
+    """Return True if a test's MockClock drives this run. Without trio.testing loaded it cannot."""
     testing = sys.modules.get("trio.testing")
     return testing is not None and isinstance(trio.lowlevel.current_clock(), testing.MockClock)
 

@@ -1,7 +1,7 @@
-"""The scope of one agent on trio: its tasks, its orderly end, and what leaves it.
+"""The scope of one agent on trio: its tasks, its orderly end, and the exceptions that leave it.
 
-Responsible for letting an exception of the user out as the same object, and for an end that is orderly within a limit
-and complete in any case. Refuses to know what the tasks do.
+Responsible for raising an exception of the user as the same object. Responsible for an end that is orderly within a
+limit and complete in any case. Does not depend on the work of the tasks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ from ._trio_edge import TrioEdge
 
 @asynccontextmanager
 async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[TrioEdge]:
-    """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
+    """Open the scope of one agent: its tasks end with the block, after an orderly close.
 
     An exception from the block leaves as the same object, never in a group.
 
+    Args:
+        agent: the agent to drive.
+        close_timeout_s: seconds that the orderly close may take at most.
+
     Raises:
-        IllegalStateException: this is not a task of a trio run.
+        IllegalStateException: the caller is not a task of a trio run.
     """
     if not trio.lowlevel.in_trio_task():
         raise IllegalStateException(
@@ -37,17 +41,17 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
     breakdown: BaseException | None = None
     try:
         async with trio.open_nursery() as spawned:
-            # Our own tasks go on while a cancellation from outside ends the block, or nobody would read the broker's
+            # The edge's own tasks continue while a cancellation from outside ends the block: they read the broker's
             # answers to the orderly close.
             with trio.CancelScope(shield=True):
-                # One pass. Cancelled, start() would wait for the end of a task that no cancellation reaches.
+                # Shielded for one pass: a cancelled start() would wait for a task that no cancellation reaches.
                 own = await spawned.start(_host_own_tasks)
             edge = TrioEdge(agent, spawned, own, close_timeout_s)
             own.start_soon(edge.run_timer)
             own.start_soon(edge.run_flusher)
             try:
                 yield edge
-            except BaseException as error:  # not what the caller may be handling around this block
+            except BaseException as error:  # sys.exc_info() may be one that the caller handles
                 failure = error
                 raise
             finally:
@@ -59,7 +63,7 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
                 spawned.cancel_scope.cancel()
     except BaseExceptionGroup as group:
         breakdown = _breakdown(group, failure)
-    # Raised outside the handler, or the group would become the context of the user's own exception.
+    # Raised outside the handler, since the group would else become the context of the user's exception.
     if breakdown is not None and (failure is None or _is_cancellation(failure)):
         raise breakdown
     if failure is not None:
@@ -85,7 +89,7 @@ def _is_cancellation(error: BaseException) -> bool:
 
 
 def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException | None) -> BaseException | None:
-    """What went wrong beside the user's own exception: nearly always nothing, else a defect of ours."""
+    """Return the failure beside the user's exception: nearly always None, else a defect of the client."""
     known = [] if failure is None else _leaves(failure)
     for leaf in _leaves(group):
         if not any(leaf is other for other in known) and not isinstance(leaf, trio.Cancelled):

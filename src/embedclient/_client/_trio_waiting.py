@@ -1,4 +1,4 @@
-"""How a task waits and is cancelled, on trio. Refuses to know what is waited for."""
+"""How a task waits and is cancelled, on trio. Does not depend on the subject of the wait."""
 
 from __future__ import annotations
 

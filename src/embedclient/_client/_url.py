@@ -1,9 +1,9 @@
 """Artemis URLs: from the text a user typed to locator settings, factory settings and connectors.
 
 Responsible for the grammar (single URLs, lists, fragments), for the parameter names and their types, and for errors
-that name the parameter and where it stands. An unknown name is refused, with a similar one if there is one, because
-silence about a typing error costs days. Errors show no values: one may be a password, or a part of it. Does not depend
-on what a setting does.
+that name the parameter and its place. An unknown name is rejected, with a similar one if there is one, because an
+undetected typing error costs days. Errors show no values: one may be a password, or a part of it. Does not depend on
+the effect of a setting.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.D
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]{1,5}", re.ASCII)
 _NAMES = (*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS, *UNSUPPORTED)
 _KNOWN = frozenset((*_NAMES, *ACCEPTOR_ONLY))
-# What a description has in the place of what it does not show.
+# The placeholder for hidden text in a description.
 HIDDEN = "***"
 _SIGNS = frozenset("&;=#:")
 _SWITCHED_OFF = ("", "false", "null")
@@ -62,7 +62,14 @@ _NOT_YET = {
 
 @frozen
 class FactorySettings:
-    """What a URL says beyond the locator's settings. `policy` is the simple name of a load-balancing policy."""
+    """The parameters of a URL beyond the locator's settings.
+
+    - `policy`: the simple name of a load-balancing policy.
+    - `user`, `password`: credentials; None without them. The password is not in the `repr`.
+    - `client_id`: the client id of each connection; None without one.
+    - `enable_shared_client_id`: several connections may have the same client id.
+    - `type`: one of `FACTORY_TYPES`.
+    """
 
     policy: str = "RoundRobin"
     user: str | None = None
@@ -74,7 +81,7 @@ class FactorySettings:
 
 @frozen
 class ClientURL:
-    """One parsed URL. `text` is safe to show: it has hosts and names of parameters, and no values."""
+    """One parsed URL. `text` is safe to show: it contains hosts and names of parameters, and no values."""
 
     text: str
     settings: LocatorSettings
@@ -88,13 +95,13 @@ def parse_url(text: str) -> ClientURL:
     """Read an Artemis URL.
 
     Raises:
-        InvalidURLException: the text is not such a URL; the message names the part and the reason.
+        InvalidURLException: the text is not such a URL; the error contains the part and the reason.
     """
     return _Parser(url_text(text).strip()).parse()
 
 
 def url_text(url: object) -> str:
-    """What a user gave as a URL. Raises InvalidURLException for what is no text, without showing its secrets."""
+    """Return the URL that a user passed. Raises InvalidURLException if it is not text, without showing its value."""
     if not isinstance(url, str):
         kind = "None" if url is None else type(url).__name__
         raise InvalidURLException(f"the URL of a broker is a str such as 'tcp://localhost:61616', not {kind}")
@@ -102,7 +109,7 @@ def url_text(url: object) -> str:
 
 
 class _Parser:
-    """Holds the text while it is read, so that every error can describe it."""
+    """Hold the text while it is parsed, so that every error can describe it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -121,7 +128,7 @@ class _Parser:
         shown = [self._described(member) for member in members]
         queries = [self._pairs(query, where) for (_, _, query), where in zip(split, shown, strict=True)]
         if self.text.startswith("("):
-            # As in Artemis, settings of the whole list may stand in its first entry.
+            # As in Artemis, the first entry of a list may contain settings of the whole list.
             for name, value in queries[0]:
                 if name not in CONNECTOR_SETTINGS:
                     self._set(name, value)
@@ -136,22 +143,22 @@ class _Parser:
         )
         settings = self._settings
         if all(connector.factory == IN_VM_CONNECTOR_FACTORY for connector in connectors):
-            # Inside one process nothing vanishes without notice, so Artemis watches in-VM connections only on demand.
+            # A peer in the same process cannot disappear unnoticed, so Artemis checks in-VM connections only on demand.
             if "connection_ttl_ms" not in self._given:
                 settings = evolve(settings, connection_ttl_ms=-1)
-            # A connection that was asked to have a time to live needs pings.
+            # A connection with an explicit time to live needs pings.
             if "client_failure_check_period_ms" not in self._given and settings.connection_ttl_ms < 0:
                 settings = evolve(settings, client_failure_check_period_ms=-1)
         factory_settings = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         return ClientURL(self.shown, settings, factory_settings, connectors, tuple(dict.fromkeys(self._ignored)))
 
     def _described(self, member: str) -> str:
-        """A member as errors may show it: what the whole URL does not show of it may belong to a password."""
+        """Return a member in a form for errors. A part that the whole URL's description hides may be a password."""
         shown = describe_url(member, _KNOWN)
         return shown if shown in self.shown else self.shown
 
     def _set(self, name: str, value: str) -> bool:
-        """Take a parameter of the whole list. Return False if it is one of a connector."""
+        """Store a parameter of the whole list. Return False if it is a parameter of a connector."""
         if name in LOCATOR_PARAMETERS:
             attribute, reader = LOCATOR_PARAMETERS[name]
             self._settings = self._read(partial(_changed, self._settings, attribute, reader), name, value)
@@ -163,7 +170,7 @@ class _Parser:
         return _concerns_all(name)
 
     def _split(self) -> tuple[list[str], str]:
-        """The connectors' URLs and the query that is meant for all of them."""
+        """Return the connectors' URLs and the query that applies to all of them."""
         if self.text.startswith("("):
             inside, closed, rest = self.text[1:].partition(")")
             if not closed:
@@ -222,7 +229,7 @@ class _Parser:
             reason = _NOT_YET.get(scheme, f"{named}; write tcp://host:port or vm://name")
             raise self._error(reason)
         host, port = self._host_and_port(place.rstrip("/"), shown)
-        # As in Artemis, a parameter wins over the place.
+        # As in Artemis, a parameter takes precedence over host and port of the URL.
         return TransportConfiguration(connector_name, TCP_CONNECTOR_FACTORY, {"host": host, "port": port, **parameters})
 
     def _host_and_port(self, place: str, shown: str) -> tuple[str, int]:
@@ -286,5 +293,5 @@ def _changed(settings: LocatorSettings, attribute: str, reader: Reader, text: st
 
 
 def _reason(error: ValueError) -> str:
-    """The reader's words, or those of a validator, which stand between the name of a field and the value."""
+    """Return the reason without the field's name and the value that surround it in a validator's error."""
     return re.sub(r"^\w+ (must be .*), not .*$", r"\1", str(error.args[0]))

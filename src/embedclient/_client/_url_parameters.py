@@ -1,6 +1,6 @@
-"""The parameter names of Artemis URLs, where each value goes, and how its text is read.
+"""The parameter names of Artemis URLs, the setting of each, and the reader of its text.
 
-A table and its readers; refuses to know the grammar around them.
+A table and its readers. Does not depend on the grammar of URLs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _POLICIES = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
 
 
 def read_policy(text: str) -> str:
-    """A policy by its Java class name, with or without the package and the common ending."""
+    """Return a policy by its Java class name, with or without the package and the common suffix."""
     simple = text.rpartition(".")[2].removesuffix("ConnectionLoadBalancingPolicy").replace("_", "").lower()
     for policy in _POLICIES:
         if policy.lower() == simple:
@@ -74,7 +74,6 @@ def read_policy(text: str) -> str:
     raise ValueError("expected RoundRobin, Random, RandomSticky or FirstElement; other policies are given in Python")
 
 
-# URL name -> (field of LocatorSettings, reader)
 FACTORY_TYPES = ("CF", "XA_CF", "QUEUE_CF", "TOPIC_CF", "QUEUE_XA_CF", "TOPIC_XA_CF")
 
 
@@ -84,6 +83,7 @@ def read_factory_type(text: str) -> str:
     raise ValueError(f"expected {', '.join(FACTORY_TYPES[:-1])} or {FACTORY_TYPES[-1]}")
 
 
+# URL name -> (field of LocatorSettings, reader)
 LOCATOR_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "callTimeout": ("call_timeout_ms", read_integer),
     "callFailoverTimeout": ("call_failover_timeout_ms", read_integer),
@@ -120,7 +120,7 @@ LOCATOR_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "onMessageCloseTimeout": ("on_message_close_timeout_ms", read_integer),
 }
 
-# URL name -> (field of FactorySettings, reader); an empty field means: known, and of no consequence here.
+# URL name -> (field of FactorySettings, reader). With an empty field the parameter is accepted and has no effect here.
 FACTORY_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "connectionLoadBalancingPolicyClassName": ("policy", read_policy),
     "user": ("user", read_text),
@@ -156,14 +156,14 @@ TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "nioRemotingThreads": read_integer,
     "useEpoll": read_boolean,
     "useKQueue": read_boolean,
-    # Of other clients of the same brokers; Artemis' client, too, reads past it.
+    # A parameter of other clients of the same brokers; Artemis' client, too, ignores it.
     "tcpKeepAlive": read_boolean,
 }
-# Parameters that one entry of a list may have for its connector alone, and that otherwise are settings of all.
+# Settings of all connectors that an entry of a list may override for its connector alone.
 CONNECTOR_SETTINGS: dict[str, Callable[[str], bool | int | str]] = {"connect-timeout-millis": read_timeout}
 
-# Known to Artemis and not to this client. What would change nothing (`sslEnabled=false`) is accepted; anything else is
-# refused, because going on without TLS or through the wrong proxy would be worse than an error.
+# Artemis supports these and this client does not. A value without effect (`sslEnabled=false`) is accepted. Any other
+# value is rejected, because to continue without TLS or through the wrong proxy would be worse than an error.
 _TLS = "TLS is not supported by this client version"
 _HTTP = "HTTP tunnelling is not supported by this client version"
 _SOCKS = "SOCKS proxies are not supported by this client version"
@@ -200,11 +200,11 @@ VM_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "securityDomain": read_text,
 }
 
-# People copy the URL of an acceptor; Artemis' client reads past these.
+# URLs are often copied from an acceptor; Artemis' client ignores these.
 ACCEPTOR_ONLY = ACCEPTOR_PARAMETERS.difference(
     LOCATOR_PARAMETERS, FACTORY_PARAMETERS, TRANSPORT_PARAMETERS, VM_PARAMETERS, UNSUPPORTED
 )
 
 SYNONYMS = {"HA": "ha", "clientId": "clientID", "groupId": "groupID", "userName": "user", "username": "user"}
-# One page of Artemis' manual has the short one.
+# One page of Artemis' manual has the short name.
 SYNONYMS["loadBalancingPolicyClassName"] = "connectionLoadBalancingPolicyClassName"

@@ -1,6 +1,7 @@
-"""Calls what a program gave us to call, and survives what it does.
+"""Calls of a program's listeners, which survive the listeners' exceptions.
 
-Responsible for what an exception of a listener means to the task that calls it. Refuses to know what listeners are for.
+Responsible for the effect of a listener's exception on the task that calls it. Does not depend on the purpose of
+listeners.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ _log = logging.getLogger("embedclient")
 
 
 async def succeeds(name: str, called: object, listener: Callable[..., object], *arguments: object) -> bool:
-    """Call a listener, and wait for it if it is asynchronous. False if it failed, which is logged: `name` of `called`.
+    """Call a listener, and wait for it if it is asynchronous. Return False if it failed.
 
-    A cancellation goes on. A cancelled nursery of the listener may bring both in one group: whoever cancels it must not
-    meet the failure.
+    A failure is logged, as one of `name` of `called`. A cancellation is raised. A cancelled nursery of the listener may
+    raise both in one group; then only the cancellation is raised, because the canceller must not get the failure.
     """
     result = await outcome.acapture(_invoke, listener, arguments)
     if isinstance(result, outcome.Value):

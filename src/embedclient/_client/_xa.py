@@ -1,6 +1,7 @@
-"""The JMS way into XA transactions: a factory, connections, sessions and contexts that have an XAResource.
+"""The JMS entry point to XA transactions: a factory, connections, sessions and contexts that have an XAResource.
 
-Responsible for who may end a transaction: the transaction manager, and not the session. Refuses to know branches.
+Responsible for the rule that the transaction manager ends a transaction, and not the session. Does not depend on
+branches.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from ._xa_resource import XAResource, xa_resource_of
 class XASession(Session):
     """A session whose transactions a transaction manager ends. Made by `XAConnection.create_xa_session`.
 
-    What it sends and receives between `start` and `end` of its `xa_resource` belongs to that branch; what it does
-    outside takes effect at once. `commit`, `rollback` and `transaction` raise `TransactionInProgressException`.
+    Messages that it sends and receives between `start` and `end` of its `xa_resource` belong to that branch. Other work
+    takes effect at once. `commit`, `rollback` and `transaction` raise `TransactionInProgressException`.
     """
 
     @property
     def xa_resource(self) -> XAResource:
-        """What a transaction manager asks of this session."""
+        """Return the XA requests of this session, for a transaction manager."""
         return xa_resource_of(self._context.edge, self._context.agent_session, self._context.one_task)
 
     def _check_transacted(self, action: str) -> None:
@@ -39,7 +40,10 @@ class XAConnection(Connection):
     """A connection that has XA sessions too. Made by `XAConnectionFactory.create_xa_connection`."""
 
     def create_xa_session(self) -> Opening[XASession]:
-        """An XA session, `async with connection.create_xa_session() as session`."""
+        """Create an XA session: `async with connection.create_xa_session() as session`.
+
+        Raises: as `create_session`.
+        """
         return self._opening(SessionMode.TRANSACTED, XASession, xa=True)
 
     xa_session = create_xa_session
@@ -54,7 +58,7 @@ class XAJMSContext(JMSContext):
 
     @property
     def xa_resource(self) -> XAResource:
-        """What a transaction manager asks of this context's session."""
+        """Return the XA requests of this context's session, for a transaction manager."""
         return self._xa_session.xa_resource
 
 
@@ -69,13 +73,16 @@ class XAConnectionFactory(ConnectionFactory):
         client_id: str | None = None,
         auto_start: bool = True,
     ) -> AbstractAsyncContextManager[XAConnection]:
-        """Connect, as `create_connection` does."""
+        """Connect as `create_connection` does, with the same arguments and errors."""
         return self._connection(XAConnection, user, password, client_id, auto_start)
 
     def create_xa_context(
         self, *, user: str | None = None, password: str | None = None, client_id: str | None = None
     ) -> AbstractAsyncContextManager[XAJMSContext]:
-        """A connection and an XA session in one: `async with factory.create_xa_context() as context`."""
+        """Open a connection with one XA session: `async with factory.create_xa_context() as context`.
+
+        The arguments and errors are those of `create_connection`.
+        """
         return self._xa_context(user, password, client_id)
 
     @asynccontextmanager

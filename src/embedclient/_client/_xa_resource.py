@@ -1,6 +1,7 @@
 """The XA requests of one session, for a transaction manager.
 
-Responsible for waiting on the agent's answers. Refuses to know what the requests mean: branches are the agent's.
+Responsible for waiting on the agent's answers. Does not depend on the meaning of the requests: the agent holds the
+branches.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ T = TypeVar("T")
 
 
 class XAResource:
-    """What a transaction manager asks of a session, as in JTA. Every method raises `XAException` with an `XaCode`.
+    """The requests that a transaction manager sends through a session, as in JTA.
+
+    Every request raises `XAException` with an `XaCode` if it fails.
 
     A branch whose session was lost with its connection can only be rolled back: `end` and `prepare` of it fail with
-    `XAER_RMFAIL`, `commit` in one phase with `XA_RBCOMMFAIL`. What was prepared outlives connections and brokers.
+    `XAER_RMFAIL`, `commit` in one phase with `XA_RBCOMMFAIL`. A prepared branch survives the loss of connections and
+    restarts of brokers.
     """
 
     def __init__(self, edge: Edge, agent_session: AgentSession, one_task: OneTask) -> None:
@@ -35,54 +39,77 @@ class XAResource:
         self._one_task = one_task
 
     async def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
-        """Work of the session belongs to the branch from now on.
+        """Assign later work of the session to the branch.
 
-        `TMJOIN`: a branch that another session has begun. `TMRESUME`: one that was suspended.
+        Args:
+            xid: the branch.
+            flags: `TMNOFLAGS` begins a branch. `TMJOIN` joins one that another session has begun. `TMRESUME` continues
+                one that was suspended.
         """
         await self._request(lambda branches: branches.start(xid, flags))
 
     async def end(self, xid: Xid, flags: XaFlag = XaFlag.TMSUCCESS) -> None:
-        """Work of the session no longer belongs to the branch.
+        """End the assignment of the session's work to the branch.
 
-        `TMFAIL`: and it shall be rolled back. `TMSUSPEND`: until it is resumed.
+        Args:
+            xid: the branch.
+            flags: `TMSUCCESS`, or `TMFAIL` to mark the branch for rollback, or `TMSUSPEND` to suspend it until it is
+                resumed.
         """
         await self._request(lambda branches: branches.end(xid, flags))
 
     async def prepare(self, xid: Xid) -> XaCode:
-        """Make the branch last until it is committed or rolled back: `XA_OK`, or `XA_RDONLY` if it is finished."""
+        """Store the branch until it is committed or rolled back.
+
+        Return `XA_OK`, or `XA_RDONLY` if nothing is left to commit.
+        """
         return await self._request(lambda branches: branches.prepare(xid))
 
     async def commit(self, xid: Xid, one_phase: bool = False) -> None:
-        """Make the work of the branch final. In one phase it need not be prepared.
+        """Commit the branch.
 
-        When the connection is lost before the answer comes, a prepared branch may be committed or not, and the error
-        is `XA_RETRY`: commit it again. In one phase the error is then `XAER_RMFAIL`. A commit that was not sent is
-        told by `XA_RETRY` as well, and by `XA_RBCOMMFAIL` in one phase.
+        If the connection is lost before the answer arrives, a prepared branch may or may not be committed. The error is
+        then `XA_RETRY`: commit it again. In one phase the error is `XAER_RMFAIL`. A commit that was not sent is
+        reported by `XA_RETRY` as well, and by `XA_RBCOMMFAIL` in one phase.
+
+        Args:
+            xid: the branch.
+            one_phase: commit a branch that is not prepared.
         """
         await self._request(lambda branches: branches.commit(xid, one_phase))
 
     async def rollback(self, xid: Xid) -> None:
-        """Undo the work of the branch; messages the session has received come again."""
+        """Roll the branch back. The broker delivers the messages that the branch has received again."""
         await self._request(lambda branches: branches.rollback(xid))
 
     async def forget(self, xid: Xid) -> None:
-        """Let the broker forget a branch that an operator has committed or rolled back."""
+        """Remove from the broker a branch that an operator has committed or rolled back."""
         await self._request(lambda branches: branches.forget(xid))
 
     async def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN) -> list[Xid]:
-        """The prepared branches that the broker knows. `TMSTARTRSCAN` gives them all, a scan that goes on nothing."""
+        """Return the prepared branches of the broker.
+
+        Args:
+            flags: `TMSTARTRSCAN` returns all of them; a scan that continues returns none.
+        """
         return await self._request(lambda branches: branches.recover(flags))
 
     async def set_transaction_timeout(self, seconds: int) -> bool:
-        """How long branches of this session may last from `start` to `prepare`. False if the broker does not care."""
+        """Set how long branches of this session may last from `start` to `prepare`.
+
+        Return False if the broker ignores the time-out.
+
+        Args:
+            seconds: the time-out.
+        """
         return await self._request(lambda branches: branches.set_timeout(seconds))
 
     async def get_transaction_timeout(self) -> int:
-        """The broker's time-out of branches, in seconds. An Artemis broker tells its own, whatever was set."""
+        """Return the broker's time-out of branches, in seconds. Artemis returns its own, whatever was set."""
         return await self._request(lambda branches: branches.get_timeout())
 
     def is_same_rm(self, other: XAResource) -> bool:
-        """Whether both belong to the same broker, so that one can join branches of the other."""
+        """Return True if both belong to the same broker, so that each can join branches of the other."""
         node_id = self._edge.agent.node_id
         return self._edge is other._edge or (node_id is not None and node_id == other._edge.agent.node_id)
 
@@ -95,7 +122,7 @@ class XAResource:
 
 
 def xa_resource_of(edge: Edge, agent_session: AgentSession, one_task: OneTask) -> XAResource:
-    """The resource of a session that has one."""
+    """Return the XA resource of a session. Raises IllegalStateException if the session has none."""
     if agent_session.xa is None:
         raise IllegalStateException("the session was not made for XA transactions")
     return XAResource(edge, agent_session, one_task)

@@ -1,7 +1,7 @@
 """The client for asyncio programs: the same classes as `embedclient`, driven by an asyncio edge.
 
-Only the ways in are different, because they choose the event loop; everything they lead to is the same code, so the
-facades cannot drift apart. `vm://` belongs to trio: use `broker.url` here.
+Only the entry points differ, because they choose the event loop. All other code is shared, so the facades cannot drift
+apart. `vm://` works on trio only: use `broker.url` here.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ __all__ = ["ConnectionFactory", "InitialContext", "ServerLocator", "XAConnection
 
 
 class ConnectionFactory(_client.ConnectionFactory):
-    """`embedclient.ConnectionFactory` for asyncio."""
+    """Create connections as `embedclient.ConnectionFactory` does, on asyncio."""
 
     def _make_loop(self) -> _client.Loop:
         return AsyncioLoop()
 
 
 class XAConnectionFactory(_client.XAConnectionFactory):
-    """`embedclient.XAConnectionFactory` for asyncio."""
+    """Create XA connections as `embedclient.XAConnectionFactory` does, on asyncio."""
 
     def _make_loop(self) -> _client.Loop:
         return AsyncioLoop()
 
 
 class ServerLocator(_client.ServerLocator):
-    """`embedclient.ServerLocator` for asyncio."""
+    """Create session factories as `embedclient.ServerLocator` does, on asyncio."""
 
     def _make_loop(self) -> _client.Loop:
         return AsyncioLoop()
 
 
 class InitialContext(_client.Names[_client.ConnectionFactory]):
-    """`embedclient.InitialContext` for asyncio."""
+    """Look names up as `embedclient.InitialContext` does, for factories on asyncio."""
 
     def __init__(self, environment: Mapping[str, str] | str | PathLike[str] = _client.DEFAULT_FILE) -> None:
         super().__init__(environment, ConnectionFactory, XAConnectionFactory)

@@ -1,7 +1,7 @@
 """The asyncio edge: transports, futures and timers for one agent.
 
-Responsible for driving the agent straight from asyncio's protocol callbacks, and for a scope that an exception of the
-user leaves unchanged. Refuses to decide anything about the protocol: every decision is the agent's.
+Responsible for driving the agent directly from asyncio's protocol callbacks, and for a scope that does not change an
+exception of the user. Makes no decision about the protocol: the agent makes them all.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class AsyncioTask:
 
 
 class AsyncioWire(asyncio.Protocol):
-    """One pipe. asyncio writes at once and keeps what does not fit; this counts what the peer has taken."""
+    """One pipe. asyncio writes at once and buffers the remainder; this class counts the bytes that have left."""
 
     def __init__(self, edge: AsyncioEdge, order: Dial) -> None:
         self._edge = edge
@@ -100,14 +100,14 @@ class AsyncioWire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        # Told whenever the buffer has become empty, whatever it held.
+        # asyncio then calls resume_writing whenever the buffer has become empty, whatever its size was.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
         self._set_options(transport.get_extra_info("socket"))
 
     def _set_options(self, connected: socket.socket | None) -> None:
         parameters = self._configuration.parameters
-        if connected is None:  # an event loop without sockets to show
+        if connected is None:  # the event loop does not provide its sockets
             return
         if not parameters.get("tcpNoDelay", True):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
@@ -159,8 +159,8 @@ class AsyncioEdge:
     async def pause(self) -> None:
         self._pauses += 1
         task = asyncio.current_task()
-        # A task that cancelled itself, or was cancelled while it was about to run, hears of it at its next switch only:
-        # by then a request would have left.
+        # A task that cancelled itself, or was cancelled while it was ready to run, gets the cancellation at its next
+        # switch only. Without a switch here a request would be sent before.
         if self._pauses % PAUSES_PER_SWITCH == 0 or (task is not None and task.cancelling()):
             await asyncio.sleep(0)
 
@@ -192,7 +192,7 @@ class AsyncioEdge:
         self.pump.flush()
         task = asyncio.current_task()
         assert task is not None
-        # asyncio raises a cancellation once: a task that handles one is cancelled all the same.
+        # asyncio raises a cancellation once: a task that handles one counts as cancelled here.
         if not call.done and not task.cancelling():
             ended: asyncio.Future[None] = self._loop.create_future()
             call.on_done = partial(_release, ended)
@@ -206,7 +206,7 @@ class AsyncioEdge:
         return call.done
 
     async def _outlast_cancellation(self, ended: asyncio.Future[None], timeout_s: float) -> None:
-        """Wait although the task is cancelled meanwhile; the cancellation then comes with its next wait."""
+        """Wait although the task is cancelled meanwhile; its next wait then raises the cancellation."""
         deadline = self._loop.time() + timeout_s
         cancelled = False
         while not ended.done() and (remaining_s := deadline - self._loop.time()) > 0:
@@ -251,7 +251,7 @@ class AsyncioEdge:
         self._guarded(lambda: self.pump.step(event))
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Run a callback of the loop; a defect ends the connection's scope instead of a line in the loop's log."""
+        """Run a callback of the loop. A defect ends the connection's scope, instead of a line in the loop's log."""
         try:
             work()
         except BaseException as defect:
@@ -261,7 +261,7 @@ class AsyncioEdge:
             raise
 
     async def watch(self) -> None:
-        """Ends the scope with the first defect that a callback met."""
+        """End the scope with the first defect that a callback raised."""
         await self._defect
 
     def cancel_all(self) -> None:
@@ -307,7 +307,7 @@ class AsyncioEdge:
                     configuration.port,
                     local_addr=local if any(local) else None,
                 )
-        except ValueError as error:  # from the codec of host names, before any name service is asked
+        except ValueError as error:  # from the codec of host names, before any name service is called
             names = " or ".join(repr(name) for name in (configuration.host, local[0]) if name)
             raise OSError(f"{names} is not the name of a host") from error
         return wire
@@ -327,12 +327,16 @@ def _release(ended: asyncio.Future[None], _: Call[T]) -> None:
 
 @asynccontextmanager
 async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[AsyncioEdge]:
-    """The scope of one agent: its tasks end with the block, after an orderly close of at most `close_timeout_s`.
+    """Open the scope of one agent: its tasks end with the block, after an orderly close.
 
     An exception from the block leaves as the same object, never in a group.
 
+    Args:
+        agent: the agent to drive.
+        close_timeout_s: seconds that the orderly close may take at most.
+
     Raises:
-        IllegalStateException: no asyncio loop runs here.
+        IllegalStateException: no asyncio loop is running.
     """
     try:
         asyncio.get_running_loop()
@@ -346,7 +350,7 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
             edge.spawn(edge.watch)
             try:
                 yield edge
-            except BaseException as error:  # not what the caller may be handling around this block
+            except BaseException as error:  # sys.exc_info() may be one that the caller handles
                 failure = error
                 raise
             finally:

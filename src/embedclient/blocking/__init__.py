@@ -3,9 +3,9 @@
     with ConnectionFactory("tcp://localhost:61616").connect() as connection, connection.session() as session:
         session.create_producer(Queue("orders")).send("hello")
 
-Each connection has a thread that runs trio; every method is one call into it. Connections may be shared by threads, a
-session belongs to one thread at a time. Responsible for the ways in; the rest is generated from the async classes.
-`vm://` does not reach from one thread into another: use `broker.url`.
+Each connection has a thread that runs trio; every method is one call into it. Threads may share a connection. A session
+must be used by one thread at a time. Responsible for the entry points; the rest is generated from the async classes.
+`vm://` does not connect threads: use `broker.url`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ __all__ = [
 
 
 class ConnectionFactory:
-    """`embedclient.ConnectionFactory` for threads and scripts. Holds no connection and no thread."""
+    """Create connections as `embedclient.ConnectionFactory` does, for threads and scripts.
+
+    A factory holds no connection and no thread. The arguments and errors are those of that class.
+    """
 
     def __init__(
         self,
@@ -68,12 +71,12 @@ class ConnectionFactory:
 
     @property
     def url(self) -> str:
-        """The URL as logs may show it: hosts and names of parameters, without their values."""
+        """Return the URL in a form for logs: hosts and names of parameters, without their values."""
         return self._inner.url
 
     @property
     def settings(self) -> LocatorSettings:
-        """The settings that the URL gives."""
+        """Return the settings of the URL."""
         return self._inner.settings
 
     def create_connection(
@@ -86,10 +89,17 @@ class ConnectionFactory:
     ) -> Connection:
         """Connect: `with factory.create_connection() as connection`, or call `close()` at the end.
 
+        Args:
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+            auto_start: start the connection at once; otherwise its consumers receive only after `start`.
+
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
             JMSSecurityException: wrong user or password.
             InvalidClientIDException: another connection has this client id.
+            ResourceAllocationException: the system has no descriptors left for an event loop.
         """
         portal = Portal.open()
         manager = self._inner.create_connection(user, password, client_id=client_id, auto_start=auto_start)
@@ -105,14 +115,26 @@ class ConnectionFactory:
         password: str | None = None,
         client_id: str | None = None,
     ) -> JMSContext:
-        """A connection and a session in one: `with factory.create_context() as context`."""
+        """Open a connection with one session: `with factory.create_context() as context`.
+
+        Args:
+            session_mode: how the session acknowledges messages, or TRANSACTED.
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+
+        Raises: as `create_connection`.
+        """
         portal = Portal.open()
         manager = self._inner.create_context(session_mode, user=user, password=password, client_id=client_id)
         return JMSContext(portal, portal.enter(manager), portal.close)
 
 
 class XAConnectionFactory(ConnectionFactory):
-    """`embedclient.XAConnectionFactory` for threads and scripts. Holds no connection and no thread."""
+    """Create XA connections as `embedclient.XAConnectionFactory` does, for threads and scripts.
+
+    A factory holds no connection and no thread. The arguments and errors are those of that class.
+    """
 
     def __init__(
         self,
@@ -135,7 +157,7 @@ class XAConnectionFactory(ConnectionFactory):
         client_id: str | None = None,
         auto_start: bool = True,
     ) -> XAConnection:
-        """Connect, as `create_connection` does."""
+        """Connect as `create_connection` does, with the same arguments and errors."""
         portal = Portal.open()
         manager = self._inner.create_xa_connection(user, password, client_id=client_id, auto_start=auto_start)
         return XAConnection(portal, portal.enter(manager), portal.close)
@@ -143,14 +165,20 @@ class XAConnectionFactory(ConnectionFactory):
     def create_xa_context(
         self, *, user: str | None = None, password: str | None = None, client_id: str | None = None
     ) -> XAJMSContext:
-        """A connection and an XA session in one: `with factory.create_xa_context() as context`."""
+        """Open a connection with one XA session: `with factory.create_xa_context() as context`.
+
+        The arguments and errors are those of `create_connection`.
+        """
         portal = Portal.open()
         manager = self._inner.create_xa_context(user=user, password=password, client_id=client_id)
         return XAJMSContext(portal, portal.enter(manager), portal.close)
 
 
 class ServerLocator:
-    """`embedclient.ServerLocator` for threads and scripts. Holds no connection and no thread."""
+    """Create session factories as `embedclient.ServerLocator` does, for threads and scripts.
+
+    A locator holds no connection and no thread. The arguments and errors are those of that class.
+    """
 
     def __init__(
         self,
@@ -166,17 +194,22 @@ class ServerLocator:
 
     @property
     def settings(self) -> LocatorSettings:
-        """The settings it works with."""
+        """Return the settings of the locator."""
         return self._inner.settings
 
     def create_session_factory(self) -> ClientSessionFactory:
-        """Connect: `with locator.create_session_factory() as factory`, or call `close()` at the end."""
+        """Connect: `with locator.create_session_factory() as factory`, or call `close()` at the end.
+
+        Raises:
+            ConnectionLostException: no broker could be reached in the allowed attempts.
+            ResourceAllocationException: the system has no descriptors left for an event loop.
+        """
         portal = Portal.open()
         return ClientSessionFactory(portal, portal.enter(self._inner.create_session_factory()), portal.close)
 
 
 class InitialContext(_client.Names[ConnectionFactory]):
-    """`embedclient.InitialContext` for threads and scripts."""
+    """Look names up as `embedclient.InitialContext` does, for blocking factories."""
 
     def __init__(self, environment: Mapping[str, str] | str | PathLike[str] = DEFAULT_FILE) -> None:
         super().__init__(environment, ConnectionFactory, XAConnectionFactory)

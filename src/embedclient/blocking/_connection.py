@@ -24,8 +24,9 @@ from ._session import Session
 class Connection:
     """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
 
-    Set `exception_listener` to hear of lost connections, when it is known whether the sessions live on (a
-    `ConnectionFailedException` says so). With `add_failover_listener` one hears of each step.
+    `exception_listener` is called with a `ConnectionFailedException` after the connection was lost, once it is decided
+    whether the sessions continue. The exception contains that decision. It is also called with the error of a send that
+    the broker refused and that the program did not wait for. For each step use `add_failover_listener`.
     """
 
     def __init__(self, portal: Portal, inner: _client.Connection, leave: Callable[[], None]) -> None:
@@ -43,40 +44,49 @@ class Connection:
 
     @property
     def client_id(self) -> str | None:
-        """The client id, None without one."""
+        """Return the client id, None without one."""
         return self._inner.client_id
 
     @property
     def metadata(self) -> ConnectionMetaData:
-        """What the client says about itself."""
+        """Return a description of the client."""
         return self._inner.metadata
 
     @property
     def settings(self) -> LocatorSettings:
-        """The settings it works with."""
+        """Return the settings of the connection."""
         return self._inner.settings
 
     @property
     def started(self) -> bool:
-        """Whether its consumers receive."""
+        """Return True if the connection is started: its consumers receive."""
         return self._inner.started
 
     def set_client_id(self, client_id: str) -> None:
-        """Give the connection its client id, before anything else is done with it.
+        """Set the client id. This must be the first use of the connection.
+
+        Args:
+            client_id: the id, not empty.
 
         Raises:
-            InvalidClientIDException: another connection has it.
+            InvalidClientIDException: another connection has this client id, or it is empty.
+            IllegalStateException: the connection has a client id, or was used already.
         """
         self._portal.call(self._inner.set_client_id, client_id)
 
     def create_session(
         self, *, transacted: bool = False, acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO
     ) -> Session:
-        """A session, `with connection.create_session() as session`.
+        """Create a session: `with connection.create_session() as session`.
+
+        Args:
+            transacted: the session has transactions; `acknowledge_mode` then has no effect.
+            acknowledge_mode: how received messages are acknowledged.
 
         Raises:
             ConnectionClosedException: this program closed the connection.
-            ConnectionLostException: it is lost for good.
+            ConnectionLostException: the connection is lost for good.
+            ValueError: `acknowledge_mode` is not a mode.
         """
         opened = self._portal.call(
             self._portal.opening,
@@ -87,33 +97,41 @@ class Connection:
     session = create_session
 
     def start(self) -> None:
-        """Let the consumers of all sessions receive. Connections start themselves unless told otherwise."""
+        """Start the delivery of messages to the consumers of all sessions.
+
+        A connection is started when it is opened, unless it was created with `auto_start=False`.
+
+        Raises: as `create_session`.
+        """
         self._portal.call(self._inner.start)
 
     def stop(self) -> None:
-        """Hold all deliveries back until the next `start`.
+        """Pause all deliveries until the next `start`.
 
-        Waits for listeners that are running, as long as closing would; not for the one that calls this.
+        The call waits for running listeners as long as closing would, but not for a listener that makes this call.
+
+        Raises: as `create_session`.
         """
         self._portal.call(self._inner.stop)
 
     def add_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
-        """Have `listener(error, failed_over)` called whenever the connection was lost."""
+        """Add a listener that is called as `listener(error, failed_over)` whenever the connection was lost."""
         self._portal.call_now(self._inner.add_failure_listener, self._portal.known_listener(listener))
 
     def remove_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
-        """Undo `add_failure_listener`; unknown listeners are ignored."""
+        """Remove a listener that `add_failure_listener` added; unknown listeners are ignored."""
         self._portal.call_now(self._inner.remove_failure_listener, self._portal.known_listener(listener))
 
     def add_failover_listener(self, listener: Callable[[FailoverEventType], object]) -> None:
-        """Have `listener(event)` called when the connection is lost, and when its sessions are back or given up.
+        """Add a listener that is called as `listener(event)` when the connection is lost and when failover has ended.
 
-        Without `reconnectAttempts` and `failoverAttempts` there is nothing to give up.
+        Failover ends when the sessions work again, or when they are given up. Without `reconnectAttempts` and
+        `failoverAttempts` there is nothing to give up.
         """
         self._portal.call_now(self._inner.add_failover_listener, self._portal.known_listener(listener))
 
     def remove_failover_listener(self, listener: Callable[[FailoverEventType], object]) -> None:
-        """Undo `add_failover_listener`; unknown listeners are ignored."""
+        """Remove a listener that `add_failover_listener` added; unknown listeners are ignored."""
         self._portal.call_now(self._inner.remove_failover_listener, self._portal.known_listener(listener))
 
     def close(self) -> None:
@@ -139,31 +157,35 @@ class JMSContext:
 
     @property
     def connection(self) -> Connection:
-        """The connection, shared with other contexts made from this one."""
+        """Return the connection. Other contexts made from this one share it."""
         return Connection(self._portal, self._inner.connection, self.close)
 
     @property
     def session(self) -> Session:
-        """The session."""
+        """Return the session."""
         return Session(self._portal, self._inner.session)
 
     @property
     def session_mode(self) -> SessionMode:
-        """The mode of the session."""
+        """Return the mode of the session."""
         return self._inner.session_mode
 
     @property
     def client_id(self) -> str | None:
-        """The connection's client id, None without one."""
+        """Return the connection's client id, None without one."""
         return self._inner.client_id
 
     def create_context(self, session_mode: SessionMode) -> JMSContext:
-        """Another session of the same connection."""
+        """Create a context with another session of the same connection.
+
+        Raises:
+            ValueError: `session_mode` is not a mode.
+        """
         held = self._portal.hold(self._portal.call_now(self._inner.create_context, session_mode))
         return JMSContext(self._portal, held.value, held.close)
 
     def create_producer(self) -> JMSProducer:
-        """A producer that sends to any destination."""
+        """Create a producer that sends to any destination."""
         return JMSProducer(self._portal, self._portal.call_now(self._inner.create_producer))
 
     def create_consumer(
@@ -230,7 +252,7 @@ class JMSContext:
         self._portal.call(self._inner.rollback)
 
     def acknowledge(self) -> None:
-        """Acknowledge everything received, in the mode CLIENT. In other modes nothing happens."""
+        """Acknowledge every message that the session has received, in the mode CLIENT. Other modes ignore the call."""
         self._portal.call(self._inner.acknowledge)
 
     def recover(self) -> None:

@@ -1,7 +1,8 @@
-"""The thread of one connection: it runs trio from its start until it is told to end.
+"""The thread of one connection: it runs trio from its start until `end` or `abandon` is called.
 
-Responsible for its beginning and its end, and for who may hand work to it. It refuses to know who uses it: what it
-refers to can never be garbage, and a connection that nobody has any more must not live on for its thread's sake.
+Responsible for the start and the end of the thread, and for the rules by which it accepts work. Does not depend on its
+users: an object that a thread refers to is never garbage, and a connection without references must not be kept alive by
+its thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FORKED = "a connection cannot be used after a fork, for its thread stays in the
 
 
 class EventLoop:
-    """Made with `EventLoop.start()`."""
+    """A thread that runs trio. Made with `EventLoop.start()`."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -42,7 +43,7 @@ class EventLoop:
         loop._thread.start()
         try:
             loop._ready.wait()
-        except BaseException:  # Ctrl-C: nobody has the loop, and nobody would end its thread
+        except BaseException:  # KeyboardInterrupt: no caller has the loop and could end its thread
             loop._ready.wait()
             if loop._start_failure is None:
                 loop.end()
@@ -58,26 +59,26 @@ class EventLoop:
 
     @property
     def nursery(self) -> trio.Nursery:
-        """Where its tasks live."""
+        """Return the nursery for the tasks of the thread."""
         assert self._nursery is not None
         return self._nursery
 
     @property
     def is_alive(self) -> bool:
-        """Whether its thread runs."""
+        """Return True if the thread is running."""
         return self._thread.is_alive()
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process was forked behind its start: then there is no thread here, and there never will be."""
+        """Return True if this process was forked after the thread's start: it then does not have the thread."""
         return os.getpid() != self._process_id
 
     def soon(self, work: Callable[[], object]) -> None:
-        """Have a function called in the thread.
+        """Schedule a call of a function in the thread.
 
         Raises:
             ConnectionClosedException: the thread has ended.
-            IllegalStateException: this is that thread, or a process that was forked from the thread's.
+            IllegalStateException: the caller is in that thread, or in a process that was forked from the thread's.
         """
         if self.is_inherited:
             raise IllegalStateException(_FORKED)
@@ -90,12 +91,15 @@ class EventLoop:
             raise ConnectionClosedException(CLOSED) from error
 
     def end(self) -> None:
-        """End its tasks and the thread, and wait for that."""
+        """End the tasks and the thread, and wait for their end."""
         self.soon(self.nursery.cancel_scope.cancel)
         self._thread.join()
 
     def abandon(self) -> bool:
-        """Have it end, without waiting: this may be any thread, also its own. Returns whether it was running."""
+        """Request the end of the thread without waiting. Any thread may call this, also the loop's thread.
+
+        Return True if the thread was running.
+        """
         if sys.is_finalizing() or self.is_inherited or not self.is_alive:
             return False
         assert self._token is not None
@@ -108,7 +112,7 @@ class EventLoop:
     def _run(self) -> None:
         result = outcome.capture(trio.run, self._serve)
         if self._ready.is_set():
-            result.unwrap()  # threading reports what nobody waits for
+            result.unwrap()  # threading reports an exception that no thread waits for
         elif isinstance(result, outcome.Error):
             self._start_failure = result.error
             self._ready.set()

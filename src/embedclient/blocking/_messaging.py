@@ -19,11 +19,16 @@ T = TypeVar("T")
 
 
 class MessageProducer:
-    """Sends messages to one destination, or without one to the destination of each send.
+    """Send messages to one destination, or without one to the destination of each send.
 
-    The attributes are defaults for every send: `delivery_mode`, `priority` (0 to 9), `time_to_live` and
-    `delivery_delay` in seconds (0: for ever, at once), `disable_message_id`, `disable_message_timestamp`. The shortest
-    lifetime is a millisecond.
+    The attributes are defaults for every send:
+
+    - `delivery_mode`: PERSISTENT (the default) or NON_PERSISTENT.
+    - `priority`: 0 to 9, default 4.
+    - `time_to_live`: seconds until a message expires, 0 to 1e12; 0 (the default) means never. The shortest lifetime is
+      a millisecond.
+    - `delivery_delay`: seconds before a message is delivered, 0 to 1e12; 0 (the default) delivers at once.
+    - `disable_message_id`, `disable_message_timestamp`: leave these headers out, default False.
     """
 
     def __init__(self, portal: Portal, inner: _client.MessageProducer) -> None:
@@ -80,12 +85,12 @@ class MessageProducer:
 
     @property
     def destination(self) -> Destination | None:
-        """Where it sends to; None if every send names its own destination."""
+        """Return the destination of the producer; None if every send names its own destination."""
         return self._inner.destination
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the producer is closed, for whatever cause."""
         return self._inner.closed
 
     def send(
@@ -100,18 +105,27 @@ class MessageProducer:
     ) -> None:
         """Send a message, or a value that becomes one: str, bytes, dict or list.
 
-        What is not given comes from the attributes. `time_to_live` and `delivery_delay` are seconds.
-
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. An interrupted send of a persistent message may or may not have reached the broker.
 
+        Args:
+            message: the message or value.
+            destination: where to send to; required for a producer without a destination, else not allowed.
+            delivery_mode: PERSISTENT or NON_PERSISTENT. For this and the arguments below, None uses the attribute.
+            priority: 0 to 9.
+            time_to_live: seconds until the message expires, 0 to 1e12; 0 means never.
+            delivery_delay: seconds before the message is delivered, 0 to 1e12; 0 delivers at once.
+
         Raises:
-            InvalidDestinationException: the destination does not exist and may not be created, as no temporary one
-                whose connection has ended.
+            InvalidDestinationException: the destination does not exist and may not be created (a temporary one never
+                is, once its connection has ended), or no destination is given.
+            IllegalStateException: another task uses the session, or `destination` is given to a producer that has one.
             MessageFormatException: the value cannot be sent.
-            UnblockedException: the connection was lost before the broker answered; it has the message or not.
+            UnblockedException: the connection was lost before the broker answered; the broker may or may not have the
+                message.
             DuplicateIDException, AddressFullException: the broker refused the message for that reason.
-            JMSException: it was refused for another one, or the connection is lost for good.
+            JMSException: the broker refused it for another reason, an argument is out of range, the producer is closed,
+                or the connection is lost for good.
         """
         self._portal.call(
             self._inner.send,
@@ -133,9 +147,9 @@ class MessageProducer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> Receipt:
-        """Queue a message and return at once. The receipt tells the outcome to whoever waits for it.
+        """Queue a message and return at once; wait for the receipt to learn the outcome.
 
-        Arguments are those of `send`. What is wrong with them raises here, what the broker says in the receipt.
+        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's.
         """
         return Receipt(
             self._portal,
@@ -151,7 +165,7 @@ class MessageProducer:
         )
 
     def close(self) -> None:
-        """Closing twice is fine."""
+        """Close the producer. A second call has no effect."""
         self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:
@@ -164,10 +178,11 @@ class MessageProducer:
 
 
 class Receipt:
-    """What `send_nowait` gives back: call `wait()` to learn that the broker took the message.
+    """The outcome of a `send_nowait`: call `wait()` to learn that the broker took the message.
 
-    With a confirmation window (`confirmationWindowSize` in the URL) it ends with the broker's answer; without one the
-    protocol has no answer for messages that nobody waits for, and it ends when the message was written.
+    With a confirmation window (`confirmationWindowSize` in the URL) the receipt ends with the broker's answer. Without
+    one the protocol has no answer for messages that are sent without waiting, and the receipt ends when the message was
+    written.
     """
 
     def __init__(self, portal: Portal, inner: _client.Receipt) -> None:
@@ -176,18 +191,22 @@ class Receipt:
 
     @property
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return True if the outcome is known."""
         return self._inner.done
 
     def wait(self) -> None:
-        """Wait for the outcome. Raises what the broker answered. Cancelling leaves the send alone."""
+        """Wait for the outcome. A cancellation does not affect the send.
+
+        Raises:
+            JMSException: the error with which the broker answered, as in `MessageProducer.send`.
+        """
         if self.done:
             return self._inner._call.value()
         self._portal.call(self._inner.wait)
 
 
 class MessageConsumer:
-    """Receives messages of one destination. `with` it, or let the session's scope close it."""
+    """Receive messages of one destination. `with` it, or let the session's scope close it."""
 
     def __init__(self, portal: Portal, inner: _client.MessageConsumer) -> None:
         self._portal = portal
@@ -195,77 +214,96 @@ class MessageConsumer:
 
     @property
     def destination(self) -> Destination:
-        """Where its messages come from."""
+        """Return the destination of the consumer."""
         return self._inner.destination
 
     @property
     def selector(self) -> str | None:
-        """Its selector, None without one."""
+        """Return the selector, None without one."""
         return self._inner.selector
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the consumer is closed, for whatever cause."""
         return self._inner.closed
 
     def receive(self, timeout: float | None = None) -> JMSMessage | None:
-        """Wait for a message, `timeout` seconds at most.
+        """Wait for a message.
 
-        Returns None when nothing came in time, or when the consumer was closed meanwhile. An interrupted receive leaves
-        the message with the consumer.
+        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+        An interrupted receive leaves the message with the consumer.
+
+        Args:
+            timeout: seconds; None waits without a limit.
 
         Raises:
             ConnectionClosedException: the consumer was closed before.
             ConnectionLostException: the connection is lost for good.
-            IllegalStateException: it has a listener, or another task uses the session.
-            MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK it
-                comes again, until it is dead.
+            IllegalStateException: the consumer has a listener, or another task uses the session.
+            MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK the
+                broker delivers it again, until it becomes a dead letter.
+            TypeError: `timeout` is not a number.
+            ValueError: `timeout` is NaN.
         """
         message = self._portal.call(self._inner.receive, timeout)
         return None if message is None else self._portal.message(message)
 
     def receive_nowait(self) -> JMSMessage | None:
-        """A message that is there now. The broker is asked, so None means that it has none for this consumer."""
+        """Return a message that is available now, or None if the broker has none for this consumer.
+
+        The client requests messages from the broker if none is buffered.
+
+        Raises: as `receive`, except for `timeout`.
+        """
         message = self._portal.call(self._inner.receive_nowait)
         return None if message is None else self._portal.message(message)
 
     def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
-        """Wait for a message like `receive`, and return its body, which has to be of this type.
+        """Wait for a message like `receive`, and return its body.
 
-        Returns None when nothing came in time. After the error below the message is the next one again; only in the
-        mode CLIENT and in transacted sessions it counts as received.
+        Return None if no message arrived in time. After a MessageFormatException the next receive returns the message
+        again. In the mode CLIENT and in transacted sessions the message counts as received instead.
+
+        The errors of `receive` are raised here too.
+
+        Args:
+            kind: the type that the body must have.
+            timeout: seconds; None waits without a limit.
 
         Raises:
-            MessageFormatException: the body is of another type, or there is none.
-            TypeError: the type is nothing that `isinstance` takes.
+            MessageFormatException: the body has another type, or the message has no body.
+            TypeError: `isinstance` does not accept the type, or `timeout` is not a number.
         """
         return self._portal.call(self._inner.receive_body, kind, timeout)
 
     def receive_body_nowait(self, kind: type[T]) -> T | None:
-        """The body of a message that is there now; `receive_body` says what it has to be."""
+        """Return the body of a message that is available now, or None. The body is checked as in `receive_body`."""
         return self._portal.call(self._inner.receive_body_nowait, kind)
 
     @property
     def message_listener(self) -> Callable[[JMSMessage], object] | None:
-        """The listener that was set, if any."""
+        """Return the message listener, None without one."""
         return self._portal.original(self._inner.message_listener)
 
     def set_message_listener(self, listener: Callable[[JMSMessage], object] | None) -> None:
-        """Have the session call `listener(message)` for each message, one at a time; None stops that.
+        """Set the listener that the session calls as `listener(message)` for each message, one at a time.
 
-        An exception of the listener is logged; in the modes AUTO and DUPS_OK the message comes again.
+        An exception of the listener is logged. In the modes AUTO and DUPS_OK the message is then delivered again.
+
+        Args:
+            listener: the listener; None removes the present one.
 
         Raises:
             TypeError: the listener cannot be called.
             ConnectionClosedException: the consumer is closed.
-            IllegalStateException: a task is receiving from it.
+            IllegalStateException: a task is receiving from the consumer.
         """
         self._portal.call_now(self._inner.set_message_listener, self._portal.listener(listener))
 
     def close(self) -> None:
-        """Stop receiving. Unacknowledged messages go back to the queue. Closing twice is fine.
+        """Close the consumer. Unacknowledged messages return to the queue. A second call has no effect.
 
-        Waits for its listener if that is running, as long as closing the session would; not in that listener.
+        The call waits for a running listener as long as closing the session would. In that listener it does not wait.
         """
         self._portal.close_part(self._inner.close)
 
@@ -282,7 +320,7 @@ class MessageConsumer:
 
 
 class QueueBrowser:
-    """Shows the messages of a queue in order: `for message in browser`."""
+    """Show the messages of a queue in order and take none: `for message in browser`."""
 
     def __init__(self, portal: Portal, inner: _client.QueueBrowser) -> None:
         self._portal = portal
@@ -290,30 +328,35 @@ class QueueBrowser:
 
     @property
     def queue(self) -> Queue | TemporaryQueue:
-        """The queue it shows."""
+        """Return the queue that is browsed."""
         return self._inner.queue
 
     @property
     def selector(self) -> str | None:
-        """Its selector, None without one."""
+        """Return the selector, None without one."""
         return self._inner.selector
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the browser is closed, for whatever cause."""
         return self._inner.closed
 
     def next_message(self) -> JMSMessage | None:
-        """The next message of this look; None at its end, after which the next call begins a new look."""
+        """Return the next message of this pass over the queue; None at its end. The next call then begins a new pass.
+
+        Raises:
+            ConnectionClosedException: the browser is closed.
+            InvalidDestinationException: the queue does not exist.
+        """
         message = self._portal.call(self._inner.next_message)
         return None if message is None else self._portal.message(message)
 
     def start_over(self) -> None:
-        """End this look; the next message is the first of a new one. Each iteration begins so."""
+        """End this pass; the next message is the first of a new one. Each iteration begins with this call."""
         self._portal.call(self._inner.start_over)
 
     def close(self) -> None:
-        """Closing twice is fine."""
+        """Close the browser. A second call has no effect."""
         self._portal.close_part(self._inner.close)
 
     def __iter__(self) -> Iterator[JMSMessage]:
@@ -331,75 +374,78 @@ class QueueBrowser:
 
 
 class JMSProducer:
-    """Sends to any destination. Setters return the producer, so that they can be chained."""
+    """Send to any destination. Setters return the producer, so that calls can be chained."""
 
     def __init__(self, portal: Portal, inner: _client.JMSProducer) -> None:
         self._portal = portal
         self._inner = inner
 
     def set_priority(self, priority: int) -> Self:
-        """0 to 9, for every message sent from now on."""
+        """Set the priority of later messages: 0 to 9, default 4."""
         self._portal.call_now(self._inner.set_priority, priority)
         return self
 
     def set_delivery_mode(self, delivery_mode: DeliveryMode) -> Self:
-        """Whether messages sent from now on survive a restart of the broker."""
+        """Set whether later messages survive a restart of the broker: PERSISTENT (the default) or NON_PERSISTENT."""
         self._portal.call_now(self._inner.set_delivery_mode, delivery_mode)
         return self
 
     def set_time_to_live(self, seconds: float) -> Self:
-        """Seconds for which messages sent from now on are of use; 0 for ever."""
+        """Set the seconds until later messages expire, 0 to 1e12; 0 (the default) means never."""
         self._portal.call_now(self._inner.set_time_to_live, seconds)
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
-        """Seconds that messages sent from now on wait before they are delivered; 0 for none.
+        """Set the seconds before later messages are delivered, 0 to 1e12; 0 (the default) delivers at once.
 
-        A broker of this project refuses such messages: it has no scheduled delivery yet. Artemis has.
+        A broker of this project refuses messages with a delay: it has no scheduled delivery yet. Artemis has.
         """
         self._portal.call_now(self._inner.set_delivery_delay, seconds)
         return self
 
     def set_property(self, name: str, value: PropertyValue) -> Self:
-        """A property of every message sent from now on."""
+        """Set a property of every later message."""
         self._portal.call_now(self._inner.set_property, name, value)
         return self
 
     def clear_properties(self) -> Self:
-        """Forget what `set_property` was told."""
+        """Remove all properties that `set_property` has set."""
         self._portal.call_now(self._inner.clear_properties)
         return self
 
     def set_correlation_id(self, correlation_id: str | bytes | None) -> Self:
-        """The correlation id of every message sent from now on; None leaves what a message has."""
+        """Set the correlation id of every later message; None keeps that of the message."""
         self._portal.call_now(self._inner.set_correlation_id, correlation_id)
         return self
 
     def set_reply_to(self, destination: Destination | None) -> Self:
-        """Where replies to messages sent from now on are awaited; None leaves what a message has."""
+        """Set the destination for replies to later messages; None keeps that of the message."""
         self._portal.call_now(self._inner.set_reply_to, destination)
         return self
 
     def set_type(self, type: str | None) -> Self:
-        """The JMSType of every message sent from now on; None leaves what a message has."""
+        """Set the JMSType of every later message; None keeps that of the message."""
         self._portal.call_now(self._inner.set_type, type)
         return self
 
     def set_disable_message_id(self, disable: bool) -> Self:
-        """Whether messages sent from now on go without a message id."""
+        """Set whether later messages are sent without a message id, default False."""
         self._portal.call_now(self._inner.set_disable_message_id, disable)
         return self
 
     def set_disable_message_timestamp(self, disable: bool) -> Self:
-        """Whether messages sent from now on go without a timestamp."""
+        """Set whether later messages are sent without a timestamp, default False."""
         self._portal.call_now(self._inner.set_disable_message_timestamp, disable)
         return self
 
     def send(self, destination: Destination | str, message: Body) -> Self:
-        """Send a message, or a value that becomes one, as `MessageProducer.send` does, with its errors."""
+        """Send a message, or a value that becomes one, as `MessageProducer.send` does.
+
+        Raises: as `MessageProducer.send`.
+        """
         self._portal.call(self._inner.send, destination, message)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once. See `MessageProducer.send_nowait`."""
+        """Queue a message and return at once, as `MessageProducer.send_nowait` does."""
         return Receipt(self._portal, self._portal.call_now(self._inner.send_nowait, destination, message))

@@ -1,7 +1,8 @@
 """Calls into the thread that runs trio for one connection, from any other thread.
 
-Responsible for handing work over, for holding open the scopes that blocking programs enter and leave call by call, and
-for listeners, which run in threads of their own so that they may use the client. Refuses to know the client's classes.
+Responsible for the transfer of work, and for keeping open the scopes that blocking programs enter and leave call by
+call. Responsible for listeners, which run in separate threads so that they may use the client. Does not depend on the
+client's classes.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ P = ParamSpec("P")
 C = TypeVar("C", bound=Closeable)
 M = TypeVar("M", bound=JMSMessage | ClientMessage)
 
-# Only to notice a thread that ended without a word; results wake their waiters at once.
+# Only to detect a thread that ended without a result; results wake their waiters at once.
 _ALIVE_CHECK_S = 1.0
-# What waits for listeners when its scope is left.
+# Objects that wait for listeners when their scope is left.
 _SCOPED = (Connection, JMSContext)
-# In the thread of a listener: what it closes must not wait for it.
+# True in the thread of a listener: an object that it closes must not wait for it.
 _listening: ContextVar[bool] = ContextVar("embedclient listening", default=False)
 
 
 class _Job(Generic[T]):
     """One call on its way through the portal's thread.
 
-    The waiting thread may be interrupted between any two of its steps, so nothing here can be waited for only once.
+    The waiting thread may be interrupted between any two of its steps, so every wait here must be repeatable.
     """
 
     __slots__ = ("_context", "_done", "_has_begun", "_has_ended", "_outcome", "_scope", "_work")
@@ -48,7 +49,7 @@ class _Job(Generic[T]):
     def __init__(self, work: Callable[[], Awaitable[T]] | None = None) -> None:
         self._work = work
         self._scope = trio.CancelScope()
-        # A call from a listener's thread is made by that listener, also in the portal's thread.
+        # A call from a listener's thread belongs to that listener, also in the portal's thread.
         self._context = copy_context()
         self._outcome: outcome.Value[T] | outcome.Error | None = None
         self._has_begun = False
@@ -62,7 +63,7 @@ class _Job(Generic[T]):
         self._has_begun = True
         try:
             self._context.run(nursery.start_soon, self._run)
-        except RuntimeError:  # another thread has closed the connection: nothing begins in the nursery any more
+        except RuntimeError:  # another thread has closed the connection, so the nursery starts no more tasks
             self._end()
 
     async def _run(self) -> None:
@@ -76,7 +77,7 @@ class _Job(Generic[T]):
         self._end()
 
     def cancel(self) -> None:
-        """End it, also when its caller was interrupted before it came here."""
+        """End the job, also if its caller was interrupted before the job began."""
         if self._has_begun:
             self._scope.cancel()
         elif not self._has_ended:
@@ -103,7 +104,10 @@ class _Job(Generic[T]):
 
 
 class _Scope(Generic[T]):
-    """An async context manager in a task of its own. Not knowing the portal, it lets that be garbage."""
+    """An async context manager in a separate task.
+
+    It has no reference to the portal, so that the portal can be garbage.
+    """
 
     def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
         self._manager = manager
@@ -124,7 +128,7 @@ class _Scope(Generic[T]):
             self._entered.set()
 
     async def close_value(self) -> None:
-        """In the name of the listener that leaves the scope: the task that holds it would wait for that listener."""
+        """Close the value for a listener that leaves the scope: the scope's task would wait for that listener."""
         if isinstance(self.value, _SCOPED):
             await self.value.close()
 
@@ -133,7 +137,7 @@ class _Scope(Generic[T]):
 
 
 class Held(Generic[T]):
-    """An async context manager, entered in a task of its own and left on demand."""
+    """An async context manager that is entered in a separate task and left on demand."""
 
     def __init__(self, portal: Portal, scope: _Scope[T]) -> None:
         self._portal = portal
@@ -144,7 +148,7 @@ class Held(Generic[T]):
         self._portal.submit(scope.job)
         self._portal.call(scope.until_entered)
         if scope.value is None and scope.job.finished(0):
-            scope.job.result()  # raises what went wrong
+            scope.job.result()  # raises the failure
         return self.value
 
     @property
@@ -152,10 +156,10 @@ class Held(Generic[T]):
         return self._scope.value  # type: ignore[return-value]  # None is a T where the manager gives nothing
 
     def leave(self, failure: BaseException | None = None) -> None:
-        """End the scope, with the exception that leaves the block, if one does."""
+        """End the scope, with the exception that leaves the block, if there is one."""
         scope = self._scope
         if failure is not None and self._portal.is_inherited():
-            return  # it is the parent's to end, and the failure goes on
+            return  # the parent process ends the scope; the caller raises the failure
         scope.failure = failure
         try:
             if _listening.get():
@@ -163,30 +167,30 @@ class Held(Generic[T]):
             self._portal.call_now(scope.leave.set)
             self._portal.wait(scope.job)
         except ConnectionClosedException:
-            if failure is None:  # else its scope ended with the connection, and the failure goes on
+            if failure is None:  # else the scope ended with the connection; the caller raises the failure
                 raise
         except BaseException as error:
             if error is not failure:
                 raise
 
     def close(self) -> None:
-        """End the scope, unless it ended with the connection, or is the parent's of a forked process."""
+        """End the scope, unless it ended with the connection, or belongs to the parent of a forked process."""
         if self._portal.is_open() and not self._portal.is_inherited():
             self.leave()
 
 
 class Portal:
-    """What the objects of one connection share. Open it with `Portal.open()`.
+    """The state that the objects of one connection share. Opened with `Portal.open()`.
 
-    Its event loop does not know it: when nobody has anything of the connection any more, it ends with a warning. What
-    a program gave a listener to is in use.
+    The event loop has no reference to the portal. When the program has no reference to any object of the connection,
+    the portal ends with a warning. An object with a listener counts as in use.
     """
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self._connection_scope: _Scope[object] | None = None
         self._listeners: list[Callable[..., Awaitable[None]]] = []
-        # Threads that were interrupted in a call that succeeded all the same, and by what.
+        # Threads that were interrupted in a call that succeeded nevertheless, and the interrupting exception.
         self._interrupted: dict[int, BaseException] = {}
 
     @classmethod
@@ -204,20 +208,20 @@ class Portal:
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
-        """Enter the scope that `close` leaves: the connection's."""
+        """Enter the connection's scope, which `close` leaves."""
         scope = _Scope(manager)
         try:
             value = Held(self, scope).enter()
-        except BaseException:  # Ctrl-C, too, must not leave the thread behind
+        except BaseException:  # KeyboardInterrupt, too, must not leave the thread running
             self._stop()
             raise
-        self._connection_scope = scope  # type: ignore[assignment]  # only left, never looked into
+        self._connection_scope = scope  # type: ignore[assignment]  # its value is never used
         return value
 
     def close(self) -> None:
-        """Leave the connection's scope and end the thread. Closing twice is fine.
+        """Leave the connection's scope and end the thread. A second call has no effect.
 
-        In a forked process there is nothing to close: the connection is the parent's.
+        In a forked process there is nothing to close: the connection belongs to the parent.
         """
         scope, self._connection_scope = self._connection_scope, None
         if scope is None or self.is_inherited():
@@ -229,13 +233,13 @@ class Portal:
         self._raise_interrupt()
 
     def hold(self, manager: AbstractAsyncContextManager[T]) -> Held[T]:
-        """Enter a scope inside the connection's; its owner leaves it."""
+        """Enter a scope inside the connection's. The caller must leave it."""
         held = Held(self, _Scope(manager))
         held.enter()
         return held
 
     def block(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
-        """An async context manager as one for a `with` statement."""
+        """Return a context manager for a `with` statement that enters and leaves an async one."""
         return self._block(manager)
 
     @contextmanager
@@ -252,31 +256,31 @@ class Portal:
     # Calls
 
     def call(self, work: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an async function in the portal's thread and return what it returns.
+        """Run an async function in the portal's thread and return its result.
 
-        An exception that interrupts the waiting thread (Ctrl-C) cancels the work, whose rules for cancellation hold.
-        Work that succeeded all the same keeps its result, a message perhaps, which would be lost otherwise: it is
-        returned, and the exception comes with this thread's next call.
+        An exception that interrupts the waiting thread (KeyboardInterrupt) cancels the work, under the work's rules for
+        cancellation. If the work succeeded nevertheless, its result is returned, because a message would otherwise be
+        lost. This thread's next call then raises the exception.
         """
         self._raise_interrupt()
         job: _Job[T] = _Job(partial(work, *args, **kwargs))
         return self._finish(job, partial(self.submit, job))
 
     def close_part(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Close a part of the connection, which may be closed itself already."""
+        """Close a part of the connection, unless the connection is closed already."""
         if self.is_open() and not self.is_inherited():
             self.call(close)
 
     def is_open(self) -> bool:
-        """Whether nobody has closed the connection."""
+        """Return True if the connection has not been closed."""
         return self._connection_scope is not None
 
     def is_inherited(self) -> bool:
-        """Whether this process was forked from the one that opened the connection, and has no part in it."""
+        """Return True if this process was forked from the one that opened the connection, and must not use it."""
         return self._loop.is_inherited
 
     def each(self, take: Callable[[], Awaitable[M]]) -> Iterator[M]:
-        """What an async iterator gives; that of a closed connection has ended."""
+        """Yield the items of an async iterator. On a closed connection it ends."""
         while self.is_open():
             try:
                 item = self.call(take)
@@ -289,7 +293,7 @@ class Portal:
             yield self.message(item)
 
     def call_now(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function that does not wait in the portal's thread."""
+        """Run a function in the portal's thread. It must not wait."""
         bound = partial(work, *args, **kwargs)
         job: _Job[T] = _Job()
         return self._finish(job, partial(self._soon, partial(job.run_now, bound)))
@@ -298,7 +302,7 @@ class Portal:
         self._soon(partial(job.begin, self._loop.nursery))
 
     def wait(self, job: _Job[T]) -> T:
-        """The result of a job that was submitted."""
+        """Wait for a submitted job and return its result."""
         return self._finish(job, lambda: None)
 
     def _finish(self, job: _Job[T], begin: Callable[[], None]) -> T:
@@ -306,7 +310,7 @@ class Portal:
             begin()
             self._until_finished(job)
         except (ConnectionClosedException, IllegalStateException):
-            raise  # it cannot begin, or its thread has ended
+            raise  # the job cannot begin, or the portal's thread has ended
         except BaseException as interrupt:
             self._soon(job.cancel)
             self._until_finished(job)
@@ -329,13 +333,13 @@ class Portal:
         self._loop.soon(work)
 
     async def opening(self, open_it: Callable[[], Opening[C]]) -> C:
-        """What a `create_...` method opens, without its scope: blocking programs close it themselves."""
+        """Return the object that a `create_...` method opens, without its scope: a blocking program closes it."""
         return await open_it()
 
-    # Values that act when somebody uses them
+    # Values that make calls when they are used
 
     def message(self, message: M) -> M:
-        """A message whose `acknowledge()` blocks, and gives None instead of something to wait for."""
+        """Return a message whose `acknowledge()` blocks and returns None instead of an awaitable."""
         acknowledge: Callable[..., Awaitable[None]] | None = message.on_acknowledge
         if acknowledge is not None:
             blocking: Callable[..., Any] = partial(self.call, acknowledge)
@@ -343,7 +347,7 @@ class Portal:
         return message
 
     def listener(self, listener: Callable[..., object] | None) -> Callable[..., Awaitable[None]] | None:
-        """The same listener for the event loop: it runs in a thread, so that it may make blocking calls."""
+        """Return the listener in a form for the event loop: it runs in a thread, so that it may make blocking calls."""
         if listener is not None and not callable(listener):
             raise TypeError(f"a listener is called; {listener!r} cannot be called")
         if listener is None:
@@ -353,7 +357,7 @@ class Portal:
         return partial(self._run_listener, listener)
 
     def known_listener(self, listener: Callable[..., object]) -> Callable[..., Awaitable[None]]:
-        """The same for one that can be removed: always the same object for the same listener."""
+        """Return the same as `listener`, but always the same object for one listener, so that it can be removed."""
         for known in self._listeners:
             if self.original(known) == listener:
                 return known
@@ -363,7 +367,7 @@ class Portal:
         return adapted
 
     def original(self, adapted: Callable[..., object] | None) -> Callable[..., object] | None:
-        """The listener behind what `listener` made of it."""
+        """Return the program's listener from the form that `listener` returned."""
         return adapted.args[0] if isinstance(adapted, partial) else None
 
     async def _run_listener(self, listener: Callable[..., object], *arguments: object) -> None:

@@ -20,7 +20,7 @@ from ._portal import Portal
 class Session:
     """A single-threaded context for sending and receiving. Made by `Connection.session`.
 
-    Two tasks that use one session at the same time get an IllegalStateException: give each task its own.
+    A task that uses a session while another task does so gets an IllegalStateException. Give each task a session.
     """
 
     def __init__(self, portal: Portal, inner: _client.Session) -> None:
@@ -29,37 +29,49 @@ class Session:
 
     @property
     def transacted(self) -> bool:
-        """Whether it has transactions."""
+        """Return True if the session has transactions."""
         return self._inner.transacted
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode | None:
-        """None for a transacted session."""
+        """Return the acknowledge mode, None for a transacted session."""
         return self._inner.acknowledge_mode
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, by whomever."""
+        """Return True if the session is closed, for whatever cause."""
         return self._inner.closed
 
     def create_producer(self, destination: Destination | str | None = None) -> MessageProducer:
-        """A producer for one destination, or for the destinations its sends name.
+        """Create a producer.
 
         A queue or topic that does not exist yet is created with the first send, where the broker allows it.
+
+        Args:
+            destination: where it sends to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue). None
+                leaves the destination to each send.
+
+        Raises:
+            InvalidDestinationException: the text is not a destination.
+            ConnectionClosedException: the session is closed.
+            ConnectionLostException: the connection is lost for good.
         """
         return MessageProducer(self._portal, self._portal.call_now(self._inner.create_producer, destination))
 
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """A consumer of a queue, or a non-durable subscription of a topic that ends with the consumer.
+        """Create a consumer of a queue, or a non-durable subscription of a topic that ends with the consumer.
 
-        `no_local` leaves out what this connection sends itself.
+        Args:
+            destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
 
         Raises:
-            InvalidDestinationException: it does not exist and may not be created, or it is a temporary destination
-                that another connection made.
-            InvalidSelectorException: the selector is not one.
+            InvalidDestinationException: the destination does not exist and may not be created, or it is a temporary
+                destination that another connection made.
+            InvalidSelectorException: the selector is not valid.
         """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_consumer(destination, selector, no_local=no_local)
@@ -69,14 +81,22 @@ class Session:
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """A durable subscription, which keeps messages while nobody consumes it; needs a client id.
+        """Create a consumer of a durable subscription, which keeps messages while it has no consumer.
 
-        Another selector or topic under the same name replaces the subscription and drops its messages.
+        The connection needs a client id. Another selector or topic under the same name replaces the subscription and
+        drops its messages.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription, unique for the client id.
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
 
         Raises:
-            IllegalStateException: the connection has no client id, or the subscription a consumer already.
-            InvalidDestinationException: it is not a topic, or it does not exist and may not be created.
-            InvalidSelectorException: the selector is not one.
+            IllegalStateException: the connection has no client id, or the subscription has a consumer already.
+            InvalidDestinationException: the destination is not a topic, is a temporary one, or does not exist and may
+                not be created; or `name` is empty.
+            InvalidSelectorException: the selector is not valid.
         """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_durable_consumer(topic, name, selector, no_local=no_local)
@@ -84,13 +104,18 @@ class Session:
         return MessageConsumer(self._portal, opened)
 
     def create_shared_consumer(self, topic: Topic | str, name: str, selector: str | None = None) -> MessageConsumer:
-        """A share in a non-durable subscription, which ends with its last consumer.
+        """Create a consumer that shares a non-durable subscription, which ends with its last consumer.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
 
         Raises:
-            InvalidDestinationException: it is not a topic, or does not exist and may not be created, or is a temporary
-                one that another connection made.
-            InvalidSelectorException: the selector is not one.
-            JMSException: others share a subscription of this name with another selector or topic.
+            InvalidDestinationException: the destination is not a topic, does not exist and may not be created, or is a
+                temporary one that another connection made; or `name` is empty.
+            InvalidSelectorException: the selector is not valid.
+            JMSException: other consumers share a subscription of this name with another selector or topic.
         """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_consumer(topic, name, selector)
@@ -100,9 +125,11 @@ class Session:
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
-        """A share in a durable subscription, which keeps messages while nobody consumes it. Needs no client id.
+        """Create a consumer that shares a durable subscription, which keeps messages while it has no consumer.
 
-        Raises: what `create_shared_consumer` does.
+        No client id is needed. The arguments are those of `create_shared_consumer`.
+
+        Raises: as `create_shared_consumer`. A temporary topic has no durable subscriptions.
         """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_durable_consumer(topic, name, selector)
@@ -110,87 +137,101 @@ class Session:
         return MessageConsumer(self._portal, opened)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> QueueBrowser:
-        """A look at the messages of a queue that takes none of them.
+        """Create a browser, which shows the messages of a queue and takes none of them.
+
+        Args:
+            queue: a queue, as an object or as text.
+            selector: show only messages that match; None shows all.
 
         Raises:
-            InvalidDestinationException: it is not a queue, or there is no such queue when it is looked at.
-            InvalidSelectorException: the selector is not one.
+            InvalidDestinationException: the destination is not a queue, or the queue does not exist when it is browsed.
+            InvalidSelectorException: the selector is not valid.
         """
         opened = self._portal.call(self._portal.opening, lambda: self._inner.create_browser(queue, selector))
         return QueueBrowser(self._portal, opened)
 
     def create_temporary_queue(self) -> TemporaryQueue:
-        """A queue that lives as long as the connection, whose sessions alone may consume from it."""
+        """Create a queue that lives as long as the connection. Only sessions of this connection may consume from it."""
         return self._portal.call(self._inner.create_temporary_queue)
 
     def create_temporary_topic(self) -> TemporaryTopic:
-        """A topic that lives as long as the connection, whose sessions alone may subscribe to it."""
+        """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it."""
         return self._portal.call(self._inner.create_temporary_topic)
 
     def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.
 
         Raises:
-            IllegalStateException: it has consumers.
+            IllegalStateException: the destination has consumers.
         """
         self._portal.call(self._inner.delete_temporary, destination)
 
     def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription with its messages.
 
+        Args:
+            name: the name of the subscription.
+
         Raises:
-            InvalidDestinationException: there is no subscription of this name.
-            IllegalStateException: it has consumers.
+            InvalidDestinationException: no subscription has this name.
+            IllegalStateException: the subscription has consumers.
         """
         self._portal.call(self._inner.unsubscribe, name)
 
     def commit(self) -> None:
-        """Make what was sent and received since the last commit final.
+        """Commit what was sent and received since the last commit.
 
         Raises:
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
             TransactionOutcomeUnknownException: the connection was lost, or an earlier commit was cancelled, while the
                 broker was committing.
             DuplicateIDException: a message has a duplicate id that was accepted before; everything was rolled back.
-            IllegalStateException: the session is not transacted.
+            IllegalStateException: the session is not transacted, or another task uses it.
         """
         self._portal.call(self._inner.commit)
 
     def rollback(self) -> None:
-        """Undo what was sent and received since the last commit; messages received will come again.
+        """Roll back what was sent and received since the last commit; the broker delivers received messages again.
 
-        It takes its course even if its caller was cancelled before; only the wait for its end is cancelled.
+        The rollback is completed even if its caller was cancelled before. A cancellation ends only the wait.
 
         Raises:
-            IllegalStateException: the session is not transacted.
+            IllegalStateException: the session is not transacted, or another task uses it.
         """
         self._portal.call(self._inner.rollback)
 
     def recover(self) -> None:
-        """Have every unacknowledged message delivered again. It takes its course as `rollback` does.
+        """Request a new delivery of every unacknowledged message.
+
+        As with `rollback`, a cancellation ends only the wait.
 
         Raises:
-            IllegalStateException: the session is transacted; roll it back.
+            IllegalStateException: the session is transacted (use `rollback`), or another task uses it.
         """
         self._portal.call(self._inner.recover)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """A block that commits at its end, and rolls back if an exception leaves it or comes before the commit is sent.
+        """Return a block that commits at its end.
 
-        It begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
+        The block rolls back if an exception leaves it, or if one arrives before the commit is sent.
 
-        An earlier commit that was cancelled, and whose outcome cannot be learnt, is told before the block is run.
+        The block begins when an earlier commit or rollback, whose caller did not wait for it, has ended.
+
+        If an earlier commit was cancelled and its outcome is unknown, the block raises that error before it runs.
 
         Raises:
-            TransactionRolledBackException: as `commit` does, at the end.
-            TransactionOutcomeUnknownException: as `commit` does, at the end, or for that earlier commit.
-            DuplicateIDException: as `commit` does, at the end.
+            TransactionRolledBackException: as `commit`, at the end.
+            TransactionOutcomeUnknownException: as `commit`, at the end, or for that earlier commit.
+            DuplicateIDException: as `commit`, at the end.
             IllegalStateException: the session is not transacted.
         """
         return self._portal.block(self._portal.call_now(self._inner.transaction))
 
     def close(self) -> None:
-        """Close producers, consumers and the session; an open transaction is rolled back. Closing twice is fine."""
+        """Close the producers, the consumers and the session. A second call has no effect.
+
+        An open transaction is rolled back.
+        """
         self._portal.close_part(self._inner.close)
 
     def __enter__(self) -> Self:

@@ -18,8 +18,8 @@ from ._xa_resource import XAResource
 class XASession(Session):
     """A session whose transactions a transaction manager ends. Made by `XAConnection.create_xa_session`.
 
-    What it sends and receives between `start` and `end` of its `xa_resource` belongs to that branch; what it does
-    outside takes effect at once. `commit`, `rollback` and `transaction` raise `TransactionInProgressException`.
+    Messages that it sends and receives between `start` and `end` of its `xa_resource` belong to that branch. Other work
+    takes effect at once. `commit`, `rollback` and `transaction` raise `TransactionInProgressException`.
     """
 
     def __init__(self, portal: Portal, inner: _client.XASession) -> None:
@@ -28,7 +28,7 @@ class XASession(Session):
 
     @property
     def xa_resource(self) -> XAResource:
-        """What a transaction manager asks of this session."""
+        """Return the XA requests of this session, for a transaction manager."""
         return XAResource(self._portal, self._inner.xa_resource)
 
 
@@ -40,7 +40,10 @@ class XAConnection(Connection):
         self._inner: _client.XAConnection = inner
 
     def create_xa_session(self) -> XASession:
-        """An XA session, `with connection.create_xa_session() as session`."""
+        """Create an XA session: `with connection.create_xa_session() as session`.
+
+        Raises: as `create_session`.
+        """
         opened = self._portal.call(self._portal.opening, lambda: self._inner.create_xa_session())
         return XASession(self._portal, opened)
 
@@ -56,5 +59,5 @@ class XAJMSContext(JMSContext):
 
     @property
     def xa_resource(self) -> XAResource:
-        """What a transaction manager asks of this context's session."""
+        """Return the XA requests of this context's session, for a transaction manager."""
         return XAResource(self._portal, self._inner.xa_resource)

@@ -12,10 +12,13 @@ from ._portal import Portal
 
 
 class XAResource:
-    """What a transaction manager asks of a session, as in JTA. Every method raises `XAException` with an `XaCode`.
+    """The requests that a transaction manager sends through a session, as in JTA.
+
+    Every request raises `XAException` with an `XaCode` if it fails.
 
     A branch whose session was lost with its connection can only be rolled back: `end` and `prepare` of it fail with
-    `XAER_RMFAIL`, `commit` in one phase with `XA_RBCOMMFAIL`. What was prepared outlives connections and brokers.
+    `XAER_RMFAIL`, `commit` in one phase with `XA_RBCOMMFAIL`. A prepared branch survives the loss of connections and
+    restarts of brokers.
     """
 
     def __init__(self, portal: Portal, inner: _client.XAResource) -> None:
@@ -23,52 +26,75 @@ class XAResource:
         self._inner = inner
 
     def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
-        """Work of the session belongs to the branch from now on.
+        """Assign later work of the session to the branch.
 
-        `TMJOIN`: a branch that another session has begun. `TMRESUME`: one that was suspended.
+        Args:
+            xid: the branch.
+            flags: `TMNOFLAGS` begins a branch. `TMJOIN` joins one that another session has begun. `TMRESUME` continues
+                one that was suspended.
         """
         self._portal.call(self._inner.start, xid, flags)
 
     def end(self, xid: Xid, flags: XaFlag = XaFlag.TMSUCCESS) -> None:
-        """Work of the session no longer belongs to the branch.
+        """End the assignment of the session's work to the branch.
 
-        `TMFAIL`: and it shall be rolled back. `TMSUSPEND`: until it is resumed.
+        Args:
+            xid: the branch.
+            flags: `TMSUCCESS`, or `TMFAIL` to mark the branch for rollback, or `TMSUSPEND` to suspend it until it is
+                resumed.
         """
         self._portal.call(self._inner.end, xid, flags)
 
     def prepare(self, xid: Xid) -> XaCode:
-        """Make the branch last until it is committed or rolled back: `XA_OK`, or `XA_RDONLY` if it is finished."""
+        """Store the branch until it is committed or rolled back.
+
+        Return `XA_OK`, or `XA_RDONLY` if nothing is left to commit.
+        """
         return self._portal.call(self._inner.prepare, xid)
 
     def commit(self, xid: Xid, one_phase: bool = False) -> None:
-        """Make the work of the branch final. In one phase it need not be prepared.
+        """Commit the branch.
 
-        When the connection is lost before the answer comes, a prepared branch may be committed or not, and the error
-        is `XA_RETRY`: commit it again. In one phase the error is then `XAER_RMFAIL`. A commit that was not sent is
-        told by `XA_RETRY` as well, and by `XA_RBCOMMFAIL` in one phase.
+        If the connection is lost before the answer arrives, a prepared branch may or may not be committed. The error is
+        then `XA_RETRY`: commit it again. In one phase the error is `XAER_RMFAIL`. A commit that was not sent is
+        reported by `XA_RETRY` as well, and by `XA_RBCOMMFAIL` in one phase.
+
+        Args:
+            xid: the branch.
+            one_phase: commit a branch that is not prepared.
         """
         self._portal.call(self._inner.commit, xid, one_phase)
 
     def rollback(self, xid: Xid) -> None:
-        """Undo the work of the branch; messages the session has received come again."""
+        """Roll the branch back. The broker delivers the messages that the branch has received again."""
         self._portal.call(self._inner.rollback, xid)
 
     def forget(self, xid: Xid) -> None:
-        """Let the broker forget a branch that an operator has committed or rolled back."""
+        """Remove from the broker a branch that an operator has committed or rolled back."""
         self._portal.call(self._inner.forget, xid)
 
     def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN) -> list[Xid]:
-        """The prepared branches that the broker knows. `TMSTARTRSCAN` gives them all, a scan that goes on nothing."""
+        """Return the prepared branches of the broker.
+
+        Args:
+            flags: `TMSTARTRSCAN` returns all of them; a scan that continues returns none.
+        """
         return self._portal.call(self._inner.recover, flags)
 
     def set_transaction_timeout(self, seconds: int) -> bool:
-        """How long branches of this session may last from `start` to `prepare`. False if the broker does not care."""
+        """Set how long branches of this session may last from `start` to `prepare`.
+
+        Return False if the broker ignores the time-out.
+
+        Args:
+            seconds: the time-out.
+        """
         return self._portal.call(self._inner.set_transaction_timeout, seconds)
 
     def get_transaction_timeout(self) -> int:
-        """The broker's time-out of branches, in seconds. An Artemis broker tells its own, whatever was set."""
+        """Return the broker's time-out of branches, in seconds. Artemis returns its own, whatever was set."""
         return self._portal.call(self._inner.get_transaction_timeout)
 
     def is_same_rm(self, other: XAResource) -> bool:
-        """Whether both belong to the same broker, so that one can join branches of the other."""
+        """Return True if both belong to the same broker, so that each can join branches of the other."""
         return self._portal.call_now(self._inner.is_same_rm, other._inner)
