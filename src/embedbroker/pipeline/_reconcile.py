@@ -298,7 +298,11 @@ def _listed(site: Site) -> list[str]:
 
 
 def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
-    """Raises ConnectionLostException when the browse began again: rows that a task has returned are final."""
+    """Browse a queue and yield a row per message.
+
+    Raises:
+        ConnectionLostException: the browse began again. Rows that a task has returned are final, so it must start over.
+    """
     link = BrokerConnection(connection)
     try:
         with link.session() as session:
