@@ -371,8 +371,9 @@ class Ledger:
         return kill
 
     def restarted(self, at: float) -> None:
-        """Record that the broker serves again. Earlier deliveries, out of clients' buffers, do not count as
-        recovery.
+        """Record that the broker serves again.
+
+        Earlier deliveries, out of clients' buffers, do not count as recovery.
         """
         assert self._kills, "only what was killed restarts"
         self._kills[-1] = attrs.evolve(self._kills[-1], restarted_at=at, next_delivery_at=None)

@@ -188,6 +188,9 @@ class Audit:
 def journal_places(places: Sequence[str | PathLike[str]]) -> list[Path]:
     """Return the places of an audit that must have journals: all except those with only an audit log.
 
+    Args:
+        places: directories and archives with journals or audit logs.
+
     Raises:
         ValueError: an archive has an unknown type.
     """
@@ -263,7 +266,7 @@ def _summed_up(
 def _add_producers(
     spark: SparkSession, result: Audit, apart: Mapping[int, int], places: list[Path], producer: str, sequence: str
 ) -> str:
-    """Read everything once more; return a text on data removed meanwhile, empty if there is none."""
+    """Read everything once more; return a text on data removed meanwhile, or an empty text."""
     found = producers_of(
         spark, result.sources, apart, result.queues, result.problems, producer=producer, sequence=sequence
     )

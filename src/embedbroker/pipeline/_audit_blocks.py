@@ -1,6 +1,6 @@
 """An audit's summary of one segment: sets of message ids, a few bytes each, instead of rows.
 
-Ids are grouped by queue and by block of 65,536; a set is either the low 16 bits of each id, or a bitmap where that is
+Ids are grouped by queue and by block of 65,536. A set is either the low 16 bits of each id, or a bitmap where that is
 smaller. Work of a transaction stays separate until its end is read, which is mostly in the same segment. Responsible
 for this summary and for the algebra of such sets. Does not depend on files or Spark.
 """

@@ -1,8 +1,8 @@
 """The audit with an audit log: confirmations, deliveries and acknowledgements, as DataFrames.
 
 Responsible for reading logs in parallel by segment and for joining them with the contents of journals. Does not write
-reports or read journals: the audit of journals runs before any log is read. That order matters with a running broker:
-everything in its journal is in its log, so a log that is read later contains all of it.
+reports or read journals: the audit of journals runs before any log is read. That order matters with a running broker.
+Everything in its journal is in its log, so a log that is read later contains all of it.
 """
 
 from __future__ import annotations

@@ -154,8 +154,9 @@ def _plain(packed: bytes) -> IdSet:
 
 
 def _named(sets: _Sets, known: LogEvidence, queue_id: int, block: int) -> dict[str, IdSet]:
-    """Return the sets by the names of verdicts. Without a journal it is unknown what is present: that is
-    outstanding.
+    """Return the sets by the names of verdicts.
+
+    Without a journal it is unknown which messages are present: those count as outstanding.
     """
     left = IdSet.none().bits
     for each in sets.left.values():

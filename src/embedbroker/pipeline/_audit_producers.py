@@ -37,11 +37,11 @@ def producers_of(
     producer: str,
     sequence: str,
 ) -> DataFrame:
-    """Return a row per queue and producer, and one per queue for messages without a producer, whose order is not
-    judged.
+    """Return a row per queue and producer.
 
-    ``queues`` and ``problems`` are those of the audit of the same ``sources``. The producer of a message is unknown if
-    compaction has removed its record.
+    A queue's messages without a producer have one row together, and their order is not judged. ``queues`` and
+    ``problems`` are those of the audit of the same ``sources``. The producer of a message is unknown if compaction has
+    removed its record.
     """
     frames = frames_of(spark, sources, apart, producer=producer, sequence=sequence)
     acknowledged = frames.acknowledgements.where("state = 'committed'").select(*_MESSAGE).distinct()

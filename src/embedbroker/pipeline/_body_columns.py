@@ -207,8 +207,10 @@ def _converted(texts: list[str | None], good: list[int], kind: pa.StructType, er
 
 
 def read_objects(texts: list[str], kind: pa.StructType) -> pa.Array:
-    """Return JSON objects as structs. Raises pyarrow.ArrowException, also for types that Arrow does not read from
-    JSON.
+    """Return JSON objects as structs.
+
+    Raises:
+        pyarrow.ArrowException: a text does not fit the type, or Arrow does not read the type from JSON.
     """
     if not texts:
         return pa.array([], type=kind)

@@ -42,8 +42,9 @@ class BrokerConnection:
 
     @classmethod
     def shared(cls, options: ConnectionOptions) -> BrokerConnection:
-        """Return the connection of this process to this place. Workers are forked, so a process does not inherit
-        one.
+        """Return the connection of this process to this place.
+
+        Workers are forked, so a process does not inherit one.
         """
         key = (os.getpid(), options)
         link = cls._shared.get(key)

@@ -294,7 +294,7 @@ class CursorSource:
         self._positions.clear()
 
     def _open_again(self, queue: str, place: int) -> int:
-        """Like `_open`, for a place of the current offset, which may be meaningless to this broker."""
+        """Open a queue as `_open` does, at a place of the current offset, which may be meaningless to this broker."""
         if queue in self._positions:
             return self._positions[queue]
         self._meet_broker()

@@ -56,7 +56,7 @@ class DeadLetters:
         address = self._options.dead_letter_address
         if self._session is None:
             self._session = BrokerConnection.shared(self._options.connection).session()
-            # Any queue bound there must receive them, under any name; a queue is created only if there is none.
+            # Any queue bound there must receive them, under any name; only without one a queue is created.
             if not self._session.query_address(address).queue_names:
                 Destinations(self._session).prepare(Target(address, RoutingType.ANYCAST))
         copies = [_copy(block.message(each.place), address, queue, each) for each in poison]

@@ -1,7 +1,7 @@
 """Export of one queue by browsing it, in one task.
 
-Responsible for a queue that is shown from its beginning again, after an interruption or a failover, and for messages
-that are in a part already. Does not depend on files: `_export_folder` does.
+Responsible for a queue that is shown from its beginning again, after an interruption or a failover. Also responsible
+for messages that are in a part already. Does not depend on files: `_export_folder` does.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def pinned_ranges(
     """Yield the ranges of these queues, while they are pinned. Queues that must be browsed are left out.
 
     Raises:
-        IllegalStateException: an export began by ranges, and its queue cannot be pinned now; or the broker has lost its
+        IllegalStateException: an export began by ranges, and its queue cannot be pinned now. Or the broker has lost its
             journal since then, or is another one.
         JMSException: the broker cannot be reached, or refuses.
     """

@@ -118,8 +118,9 @@ class Block:
             raise RemoteProtocolError(f"a malformed block: {error}") from error
 
     def _rows(self) -> Array:
-        """Return the start of each row. Most often all are equally long; otherwise each contains the offset of the
-        next.
+        """Return the start of each row.
+
+        Most often all rows are equally long; otherwise each contains the offset of the next.
         """
         data, buffer, head = self.data, self.buffer, _BLOCK_HEAD.size
         if self.count > len(data):
@@ -168,8 +169,9 @@ class Block:
 
 
 def pack_block(messages: Iterable[tuple[int, int, CoreMessage]], complete_until: int = 0) -> Block:
-    """Return a block of messages that came one by one: position, delivery count, message. Position 0 stands for
-    none.
+    """Return a block of messages that came one by one: position, delivery count, message.
+
+    Position 0 stands for none.
     """
     parts: list[bytes | bytearray] = [b""]
     count = 0

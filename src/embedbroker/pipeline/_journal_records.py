@@ -102,10 +102,10 @@ _DTYPES = {
 
 
 def content_digest(message: CoreMessage) -> bytes:
-    """Return 16 bytes over the sender's content: body, type, durability, priority, expiration, timestamp and
-    properties.
+    """Return a digest of 16 bytes over the sender's content.
 
-    It excludes the broker's number, the address, and properties that brokers add on the way (``_AMQ_...``).
+    It includes body, type, durability, priority, expiration, timestamp and properties. It excludes the broker's number,
+    the address, and properties that brokers add on the way (``_AMQ_...``).
     """
     digest = blake2b(digest_size=16)
     fixed = (message.type, message.durable, message.priority, message.expiration, message.timestamp, len(message.body))
@@ -336,8 +336,9 @@ _PAIR = np.dtype({"names": ["queue_id", "position"], "formats": ["<i8", "<i8"], 
 
 
 def _with_pairs(part: Part, counts: Array, there: Array, behind: int, buffer: Array) -> Part:
-    """Return one row per pair that stands ``behind`` bytes from each start; without a pair, queue and position
-    are 0.
+    """Return one row per pair that stands ``behind`` bytes from each start.
+
+    Without a pair, queue and position are 0.
     """
     starts = part["start"]
     assert isinstance(starts, np.ndarray)

@@ -6,7 +6,7 @@ from the log. Does not depend on Spark beyond `InputPartition`.
 1. It dies before the log has a block: the broker still has the messages.
 2. It dies after the log and before the acknowledgement: the broker delivers them again, and they are in two blocks.
    This is why it is at least once; message ids reveal the duplicates.
-3. It dies after the acknowledgement, and Spark has recorded no batch: the next run finds the block in the log, and the
+3. It dies after the acknowledgement, and Spark has recorded no batch. The next run finds the block in the log, and the
    block becomes part of the next batch. It finds the log by the id of the query, so nothing is received before that is
    in the checkpoint: batch 0 is empty.
 """
@@ -92,8 +92,10 @@ class LogSource:
         self._log.remove_through(end.ranges[_KEY].until)
 
     def partitions(self, end: Offset) -> list[LogPartition]:
-        """Return the blocks of the batch that ends there, in parallel parts. Raises FileNotFoundError: some are
-        missing.
+        """Return the blocks of the batch that ends there, in parallel parts.
+
+        Raises:
+            FileNotFoundError: some are missing.
         """
         each = end.ranges[_KEY]
         files = [file for file in self._log.files(each.after) if file.number <= each.until]
@@ -107,8 +109,9 @@ class LogSource:
         """End the run. Nothing is open between two batches."""
 
     def _receive(self, number: int, rows_max: int, bytes_max: int) -> list[LogFile]:
-        """Receive blocks for the log, up to the limits and to the messages present at the start: producers may be
-        faster.
+        """Receive blocks for the log, up to the limits and to the messages present at the start.
+
+        Without the second limit a fast producer would keep a batch from ending.
         """
         found: list[LogFile] = []
         rows_left, bytes_left = rows_max or _UNLIMITED, bytes_max or _UNLIMITED

@@ -1,7 +1,7 @@
 """The progress of a stream, in the form that Spark keeps in the checkpoint.
 
 Responsible for texts that are equal when offsets are: Spark compares them as JSON. Each offset alone determines the
-rows of the batch that it ends, so a queue that appears in the middle needs no entry in the previous offset. Does not
+rows of the batch that it ends. So a queue that appears in the middle needs no entry in the previous offset. Does not
 depend on brokers.
 """
 

@@ -119,7 +119,7 @@ class SourceOptions:
         return ddl(self.columns, self.json_schema)
 
     def with_columns(self, columns: Sequence[str]) -> SourceOptions:
-        """Return a copy with other columns. Raises OptionError for the column of JSON values where there is none."""
+        """Return a copy with other columns. Raises OptionError for the column of JSON values without a JSON schema."""
         if VALUE_COLUMN in columns and self.json_schema is None:
             raise OptionError(f"the column {VALUE_COLUMN!r} needs format=json")
         return evolve(self, columns=known_columns(columns))

@@ -61,9 +61,11 @@ class Site:
     """Locate a site: a broker or journals.
 
     Args:
-        url: URL of a broker; None for journals.
-        queues: the queues to compare; none means all that the site lists.
         places: directories and archives with journals.
+        url: URL of a broker; None for journals.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        queues: the queues to compare; none means all that the site lists.
     """
 
     places: tuple[Place, ...] = ()
@@ -76,7 +78,11 @@ class Site:
     def of(
         cls, *places: Place, queues: Sequence[str] = (), user: str | None = None, password: str | None = None
     ) -> Site:
-        """Return a site for a URL, or for places of journals. Raises ValueError for a mixture."""
+        """Return a site for a URL, or for places of journals.
+
+        Raises:
+            ValueError: a URL and other places are mixed.
+        """
         urls = [place for place in [fspath(each) for each in places] if "://" in place]
         if urls and len(places) > 1:
             shown = [describe_url(fspath(place)) if "://" in fspath(place) else fspath(place) for place in places]
@@ -136,6 +142,11 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
     delivering is not shown, and so not counted: `Site.consumers` returns where that may be. ``messages`` is the
     difference in number; ``present_first`` and ``present_second`` are the numbers present.
 
+    Args:
+        spark: the session that reads the sites.
+        first: the site to match.
+        second: the site to repair.
+
     Raises:
         FileNotFoundError: there is no journal.
         OptionError: a broker does not list its queues, and none were named.
@@ -185,6 +196,12 @@ def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directo
     Messages that only the second site acknowledged need no step there. A message that the first site does not have any
     more is left out with all its steps: `left_out` returns it.
 
+    Args:
+        spark: the session that reads the first site.
+        differences: the result of `reconcile`.
+        first: the first site of `reconcile`.
+        directory: the folder to create for the plan.
+
     Raises:
         AnalysisException: the directory exists already.
     """
@@ -219,7 +236,12 @@ def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directo
 
 
 def left_out(differences: DataFrame, plan: DataFrame) -> DataFrame:
-    """Return the differences that need a step and have none: the first site did not have the message any more."""
+    """Return the differences that need a step and have none: the first site did not have the message any more.
+
+    Args:
+        differences: the result of `reconcile`.
+        plan: the result of `write_plan`.
+    """
     return differences.where(F.col("verdict").isin(*_ACTIONS)).join(plan, ["queue", "key"], "left_anti")
 
 
@@ -235,8 +257,9 @@ def _sums(site: DataFrame, suffix: str) -> DataFrame:
 
 
 def _site(spark: SparkSession, site: Site, kept: list[DataFrame], *, with_raw: bool = False) -> DataFrame:
-    """Return a row per message and queue, for the site's queues; ``kept`` gets the frames that Spark must free
-    later.
+    """Return a row per message and queue, for the site's queues.
+
+    ``kept`` receives the frames that Spark must free later.
     """
     if site.url is not None:
         return _browsed(spark, site, with_raw)

@@ -47,7 +47,14 @@ Row = dict[str, Any]
 
 @frozen
 class RepairStep:
-    """Hold one line of the plan. ``outcome``: done, would be done, or the reason why not."""
+    """Hold one line of the plan.
+
+    Args:
+        action: "resend" or "remove".
+        queue: name of the queue.
+        key: key of the message.
+        outcome: done, would be done, or the reason why not.
+    """
 
     action: str
     queue: str
@@ -68,6 +75,13 @@ def repair(
     Removals come first. A message is removed by its JMSMessageID alone, and only while its content matches the plan.
     Other messages are left to people. A plan may be applied again after an interruption, because it contains the number
     of messages that must be there in the end.
+
+    Args:
+        plan: the folder that `write_plan` wrote.
+        url: URL of the broker to repair.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        apply: send and remove messages; otherwise only report the steps.
 
     Raises:
         FileNotFoundError: the plan does not exist.

@@ -104,8 +104,9 @@ class Services:
         return bytes(self.finish(asked).body)
 
     def begin(self, operation: str, **fields: object) -> Asked:
-        """Send a request, and return before its reply; `finish` waits for it. One request at a time can be under
-        way.
+        """Send a request, and return before its reply; `finish` waits for it.
+
+        One request at a time can be under way.
         """
         asked = Asked(operation, json.dumps({"operation": operation, **fields}), str(uuid4()))
         with self._lock:

@@ -108,8 +108,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _written(self._options, self._columns, writing, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's name
-        """Commit everything that the tasks have written, or nothing if this batch was committed before; on the
-        driver.
+        """Commit everything that the tasks have written; on the driver.
+
+        Commit nothing if this batch was committed before.
         """
         writing = _writing_of(messages)
         if self._options.is_exactly_once and writing is not None:
@@ -117,8 +118,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             commit_batch(self._options, writing, _branches(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's name
-        """Discard everything that the tasks have written; on the driver. If no task has finished, the next batch
-        sweeps.
+        """Discard everything that the tasks have written; on the driver.
+
+        If no task has finished, the next batch sweeps.
         """
         writing = _writing_of(messages)
         if self._options.is_exactly_once and writing is not None:

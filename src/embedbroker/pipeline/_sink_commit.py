@@ -36,8 +36,9 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 
 def begin_write(options: SinkOptions, writing: Writing) -> None:
-    """Create the marker of a write without a name: it shows that the write is not over. Raises what `markers_of`
-    does.
+    """Create the marker of a write without a name: it shows that the write is not over.
+
+    Raises what `markers_of` does.
     """
     with markers_of(options.connection) as markers:
         markers.create(writing.marker, writing.batch - 1)

@@ -4,7 +4,7 @@ Responsible for the portions, for repeating one whose connection was lost in the
 broker's error. Does not depend on Spark or on the end of prepared branches.
 
 A task has a branch per portion, and not one for all. A portion is small enough to be kept until it is prepared, in a
-partition of any size. So a broker that fails in the middle costs one portion: its branch is lost with its session, and
+partition of any size. So a broker that fails in the middle costs one portion. Its branch is lost with its session, and
 the same messages go to another branch, on the backup. Branches prepared before are there, too. One branch would cost
 the whole partition, whose rows Spark does not give twice within a task. The commit takes all branches of all tasks at
 once.

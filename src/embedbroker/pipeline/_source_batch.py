@@ -92,8 +92,9 @@ class BatchReader(DataSourceReader):
 
 
 class PushingBatchReader(BatchReader):
-    """Read queues like `BatchReader`, with filters as selectors. Spark rejects this class unless its option
-    allows it.
+    """Read queues like `BatchReader`, with filters as selectors.
+
+    Spark rejects this class unless its option allows it.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:

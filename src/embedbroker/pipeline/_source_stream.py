@@ -44,8 +44,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Read queues as a stream."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        """Check the options. Raises OptionError for options of batches only, and for missing ones of reading at least
-        once.
+        """Check the options.
+
+        Raises:
+            OptionError: an option is for batches only, or reading at least once lacks an option.
         """
         if options.push_filters:
             raise OptionError("option 'pushFilters' is for a batch: Spark hands filters to no stream")

@@ -44,7 +44,13 @@ def ensure_subscription(options: SourceOptions, subscription: str | None) -> Non
 def remove_subscription(url: str, subscription: str, *, user: str | None = None, password: str | None = None) -> bool:
     """Remove the durable subscription of a query that will not run again, with its messages.
 
-    Return False if there is none.
+    Return False if it does not exist.
+
+    Args:
+        url: URL of the broker.
+        subscription: name of the subscription's queue.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
 
     Raises:
         IllegalStateException: it has consumers, or a query reads it at this moment.

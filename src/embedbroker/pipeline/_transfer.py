@@ -64,9 +64,13 @@ def export_queues(
     per queue: messages and bytes written now, and messages written before.
 
     Args:
+        spark: the session that runs the tasks.
         queues: names of the queues.
         directory: the folder for the exports, under the same path on all executors and the driver.
-        messages_per_part: messages in each part.
+        url: URL of the broker.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        messages_per_part: largest number of messages in a part when browsing, approximate number by ranges; at least 1.
         parallel: read each queue by ranges.
 
     Raises:
@@ -119,8 +123,12 @@ def import_queues(
     from its producer, and is left out where the broker has received that id.
 
     Args:
-        directory: the folder with the exports.
-        queues: names of the queues; None means all complete exports.
+        spark: the session that runs the tasks.
+        directory: the folder with the exports, under the same path on all executors and the driver.
+        url: URL of the broker.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        queues: names of the queues; None means all in the folder.
         parallel: send the parts of a queue at the same time.
 
     Raises:
@@ -137,7 +145,11 @@ def import_queues(
 
 
 def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None = None) -> dict[str, Path]:
-    """Return the queues with a complete export in ``directory``, with their folders: these, or all. Needs no Spark.
+    """Return the queues with a complete export in ``directory``, with their folders. Needs no Spark.
+
+    Args:
+        directory: the folder with the exports.
+        queues: names of the queues; None means all in the folder.
 
     Raises:
         ValueError: a file beside the parts does not come from an export or an import.
@@ -237,7 +249,7 @@ def _transactions(queue: str, part: Path) -> Iterator[list[SentMessage]]:
 
 
 def _sent_before(path: Path) -> int:
-    """Return the progress in a note of an import; 0 if there is none."""
+    """Return the progress in a note of an import; 0 if the note does not exist."""
     if not path.exists():
         return 0
     count = noted(path).get("messages")

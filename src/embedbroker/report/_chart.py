@@ -54,6 +54,8 @@ def lanes_of(changes: Iterable[tuple[float, str, str]], end: float, digits: int)
     """Return one lane per name of (seconds, name, state) changes; a state lasts until the next one of its name.
 
     Args:
+        changes: seconds, name and state of each change, in the order of time for each name.
+        end: seconds at which the last states end.
         digits: decimal places of the seconds in the texts.
     """
     found: dict[str, list[tuple[float, str]]] = {}
