@@ -125,7 +125,9 @@ class Audit:
 
     @property
     def sound(self) -> bool:
-        """Return True if the journals and logs prove no loss, double acknowledgement, damage or wrong order."""
+        """Return True if nothing is lost, acknowledged twice, damaged or out of order, as far as journals and logs
+        prove.
+        """
         if self.log is not None and not self.log.sound:
             return False
         if self.producers is not None and self.producers.where("out_of_order > 0").limit(1).count():
@@ -363,7 +365,9 @@ def _findings(sources: list[JournalSource], notes: list[Row]) -> list[AuditFindi
 
 
 def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding]:
-    """Return the segments that the newest one of their source lists, and that were not dropped since."""
+    """Return findings on missing segments: the newest one of their source lists them, and they were not dropped
+    since.
+    """
     starts, drops = int(RecordKind.SEGMENT_START), int(RecordKind.SEGMENTS_DROPPED)
     known = rows.where(F.col("kind").isin(starts, drops) & F.col("text").isNotNull()).collect()
     found: list[AuditFinding] = []

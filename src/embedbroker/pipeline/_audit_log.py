@@ -76,7 +76,7 @@ class LogAudit:
 
     @property
     def sound(self) -> bool:
-        """Return True if the logs are whole and prove no fault.
+        """Return True if the logs are whole and show no fault.
 
         A fault is a message that was confirmed and never delivered, delivered twice without flag, or forgotten.
         """
