@@ -125,9 +125,7 @@ class Audit:
 
     @property
     def sound(self) -> bool:
-        """Return True if nothing is lost, acknowledged twice, damaged or out of order, as far as journals and logs
-        prove.
-        """
+        """Return True if no loss, double acknowledgement, damage or wrong order was found in journals and logs."""
         if self.log is not None and not self.log.sound:
             return False
         if self.producers is not None and self.producers.where("out_of_order > 0").limit(1).count():
@@ -365,8 +363,9 @@ def _findings(sources: list[JournalSource], notes: list[Row]) -> list[AuditFindi
 
 
 def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding]:
-    """Return findings on missing segments: the newest one of their source lists them, and they were not dropped
-    since.
+    """Return findings on missing segments.
+
+    The newest segment of their source lists them, and they were not dropped since.
     """
     starts, drops = int(RecordKind.SEGMENT_START), int(RecordKind.SEGMENTS_DROPPED)
     known = rows.where(F.col("kind").isin(starts, drops) & F.col("text").isNotNull()).collect()
