@@ -1,7 +1,6 @@
-"""Lets Spark find the format `embedbroker`: it asks packages whose names begin with `pyspark_` for a `DefaultSource`.
+"""Lets Spark find the format `embedbroker`: Spark looks for a `DefaultSource` in packages named `pyspark_*`.
 
-Refuses to do anything else. Spark imports it in a process of its own, so it loads what the data source's class needs
-and no more.
+Does nothing else. Spark imports it in a separate process, so it loads only what the data source's class needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The delivery ledger: what was sent, confirmed, delivered and acknowledged, and what that says about the broker.
+"""The delivery ledger: sends, confirmations, deliveries and acknowledgements, and the verdict on the broker.
 
-It is told facts by whoever drives clients (a simulation, a drill, a fixture, a pipeline) and judges them. It refuses
-to know brokers, clients, clocks and files: message keys, names and times come in as plain values.
+A driver of clients (a simulation, a drill, a fixture, a pipeline) records facts, and the ledger judges them. It does
+not depend on brokers, clients, clocks or files: message keys, names and times are plain values.
 """
 
 from ._ledger import Ledger

@@ -27,16 +27,16 @@ class SendState(IntEnum):
 
 
 class Mark(IntFlag):
-    """What is known of one message at one subscription."""
+    """The state of one message at one subscription."""
 
     EXPECTED = 1  # the subscription existed when the message was sent and its filter takes it
     EXCLUDED = 2  # the subscription's filter refuses it
-    ACKNOWLEDGING = 4  # an acknowledgement was asked for
-    ACKNOWLEDGED = 8  # and confirmed
+    ACKNOWLEDGING = 4  # an acknowledgement was requested
+    ACKNOWLEDGED = 8  # the acknowledgement was confirmed
     MOVED = 16  # found on its dead letter address, or on its expiry address
     RETURNED = 32  # given back in an orderly way since the last delivery
     DOUBTFUL = 64  # the acknowledgement may or may not have happened
-    SHOWN = 128  # a browser or an inspection saw it there
+    SHOWN = 128  # a browser or an inspection found it there
 
 
 #: Expected, and none of the marks that settle a message.
@@ -56,19 +56,19 @@ def _integers() -> array[int]:
 
 @define(eq=False)
 class DestinationAccount:
-    """All sends to one destination."""
+    """Hold all sends to one destination."""
 
     name: str
     keys: list[str] = field(factory=list)
     states: bytearray = field(factory=bytearray)
     durable: bytearray = field(factory=bytearray)
     resends: bytearray = field(factory=bytearray)
-    streams: array[int] = field(factory=_integers)  # producer and priority: the unit within which order holds
+    streams: array[int] = field(factory=_integers)  # producer and priority: order holds within one of these
     expirations: array[float] = field(factory=_doubles)  # math.inf: never
     subscriptions: list[SubscriptionAccount] = field(factory=list)
     #: Messages sent again with an id that lets the broker take them once, while an earlier send was in doubt.
     repeated: set[int] = field(factory=set)
-    #: Non-durable messages below this slot met a kill: nothing is promised about them any more.
+    #: Non-durable messages below this slot met a kill: they may be missing.
     volatile_below: int = 0
 
     def add(self, key: str, stream: int, durable: bool, expires_at: float | None) -> int:
@@ -82,13 +82,13 @@ class DestinationAccount:
         return slot
 
     def volatile(self, slot: int) -> bool:
-        """True if a kill may have taken the message, because it was not durable."""
+        """Return True if a kill may have removed the message, because it was not durable."""
         return slot < self.volatile_below and not self.durable[slot]
 
 
 @define(eq=False)
 class SubscriptionAccount:
-    """All deliveries of one queue or topic subscription."""
+    """Hold all deliveries of one queue or topic subscription."""
 
     name: str
     destination: DestinationAccount
@@ -96,22 +96,22 @@ class SubscriptionAccount:
     open: bool = True
     marks: bytearray = field(factory=bytearray)
     deliveries: bytearray = field(factory=bytearray)  # stops counting at 255
-    asked: bytearray = field(factory=bytearray)  # deliveries when the last acknowledgement was asked for
+    asked: bytearray = field(factory=bytearray)  # deliveries when the last acknowledgement was requested
     lives: array[int] = field(factory=_integers)  # number of kills before the last delivery
     order: dict[tuple[str, int], int] = field(factory=dict)  # consumer and stream -> highest slot delivered
     firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> see first_deliveries()
-    #: Messages below this slot may have been in a consumer's buffer when that consumer gave it back or was cut off;
-    #: they come back behind later ones, rightly.
+    #: Messages below this slot may have been in a consumer's buffer when the consumer returned it or was cut off; they
+    #: correctly come back behind later ones.
     unordered_below: int = 0
-    #: How many consumers are giving messages back right now; until the last is through, there is no order.
+    #: Consumers that are returning messages now (`giving_back >= 0`); order holds only at 0.
     giving_back: int = 0
-    #: Messages that left for a consumer which acknowledges before it sees them: nobody can tell whether it ever did.
+    #: Messages sent to a consumer that acknowledges before delivery: their delivery cannot be verified.
     taken: set[int] = field(factory=set)
-    #: Messages below this slot are not promised: the subscription, not being durable, was interrupted.
+    #: Messages below this slot may be missing: the subscription is not durable and was interrupted.
     excused_below: int = 0
 
     def reach(self, slot: int) -> None:
-        """Grows the columns to hold ``slot``."""
+        """Grow the columns to hold ``slot``."""
         missing = slot + 1 - len(self.marks)
         if missing > 0:
             self.marks.extend(bytes(missing))
@@ -120,12 +120,16 @@ class SubscriptionAccount:
             self.lives.frombytes(bytes(missing * self.lives.itemsize))
 
     def first_deliveries(self, slot: int) -> int:
-        """Unflagged deliveries of a message that was sent more than once, without those given back since."""
+        """Return the unflagged deliveries of a message that was sent more than once, without those returned since."""
         given_back = self.marks[slot] & _RETURNED
         return self.firsts.get(slot, 1 if self.deliveries[slot] and not given_back else 0)
 
     def promised(self, *, expiring: bool) -> Iterator[int]:
-        """The slots that must be here, or have been settled, and were not; ``expiring`` ones count only on demand."""
+        """Yield the slots that must be here or be settled, and are neither.
+
+        Args:
+            expiring: include messages that have an expiration.
+        """
         destination = self.destination
         states, deliveries = destination.states, self.deliveries
         for slot, marks in enumerate(self.marks):
@@ -140,7 +144,7 @@ class SubscriptionAccount:
             yield slot
 
     def tells(self, slot: int) -> bool:
-        """True if the presence of the message here tells whether the transaction around it was committed."""
+        """Return True if the presence of the message here proves the outcome of its transaction."""
         destination = self.destination
         if slot >= len(self.marks) or slot < self.excused_below or slot in self.taken:
             return False
@@ -152,11 +156,11 @@ class SubscriptionAccount:
 
 @define(eq=False)
 class TransactionAccount:
-    """The sends and acknowledgements of one transaction that has no outcome yet, or whose outcome is in doubt."""
+    """Hold the sends and acknowledgements of one transaction without an outcome, or with an outcome in doubt."""
 
     name: str
     #: Acknowledgements of one call outside of transactions.
     is_batch: bool = False
     sends: list[tuple[DestinationAccount, int]] = field(factory=list)
-    #: Subscription, slot, and how often the message had been delivered when it was acknowledged.
+    #: Subscription, slot, and the number of deliveries of the message at its acknowledgement.
     acknowledgements: list[tuple[SubscriptionAccount, int, int]] = field(factory=list)

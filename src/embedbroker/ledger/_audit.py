@@ -1,4 +1,4 @@
-"""The end check: walks the accounts and says what is missing. It changes nothing and can run at any time."""
+"""The end check: walks the accounts and reports missing messages. It changes nothing and can run at any time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAMES = {
 
 @define(eq=False)
 class TimelineRecorder:
-    """Counts facts per slice of time."""
+    """Count facts per slice of time."""
 
     bucket_s: float
     _buckets: dict[int, list[int]] = field(factory=dict, init=False)
@@ -87,7 +87,7 @@ def audit(
     kills: tuple[Kill, ...],
     examples_max: int,
 ) -> Verdict:
-    """The verdict over all accounts."""
+    """Return the verdict over all accounts."""
     subscriptions = [subscription for destination in destinations for subscription in destination.subscriptions]
     lost, vanished, torn = (_Tallying(examples_max) for _ in range(3))
     if drained:
@@ -127,9 +127,9 @@ def _audit_subscription(
 
 
 def _is_torn(transaction: TransactionAccount) -> bool:
-    """True if some effects of a transaction in doubt are there and others are not.
+    """Return True if some effects of a transaction in doubt are present and others are not.
 
-    Messages that were sent again, may have expired, or were excused tell nothing.
+    Messages that were sent again, may have expired, or were excused prove nothing and are left out.
     """
     happened: set[bool] = set()
     for destination, slot in transaction.sends:
@@ -168,7 +168,10 @@ def _count_marked(columns: Sequence[bytes], mark: Mark) -> int:
 
 
 def _count_expiring(subscription: SubscriptionAccount) -> int:
-    """Messages with an expiration that were never delivered here; whether by expiry or not, nobody can blame it."""
+    """Return the number of messages with an expiration that were never delivered here.
+
+    Expiry may explain each of them, so none counts as a fault.
+    """
     expected, expirations = int(Mark.EXPECTED), subscription.destination.expirations
     return sum(
         1

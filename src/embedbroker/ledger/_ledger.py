@@ -1,7 +1,7 @@
 """The ledger: takes facts about messages one at a time, judges each delivery at once, and sums up on demand.
 
-Facts are idempotent where clients are: an acknowledgement may be asked for twice. Who tells the ledger a fact must
-tell it in the order in which things happened. The columns are in ``_accounts``, the end check in ``_audit``.
+Facts are idempotent where clients are: an acknowledgement may be requested twice. The caller must record facts in the
+order in which they happened. The columns are in ``_accounts``, the end check in ``_audit``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._verdict import Finding, Kill, Tally, Timeline, Verdict
 
 __all__ = ["Ledger"]
 
-# Plain integers: flag arithmetic on enumerations costs more than all the rest of a delivery.
+# Plain integers: flag arithmetic on enumerations costs more than the rest of a delivery.
 _KEPT = 0xFF & ~int(Mark.ACKNOWLEDGING | Mark.ACKNOWLEDGED | Mark.DOUBTFUL | Mark.RETURNED)
 _EXPECTED, _EXCLUDED, _RETURNED, _SHOWN = (
     int(mark) for mark in (Mark.EXPECTED, Mark.EXCLUDED, Mark.RETURNED, Mark.SHOWN)
@@ -30,13 +30,17 @@ _UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
 
 @define(eq=False)
 class Ledger:
-    """The account of one run.
+    """Hold the account of one run.
 
-    Times are seconds on any one clock. ``examples_max`` limits the keys kept per kind of finding,
-    ``expiry_tolerance_s`` is how long after its expiration a delivery still passes. ``expiries_are_found`` says that
-    somebody reads the expiry addresses and calls `expired`, so that a message with an expiration can be missed.
-    ``counts_survive`` says that deliveries of durable messages are known after a crash, too:
-    flags are promised across restarts.
+    Times are seconds on any one clock.
+
+    Args:
+        examples_max: message keys kept per kind of finding.
+        expiry_tolerance_s: seconds after its expiration within which a delivery still passes.
+        timeline_bucket_s: seconds per slice of the timeline.
+        expiries_are_found: the caller reads the expiry addresses and calls `expired`. A message with an expiration can
+            therefore count as missing.
+        counts_survive: delivery counts of durable messages survive a crash, so flags must be right across restarts.
     """
 
     examples_max: int = 100
@@ -63,33 +67,38 @@ class Ledger:
     # Subscriptions
 
     def subscribe(self, subscription: str, destination: str, *, durable: bool = True) -> None:
-        """Opens the account of a queue, or of a topic subscription: from now on it is promised what is sent."""
+        """Open the account of a queue or of a topic subscription: messages sent from now on must reach it.
+
+        Args:
+            durable: False means that messages held at a kill of the broker may be missing after it.
+        """
         assert subscription not in self._subscriptions, f"subscription {subscription} is already open"
         account = SubscriptionAccount(subscription, self._destination(destination), durable)
         account.destination.subscriptions.append(account)
         self._subscriptions[subscription] = account
 
     def knows(self, subscription: str) -> bool:
-        """True if an account was ever opened for a subscription of this name."""
+        """Return True if an account was ever opened for a subscription of this name."""
         return subscription in self._subscriptions
 
     def suspend(self, subscription: str) -> None:
-        """The subscription is gone or interrupted: neither what it still holds nor what comes now is promised."""
+        """Record that the subscription is gone or interrupted: messages held there, and later ones, may be missing."""
         account = self._subscriptions[subscription]
         account.open = False
         account.excused_below = len(account.destination.keys)
 
     def resume(self, subscription: str) -> None:
-        """The subscription is there again; what was sent in between is not promised."""
+        """Record that the subscription is back; messages sent in between may be missing."""
         account = self._subscriptions[subscription]
         account.open = True
         account.excused_below = len(account.destination.keys)
 
     def interrupted(self, subscription: str, given_back: Iterable[str] = ()) -> None:
-        """A consumer was closed, rolled back or cut off: messages it held come back behind later ones.
+        """Record that a consumer was closed, rolled back or cut off: messages it held come back behind later ones.
 
-        ``given_back`` names those it had shown to its user and returned in an orderly way, unacknowledged, so that
-        they come again without the redelivered flag.
+        Args:
+            given_back: keys that the consumer had delivered to its user and returned in an orderly way, unacknowledged.
+                They come again without the redelivered flag.
         """
         account = self._subscriptions[subscription]
         account.unordered_below = len(account.destination.keys)
@@ -100,14 +109,15 @@ class Ledger:
             account.marks[slot] |= _RETURNED
 
     def giving_back(self, subscription: str) -> None:
-        """A consumer is giving messages back, and when they are back is not known before `gave_back`.
+        """Record that a consumer starts to return messages; when they are back is unknown until `gave_back`.
 
-        Others may get them before the first one has heard that its rollback is done; meanwhile order means nothing.
+        Other consumers may receive them before the first one has received the answer to its rollback. Order is not
+        judged in between.
         """
         self._subscriptions[subscription].giving_back += 1
 
     def gave_back(self, subscription: str) -> None:
-        """The consumer is through; what it held counts as interrupted."""
+        """Record that the consumer has returned its messages; they count as interrupted."""
         account = self._subscriptions[subscription]
         assert account.giving_back > 0, "gave_back() follows giving_back()"
         account.giving_back -= 1
@@ -128,7 +138,16 @@ class Ledger:
         transaction: str | None = None,
         reaches: Collection[str] | None = None,
     ) -> None:
-        """A message leaves its producer. ``reaches`` names the subscriptions whose filter takes it (None: all)."""
+        """Record that a message leaves its producer.
+
+        Args:
+            key: identity of the message; it must not have been sent before (use `resent`).
+            at: time in seconds.
+            priority: JMS priority, 0 to 9; order holds per producer and priority.
+            expires_at: expiration in seconds on the same clock; None means never.
+            transaction: name of the transaction that contains the send, or None.
+            reaches: names of the subscriptions whose filter takes the message; None means all.
+        """
         assert key not in self._slots, f"message {key} was sent before; use resent()"
         account = self._destination(destination)
         stream = self._streams.setdefault((producer, priority), len(self._streams))
@@ -145,9 +164,10 @@ class Ledger:
             self._transaction(transaction).sends.append((account, slot))
 
     def resent(self, key: str, at: float, *, transaction: str | None = None, once: bool = False) -> None:
-        """The same message goes out again, because the outcome of its last send is in doubt or was a refusal.
+        """Record that the message goes out again, because its last send is in doubt or was refused.
 
-        ``once``: it carries an id with which the broker takes it a single time, so that no second copy is excused.
+        Args:
+            once: the message carries an id with which the broker takes it a single time, so no second copy is excused.
         """
         account, slot = self._slots[key]
         if account.states[slot] != _REFUSED:
@@ -162,16 +182,16 @@ class Ledger:
             self._transaction(transaction).sends.append((account, slot))
 
     def confirmed(self, key: str, at: float) -> None:
-        """The broker has answered for the message: it must not be lost any more."""
+        """Record that the broker has confirmed the message: it must not be lost any more."""
         self._settle_send(*self._slots[key], SendState.CONFIRMED)
         self._timeline.confirmed(at)
 
     def in_doubt(self, key: str) -> None:
-        """The answer to the send will never come: the message may or may not exist."""
+        """Record that the send will never be answered: the message may or may not exist."""
         self._settle_send(*self._slots[key], SendState.IN_DOUBT)
 
     def refused(self, key: str) -> None:
-        """The broker has answered that it did not take the message: nobody may ever see it."""
+        """Record that the broker has refused the message: it must never be delivered."""
         self._settle_send(*self._slots[key], SendState.REFUSED)
 
     # Deliveries
@@ -186,10 +206,13 @@ class Ledger:
         consumer: str = "",
         stale: bool = False,
     ) -> Finding:
-        """A message reached the user of a consumer. Returns what that says, which the verdict will repeat.
+        """Record that a message reached the user of a consumer. Return the findings, which the verdict repeats.
 
-        ``stale`` means that the broker has given the consumer up already, and the consumer does not know yet: what
-        comes out of its buffer may be with another consumer, or acknowledged by it.
+        Args:
+            redelivered: the message carried the redelivered flag.
+            consumer: name of the consumer; order is judged per consumer.
+            stale: the broker has given up the consumer, which has not noticed yet. A message out of its buffer may be
+                with another consumer, or acknowledged by it.
         """
         self._deliveries += 1
         self._timeline.delivered(at)
@@ -214,9 +237,10 @@ class Ledger:
         return finding
 
     def shown(self, subscription: str, key: str, *, now_held: bool = False) -> Finding:
-        """A browser saw the message in the queue, or an inspection of the broker did (``now_held``): it exists.
+        """Record that a browser found the message in the queue, or an inspection of the broker did (``now_held``).
 
-        From now on it must not vanish. A browser may show what was acknowledged since; an inspection may not find it.
+        From now on it must not vanish. A browser may show a message acknowledged since; an inspection must not find
+        one.
         """
         account = self._subscriptions[subscription]
         destination, slot = self._slots.get(key, (None, -1))
@@ -234,12 +258,12 @@ class Ledger:
         return finding
 
     def dead_lettered(self, subscription: str, key: str) -> None:
-        """The message was found on the subscription's dead letter address, which settles it there."""
+        """Record that the message was found on the subscription's dead letter address, which settles it there."""
         account, slot = self._at(subscription, key)
         account.marks[slot] |= Mark.MOVED
 
     def expired(self, subscription: str, key: str, at: float) -> Finding:
-        """The message was found on the subscription's expiry address, which settles it there."""
+        """Record that the message was found on the subscription's expiry address, which settles it there."""
         account, slot = self._at(subscription, key)
         account.marks[slot] |= Mark.MOVED
         if at >= account.destination.expirations[slot] - self.expiry_tolerance_s:
@@ -248,7 +272,7 @@ class Ledger:
         return Finding.EXPIRED_EARLY
 
     def taken(self, subscription: str, key: str) -> None:
-        """The message left for a consumer whose messages count as acknowledged when they leave: it may get lost."""
+        """Record that the message left for a consumer that acknowledges before delivery: it may get lost."""
         account, slot = self._at(subscription, key)
         account.taken.add(slot)
 
@@ -257,9 +281,10 @@ class Ledger:
     def acknowledging(
         self, subscription: str, key: str, *, transaction: str | None = None, batch: str | None = None
     ) -> None:
-        """The consumer asks for an acknowledgement of the last delivery, alone, in a transaction or in a batch.
+        """Record that the consumer requests an acknowledgement of the last delivery.
 
-        A batch is what one call acknowledges outside of transactions; it ends as they do, and is not counted as one.
+        The acknowledgement stands alone, in a transaction or in a batch. A batch is what one call acknowledges outside
+        of transactions; it ends as they do, and does not count as one.
         """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _ACKNOWLEDGING
@@ -271,19 +296,22 @@ class Ledger:
             ending.acknowledgements.append((account, slot, deliveries))
 
     def acknowledged(self, subscription: str, key: str, at: float) -> Finding:
-        """The broker has confirmed the acknowledgement: the message must not come back, nor have come back before."""
+        """Record that the broker has confirmed the acknowledgement.
+
+        The message must not come back, and must not have come back before.
+        """
         account, slot = self._at(subscription, key)
         return self._acknowledged(account, slot, account.asked[slot], at)
 
     def acknowledgement_in_doubt(self, subscription: str, key: str) -> None:
-        """Whether the acknowledgement happened will never be known: the message may come back, flagged."""
+        """Record that the outcome of the acknowledgement stays unknown: the message may come back, flagged."""
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _DOUBTFUL
 
     # Transactions
 
     def committed(self, transaction: str, at: float) -> Finding:
-        """The commit was confirmed: its sends and acknowledgements hold."""
+        """Record that the commit was confirmed: its sends and acknowledgements hold."""
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         finding = _NONE
         for destination, slot in account.sends:
@@ -294,7 +322,10 @@ class Ledger:
         return finding
 
     def rolled_back(self, transaction: str) -> None:
-        """The transaction is undone: nobody may see its sends, and its acknowledged messages come again, flagged."""
+        """Record that the transaction was rolled back.
+
+        Its sends must never be delivered, and its acknowledged messages come again, flagged.
+        """
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         for destination, slot in account.sends:
             self._settle_send(destination, slot, SendState.REFUSED)
@@ -304,10 +335,12 @@ class Ledger:
             subscription.unordered_below = len(subscription.destination.keys)
 
     def transaction_in_doubt(self, transaction: str, *, shown_in_vain: bool = False) -> None:
-        """The commit was asked for and never answered: all of it happened, or nothing.
+        """Record that the commit was requested and never answered: all of it happened, or nothing.
 
-        ``shown_in_vain``: the broker may have shown again what was acknowledged, because somebody else undid the
-        transaction, and then died, and that with it. What it showed in that life says nothing of the outcome.
+        Args:
+            shown_in_vain: another party rolled back the transaction, and the broker died after it. The broker may have
+                delivered acknowledged messages again, and the kill undid that. Those deliveries prove nothing about the
+                outcome.
         """
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         if shown_in_vain:
@@ -325,7 +358,7 @@ class Ledger:
     # The broker
 
     def killed(self, at: float) -> Kill:
-        """The broker died at once. Returns what it met: unanswered sends and open transactions."""
+        """Record that the broker died at once. Return the unanswered sends and open transactions that the kill met."""
         kill = Kill(at, self._unanswered, self.open_transactions)
         self._kills.append(kill)
         self._awaits_recovery = True
@@ -338,7 +371,10 @@ class Ledger:
         return kill
 
     def restarted(self, at: float) -> None:
-        """The broker serves again. Deliveries before this, out of clients' buffers, do not count as recovery."""
+        """Record that the broker serves again.
+
+        Earlier deliveries, out of clients' buffers, do not count as recovery.
+        """
         assert self._kills, "only what was killed restarts"
         self._kills[-1] = attrs.evolve(self._kills[-1], restarted_at=at, next_delivery_at=None)
         self._awaits_recovery = True
@@ -347,26 +383,30 @@ class Ledger:
 
     @property
     def unanswered_sends(self) -> int:
-        """Sends that have neither been confirmed nor refused nor given up."""
+        """Return the number of sends neither confirmed nor refused nor given up."""
         return self._unanswered
 
     @property
     def open_transactions(self) -> int:
-        """Transactions with work in them and without an outcome."""
+        """Return the number of transactions that contain work and have no outcome."""
         return sum(not account.is_batch for account in self._transactions.values())
 
     def missing(self, subscription: str) -> list[str]:
-        """The keys that the subscription is promised and has not acknowledged, in the order they were sent."""
+        """Return the keys that the subscription must hold and has not acknowledged, in the order they were sent."""
         account = self._subscriptions[subscription]
         owed = account.promised(expiring=self.expiries_are_found)
         return [account.destination.keys[slot] for slot in owed]
 
     def timeline(self) -> Timeline:
-        """What happened when, in slices of ``timeline_bucket_s`` seconds."""
+        """Return the counts over time, in slices of ``timeline_bucket_s`` seconds."""
         return self._timeline.timeline()
 
     def verdict(self, *, drained: bool) -> Verdict:
-        """Sums up. ``drained`` says that consumers have emptied every queue, so that what is absent is lost."""
+        """Return the verdict.
+
+        Args:
+            drained: consumers have emptied every queue, so a missing message counts as lost.
+        """
         tallies = {finding: Tally(counter[0], tuple(keys)) for finding, (counter, keys) in self._findings.items()}
         return audit(
             tuple(self._destinations.values()),
@@ -412,14 +452,17 @@ class Ledger:
     def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
         if redelivered:
             return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
-        # With a message that was not durable its count went, and so did its duplicate id, if that was not on disk.
+        # A message that was not durable lost its count in the kill, and its duplicate id, if that was not on disk.
         counts_survived = self.counts_survive and not account.destination.volatile(slot)
         if account.lives[slot] != len(self._kills) and not counts_survived:
             return Finding.AFTER_RESTART
         return Finding.RETURNED if marks & _RETURNED else Finding.DUPLICATED_UNFLAGGED
 
     def _judge_resent(self, account: SubscriptionAccount, slot: int, redelivered: bool) -> Finding:
-        """Copies of one message cannot be told apart here, so only their number is held against the broker."""
+        """Judge a delivery of a message that was sent more than once.
+
+        Its copies cannot be distinguished here, so only their number counts against the broker.
+        """
         times = account.deliveries[slot]
         # After a restart every copy may come once more without a flag.
         restarted = account.lives[slot] != len(self._kills)
@@ -440,7 +483,7 @@ class Ledger:
         if account.deliveries[slot] == deliveries:
             account.marks[slot] |= _ACKNOWLEDGING | _ACKNOWLEDGED
             return _NONE
-        # Somebody else got the message between the acknowledgement and its confirmation: both cannot be right.
+        # Another consumer received the message between the acknowledgement and its confirmation: both cannot be right.
         if account.destination.resends[slot]:
             return _NONE
         self._note(Finding.REAPPEARED, account.destination.keys[slot])
@@ -455,7 +498,7 @@ class Ledger:
 
     def _settle_send(self, account: DestinationAccount, slot: int, state: SendState) -> None:
         if state == _REFUSED and (account.resends[slot] or slot in account.repeated):
-            state = SendState.IN_DOUBT  # an earlier copy, of which nobody knows, may still exist
+            state = SendState.IN_DOUBT  # an earlier copy, of unknown outcome, may still exist
         self._unanswered += (state == _UNANSWERED) - (account.states[slot] == _UNANSWERED)
         account.states[slot] = state
 

@@ -1,6 +1,6 @@
-"""What the ledger concludes: findings about one delivery, tallies of them, and the verdict over a whole run.
+"""The conclusions of the ledger: findings about one delivery, tallies of them, and the verdict over a whole run.
 
-Only values live here; the facts they are computed from stay in the ledger.
+Only values are here; the facts behind them stay in the ledger.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["FAULTS", "Finding", "Kill", "Tally", "Timeline", "TimelineBucket", "
 
 
 class Finding(IntFlag):
-    """What one delivery says beyond "the next message came". Several may hold at once."""
+    """The findings about one delivery, beyond "the next message came". Several may hold at once."""
 
     NONE = 0
-    REDELIVERED = 1  # again and flagged; nobody had acknowledged it
+    REDELIVERED = 1  # again and flagged; no consumer had acknowledged it
     RETURNED = 2  # again and unflagged, after the consumer gave it back in an orderly way
     AFTER_RESTART = 4  # again and unflagged, but the broker was killed in between
     RESEND = 8  # a second copy that exists because a send in doubt was sent again
@@ -33,7 +33,7 @@ class Finding(IntFlag):
     FLAGGED_AT_ONCE = 2048  # the first delivery, flagged, of a message that no consumer can have given back
 
 
-#: What no at-least-once broker may ever do.
+#: Findings that an at-least-once broker must never cause.
 FAULTS = (
     Finding.DUPLICATED_UNFLAGGED
     | Finding.REAPPEARED
@@ -47,7 +47,7 @@ FAULTS = (
 
 @frozen
 class Tally:
-    """How often something happened, and to which messages: the first ``examples_max`` keys, in the order found."""
+    """Hold the count of a finding and its first ``examples_max`` message keys, in the order found."""
 
     count: int = 0
     keys: tuple[str, ...] = ()
@@ -58,7 +58,15 @@ class Tally:
 
 @frozen
 class Kill:
-    """One kill of the broker and what it met. ``recovery_s`` runs from the kill to the next delivery after it."""
+    """Hold one kill of the broker and the work that it interrupted.
+
+    Args:
+        at: time of the kill, in seconds on the ledger's clock.
+        unconfirmed_sends: sends without an answer at the kill.
+        open_transactions: transactions without an outcome at the kill.
+        restarted_at: time when the broker served again, in seconds; None before that.
+        next_delivery_at: time of the next delivery, in seconds; None before that.
+    """
 
     at: float
     unconfirmed_sends: int
@@ -68,13 +76,13 @@ class Kill:
 
     @property
     def recovery_s(self) -> float | None:
-        """Seconds from the kill to the next delivery, or None if nothing was delivered any more."""
+        """Return the seconds from the kill to the next delivery, or None if nothing was delivered after it."""
         return None if self.next_delivery_at is None else self.next_delivery_at - self.at
 
 
 @frozen
 class TimelineBucket:
-    """What happened in one slice of time."""
+    """Hold the counts of one slice of time."""
 
     sent: int
     confirmed: int
@@ -84,7 +92,7 @@ class TimelineBucket:
 
 @frozen
 class Timeline:
-    """Counts per slice of ``bucket_s`` seconds; the key is ``int(at // bucket_s)``. Empty slices are left out."""
+    """Hold counts per slice of ``bucket_s`` seconds; the key is ``int(at // bucket_s)``. Empty slices are left out."""
 
     bucket_s: float
     buckets: Mapping[int, TimelineBucket] = field(factory=dict)
@@ -95,9 +103,10 @@ _NOTHING = Tally()
 
 @frozen
 class Verdict:
-    """The state of the account. ``drained`` tells whether every queue had been emptied by consumers before.
+    """The state of the account.
 
-    Without it nothing can be called lost, so ``lost``, ``vanished`` and ``torn_transactions`` stay empty.
+    ``drained`` is True if consumers had emptied every queue before. Otherwise no message can count as lost, so
+    ``lost``, ``vanished`` and ``torn_transactions`` stay empty.
     """
 
     drained: bool
@@ -127,32 +136,32 @@ class Verdict:
     misrouted: Tally = _NOTHING
     late: Tally = _NOTHING
     expired_early: Tally = _NOTHING
-    flagged_at_once: Tally = _NOTHING  # no fault in itself: consumers may have come and gone unseen
+    flagged_at_once: Tally = _NOTHING  # not a fault: consumers may have come and gone unseen
     kills: tuple[Kill, ...] = ()
 
     @property
     def nothing_lost(self) -> bool:
-        """True if every confirmed message and every message somebody saw is accounted for."""
+        """Return True if every confirmed message and every delivered message is accounted for."""
         return not (self.lost or self.vanished or self.torn_transactions)
 
     @property
     def clean(self) -> bool:
-        """True if nothing was lost and nothing happened that an at-least-once broker must not do."""
+        """Return True if nothing was lost and no fault of an at-least-once broker occurred."""
         return self.nothing_lost and not any(self.faults())
 
     def faults(self) -> dict[str, Tally]:
-        """The broken promises that occurred, by name, except losses."""
+        """Return the faults that occurred, by name, except losses."""
         names = ("duplicated_unflagged", "reappeared", "reordered", "phantom", "misrouted", "late", "expired_early")
         tallies: dict[str, Tally] = {name: getattr(self, name) for name in names}
         return {name: tally for name, tally in tallies.items() if tally}
 
     def losses(self) -> dict[str, Tally]:
-        """The losses that occurred, by name."""
+        """Return the losses that occurred, by name."""
         tallies = {"lost": self.lost, "vanished": self.vanished, "torn_transactions": self.torn_transactions}
         return {name: tally for name, tally in tallies.items() if tally}
 
     @property
     def recovery_s(self) -> tuple[float, float, float] | None:
-        """Minimum, median and maximum of the seconds from a kill to the next delivery; None without such a kill."""
+        """Return minimum, median and maximum seconds from a kill to the next delivery, or None without such a kill."""
         times = [kill.recovery_s for kill in self.kills if kill.recovery_s is not None]
         return (min(times), statistics.median(times), max(times)) if times else None

@@ -1,8 +1,8 @@
 """Queues as Spark sources and sinks, and the jobs that read journals: needs the extra `spark`.
 
-Spark finds the format `embedbroker` by itself, through the package `pyspark_embedbroker`. Brokers are reached over TCP
-only, with `embedclient.blocking`, so everything here runs on any Spark cluster. Importing this package loads neither
-pyspark nor pyarrow.
+Spark finds the format `embedbroker` by itself, through the package `pyspark_embedbroker`. The connection to brokers is
+TCP only, with `embedclient.blocking`, so everything here runs on any Spark cluster. Importing this package loads
+neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Archives of broker files: which members there are, and their bytes. Refuses to know what the files mean.
+"""Archives of broker files: their members, and the members' bytes. Does not depend on the meaning of the files.
 
-An archive to which files were added again has members of one name several times, with or without ``./`` in front: the
-last one counts, as it does for whoever unpacks them. Links in a tar stand for what they lead to there.
+An archive with files that were added again has members of one name several times, with or without ``./`` in front. The
+last one counts, as in unpacking. Links in a tar stand for their targets.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["member_bytes", "members"]
 
 
 def members(path: Path, is_wanted: Callable[[str], bool], size: int) -> Iterator[tuple[str, bytes]]:
-    """The members of an archive whose names, without their folders, are wanted; with their first ``size`` bytes.
+    """Yield the members of an archive whose names, without their folders, are wanted; with their first ``size`` bytes.
 
     Raises:
-        ValueError: it is no archive of a known kind, or is cut short or damaged.
+        ValueError: not an archive of a known type, or cut short or damaged.
     """
     try:
         found = _in_zip(path, is_wanted, size) if zipfile.is_zipfile(path) else _in_tar(path, is_wanted, size)
@@ -33,7 +33,7 @@ def members(path: Path, is_wanted: Callable[[str], bool], size: int) -> Iterator
     except OSError as error:
         if error.errno is not None:
             raise
-        # Of gzip and bzip2, and of no file.
+        # Errors of gzip and bzip2 name no file.
         raise ValueError(f"{path} is damaged: {error}") from error
     yield from found.values()
 
@@ -72,8 +72,11 @@ def _content(path: Path, archive: tarfile.TarFile, entry: tarfile.TarInfo, size:
 
 
 def _check_end(path: Path, archive: tarfile.TarFile) -> None:
-    """Reading a tar ends quietly at what is no header, with the members before that; all of them end with a block of
-    zeros."""
+    """Check the end of a tar.
+
+    Reading ends without an error at anything but a header, with the members before that. A whole tar ends with a block
+    of zeros.
+    """
     assert archive.fileobj is not None
     archive.fileobj.seek(archive.offset)
     block = archive.fileobj.read(tarfile.BLOCKSIZE)
@@ -88,7 +91,7 @@ def _plain(name: str) -> str:
 
 
 def member_bytes(path: str, member: str) -> bytes:
-    """A whole member: the last one of this name."""
+    """Return the bytes of a whole member: the last one of this name."""
     name = _plain(member)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as zipped:

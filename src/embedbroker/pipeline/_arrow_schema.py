@@ -1,7 +1,7 @@
-"""The columns that Spark expects, with the types that Arrow has for them.
+"""The columns that Spark expects, with their Arrow types.
 
-Responsible for refusing columns and types that no message has. Refuses to convert anything. The types are translated
-here, and not by Spark's own function, which is internal and changes from release to release.
+Responsible for rejecting columns and types that no message has. Does not convert values. The types are translated here,
+and not by Spark's function, which is internal and changes from release to release.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ PLAIN_TYPES = {
 
 
 def arrow_schema(schema: types.StructType, options: SourceOptions) -> pa.Schema:
-    """The schema in Arrow's types.
+    """Return the schema in Arrow's types.
 
     Raises:
-        OptionError: a column or its type, as somebody gave it to `schema(...)`, is not what messages have.
+        OptionError: a column or its type, as passed to `schema(...)`, does not match those of messages.
     """
     wanted = options.with_columns(schema.names).columns
     for field, column in zip(schema.fields, wanted, strict=True):

@@ -1,8 +1,8 @@
 """The audit: what journals of any number of brokers prove about their messages, as DataFrames.
 
-Responsible for joining what segments say: ends of transactions, definitions, copies of the same journal. Refuses to
-write reports. It has the journals only, which do not say what was delivered: `Audit.limits` says what
-follows.
+Responsible for joining the contents of segments: ends of transactions, definitions, copies of the same journal. Does
+not depend on the form of reports. Its input is the journals only, which do not record deliveries: `Audit.limits` states
+the consequences.
 """
 
 from __future__ import annotations
@@ -68,13 +68,19 @@ Row = dict[str, Any]
 
 
 class JournalMoved(Exception):
-    """A broker compacted a directory faster than it could be read, several times over: audit a copy of it."""
+    """A broker compacted a directory faster than it could be read, several times in a row: audit a copy of it."""
 
 
 @frozen
 class AuditFinding:
-    """Damage: in which source and file, at which offset, and what. ``torn``: the end of the newest segment, as a kill
-    or a write under way leaves it."""
+    """Describe damage.
+
+    Args:
+        source: name of the journal's source.
+        offset: byte offset in the file.
+        text: the file and the damage.
+        torn: the damage is the end of the newest segment, as a kill or a write under way leaves it.
+    """
 
     source: str
     offset: int
@@ -84,15 +90,23 @@ class AuditFinding:
 
 @define(eq=False)
 class Audit:
-    """The result. Its DataFrames stand on what was read once; `close` lets go of that.
+    """The result of an audit. Its DataFrames use data that was read once; `close` frees it.
 
-    ``queues``: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
-    twice, left behind. ``problems``: the messages behind the last four of these. ``transactions``: each that is not
-    over, with its branch. ``traffic``: messages, bytes and acknowledgements per queue and second. ``backlog``: of the
-    messages that were read and are acknowledged or present, how many came and went per queue and second; what came
-    less what went is what is present. ``segments``: what was read.
-    ``producers``: per queue and producer the counts of ``queues`` and its order, where an audit was told the
-    properties.
+    Args:
+        sources: the copies of journals that were read.
+        evidence: per journal, the source that is its present, and how far back its records are complete.
+        findings: damage in the files.
+        queues: per journal and queue, messages stored, acknowledged, present, lost, unaccounted for, acknowledged
+            twice, left behind.
+        problems: the messages behind the last four of these.
+        transactions: each that is not over, with its branch.
+        traffic: messages, bytes and acknowledgements per queue and second.
+        backlog: arrivals and departures per queue and second, of the messages that were read and are acknowledged or
+            present; arrivals - departures = present.
+        segments: the segments that were read.
+        bytes_read: bytes of the segments that were read.
+        log: the verdict of the audit logs; None without one.
+        producers: per queue and producer the counts of ``queues`` and the order; None if the audit had no properties.
     """
 
     sources: list[JournalSource]
@@ -111,8 +125,7 @@ class Audit:
 
     @property
     def sound(self) -> bool:
-        """Nothing is lost, acknowledged twice, damaged or out of order, as far as the journals prove; nor does a log
-        say so."""
+        """Return True if no loss, double acknowledgement, damage or wrong order was found in journals and logs."""
         if self.log is not None and not self.log.sound:
             return False
         if self.producers is not None and self.producers.where("out_of_order > 0").limit(1).count():
@@ -121,7 +134,7 @@ class Audit:
         return not bad and not any(not finding.torn for finding in self.findings)
 
     def limits(self) -> list[str]:
-        """What could not be proven, and why: sentences."""
+        """Return sentences on what could not be proven, and why."""
         names = {source.identity: source.name for source in self.sources}
         texts = [f"{names[journal]}: {each.limited}" for journal, each in self.evidence.items() if each.limited]
         if self.log is not None:
@@ -134,7 +147,7 @@ class Audit:
         ]
 
     def lines(self) -> Iterator[str]:
-        """The verdict for people: queues with what is wrong, damage, transactions, limits."""
+        """Yield the verdict as text: queues with their problems, damage, transactions, limits."""
         where = "" if self.log is None else "; the audit log may have it"
         unaccounted = f"unaccounted for (the journal no longer has a record of their end{where})"
         texts = {**_WRONG, "unaccounted": unaccounted}
@@ -163,7 +176,7 @@ class Audit:
         yield "nothing is lost, acknowledged twice or damaged" if self.sound else "SOMETHING IS WRONG"
 
     def close(self) -> None:
-        """Free what Spark keeps of the journals."""
+        """Free the data of the journals that Spark keeps."""
         if self.log is not None:
             self.log.close()
         if self.producers is not None:
@@ -173,10 +186,13 @@ class Audit:
 
 
 def journal_places(places: Sequence[str | PathLike[str]]) -> list[Path]:
-    """Those of the places of an audit that are to have journals: all but the ones with an audit log alone.
+    """Return the places of an audit that must have journals: all except those with only an audit log.
+
+    Args:
+        places: directories and archives with journals or audit logs.
 
     Raises:
-        ValueError: an archive of a kind that is not known.
+        ValueError: an archive has an unknown type.
     """
     alone = log_places(places)[1]
     return [Path(place) for place in places if Path(place).resolve() not in alone]
@@ -189,26 +205,30 @@ def audit(
     producer: str | None = None,
     sequence: str | None = None,
 ) -> Audit:
-    """Read journals in directories and archives, in parallel by segment, and judge what they say of each message.
+    """Read journals in directories and archives, in parallel by segment, and judge each message.
 
-    Places with an audit log are those of logs, archives too; a log that stands in ``audit`` in or beside a journal's
-    directory is found without being named. A directory may be that of a running broker: nothing is locked or written.
-    Several copies of one journal (a primary and its backup, archives of earlier days) are taken together: the one that
-    goes furthest says what is present.
+    Places with an audit log are those of logs, archives too. A log in ``audit``, in or beside a journal's directory, is
+    found without being named. A directory may be that of a running broker: nothing is locked or written. Several copies
+    of one journal (a primary and its backup, archives of earlier days) are taken together: the longest one decides
+    which messages are present.
 
-    ``producer`` and ``sequence`` are properties that senders set: a name, and a whole number that grows. With both,
-    each message is read, and there are verdicts per producer.
+    Args:
+        places: directories and archives with journals or audit logs.
+        producer: name of the property with the sender's name.
+        sequence: name of the property with a whole number that grows per sender. With both properties, each message is
+            read, and there are verdicts per producer.
 
     Raises:
-        FileNotFoundError: there is no such place, or no journal in it.
-        ValueError: a place is given twice, or no archive of a known kind; or one property is given without the other.
+        FileNotFoundError: a place does not exist, or has no journal.
+        ValueError: a place is given twice, or is an archive of an unknown type; or one property is given without the
+            other.
         JournalMoved: compaction was always faster.
     """
     if (producer is None) != (sequence is None):
         raise ValueError("producer and sequence belong together")
     moved = ""
     logs, _ = log_places(places)
-    # Before the journals: what was confirmed by now is in them, unless it left its queue.
+    # Before the journals: messages confirmed by now are in them, unless they left their queue.
     confirmed = confirmed_now(log_sources(logs))
     journals = journal_places(places)
     for _ in range(_LISTINGS):
@@ -220,7 +240,7 @@ def audit(
         except FileNotFoundError as error:
             moved = str(error)
         if apart:
-            # Which records are behind a fork is seen while they are read. It is rare: a primary that died.
+            # Only reading shows which records are behind a fork. It is rare: a primary that died.
             rows.unpersist()
             rows, notes, moved = _summed_up(spark, sources, apart)
         if not moved:
@@ -237,7 +257,7 @@ def audit(
 def _summed_up(
     spark: SparkSession, sources: list[JournalSource], apart: Mapping[int, int]
 ) -> tuple[DataFrame, list[Row], str]:
-    """The rows, which Spark keeps; those that say how the reading ended; and what went while it was read."""
+    """Return the rows, which Spark keeps; those with the ends of the reading; and a text on data removed meanwhile."""
     rows = summaries_of(spark, sources, apart).persist()
     notes = [row.asDict() for row in rows.where(F.col("kind").isin(CUT, END, FINDING)).collect()]
     return rows, notes, next((note["text"] for note in notes if note["kind"] == CUT), "")
@@ -246,7 +266,7 @@ def _summed_up(
 def _add_producers(
     spark: SparkSession, result: Audit, apart: Mapping[int, int], places: list[Path], producer: str, sequence: str
 ) -> str:
-    """Read everything once more; what went meanwhile."""
+    """Read everything once more; return a text on data removed meanwhile, or an empty text."""
     found = producers_of(
         spark, result.sources, apart, result.queues, result.problems, producer=producer, sequence=sequence
     )
@@ -272,7 +292,7 @@ def _audit(
 ) -> Audit:
     findings = _findings(sources, notes) + _missing(sources, rows)
     evidence = {identity: _evidence(group, notes, apart) for identity, group in _journals(sources).items()}
-    # An end behind a fork was told to nobody; what took over may have ended the transaction otherwise.
+    # An end behind a fork was never reported; the broker that took over may have ended the transaction otherwise.
     ends = transaction_ends(rows.where("not left_behind"))
     blocks = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE, AGAIN))
     pending = blocks.where("transaction_id <> 0 and not left_behind").join(ends, ["journal", "transaction_id"], "left")
@@ -284,7 +304,7 @@ def _audit(
         return pa.Table.from_pylist(list(judge(table, evidence)), pa.schema(list(VERDICT_TYPES.items())))
 
     keys = ("journal", "queue_id", "block")
-    # Spark's own number of partitions, 200, would start as many workers for a journal of a few segments.
+    # Spark's default number of partitions, 200, would start as many workers for a journal of a few segments.
     segments = sum(len(source.segments) for source in sources)
     parts = max(spark.sparkContext.defaultParallelism, segments // _SEGMENTS_PER_PART)
     moves = _moves(rows, evidence).select(*effective.columns)
@@ -299,7 +319,7 @@ def _audit(
         present = {journal: each.current for journal, each in evidence.items()}
         log = log_audit(
             spark, log_sources(logs), effective.where("not left_behind"), present, confirmed, parts
-        )  # which knows itself what was confirmed
+        )  # the log contains its own confirmations
     return Audit(
         sources,
         evidence,
@@ -343,7 +363,10 @@ def _findings(sources: list[JournalSource], notes: list[Row]) -> list[AuditFindi
 
 
 def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding]:
-    """Segments that the newest one of their source knows and nobody dropped since."""
+    """Return findings on missing segments.
+
+    The newest segment of their source lists them, and they were not dropped since.
+    """
     starts, drops = int(RecordKind.SEGMENT_START), int(RecordKind.SEGMENTS_DROPPED)
     known = rows.where(F.col("kind").isin(starts, drops) & F.col("text").isNotNull()).collect()
     found: list[AuditFinding] = []
@@ -368,7 +391,7 @@ def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding
 
 
 def _evidence(sources: list[JournalSource], notes: list[Row], apart: Mapping[int, int]) -> JournalEvidence:
-    """How far back the records of one journal are complete, and which source is its present.
+    """Return how far back the records of one journal are complete, and which source is its present.
 
     A segment in which a copy went its own way does not stand for that of the present.
     """
@@ -400,13 +423,13 @@ def _whole(
     apart: Mapping[int, int],
     newest: int,
 ) -> set[int]:
-    """The generations of which some source has everything that was written.
+    """Return the generations of which some source has everything that was written.
 
-    A copy of a segment that was still being written does not have it, but of the newest that which goes furthest does.
+    A copy of a segment that was still being written does not have it. Of the newest segment, the longest copy does.
     """
     last = {place: int(note["count"]) for place, note in ends.items()}
     reach = max((count for (_, generation), count in last.items() if generation == newest), default=0)
-    # What a kill leaves behind the end of the newest segment is nothing that counts.
+    # Data that a kill leaves behind the end of the newest segment does not count.
     damaged = {
         (note["source"], note["generation"])
         for note in notes
@@ -425,7 +448,7 @@ def _whole(
 
 
 def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, int], int]) -> JournalSource:
-    """Of copies of one journal the one that goes on longest; the first of those that end alike."""
+    """Return the longest of several copies of one journal; the first of those with the same end."""
 
     def reach(source: JournalSource) -> tuple[int, int, int]:
         last = max(last_batches[source.number, each.header.generation] for each in source.segments)
@@ -435,7 +458,7 @@ def furthest(sources: Iterable[JournalSource], last_batches: Mapping[tuple[int, 
 
 
 def _queues(verdicts: DataFrame, named: DataFrame) -> DataFrame:
-    """A row per queue. What is left in a queue that was removed went with it."""
+    """Return a row per queue. Messages left in a removed queue went with it."""
     verdicts = verdicts.where("second is null")
     counts = [F.sum(F.when(F.col("verdict") == name, F.col("count")).otherwise(0)).alias(name) for name in _COUNTS]
     table = verdicts.groupBy("journal", "queue_id").agg(*counts).join(named, ["journal", "queue_id"], "full")
@@ -471,7 +494,7 @@ def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
 
 
 def _open_transactions(pending: DataFrame, ends: DataFrame) -> DataFrame:
-    """Each transaction that is prepared, or that nobody ended: with what it sent and acknowledged."""
+    """Return each transaction that is prepared or has no end, with its sends and acknowledgements."""
     sent = F.sum(F.when(F.col("kind") == _ADD, F.col("count")).otherwise(0))
     acknowledged = F.sum(F.when(F.col("kind") == _ACKNOWLEDGE, F.col("count")).otherwise(0))
     work = pending.groupBy("journal", "transaction_id").agg(sent.alias("sent"), acknowledged.alias("acknowledged"))
@@ -488,13 +511,13 @@ def _open_transactions(pending: DataFrame, ends: DataFrame) -> DataFrame:
 
 
 def _moves(rows: DataFrame, evidence: dict[int, JournalEvidence]) -> DataFrame:
-    """Of each journal's present alone: copies hold the same records."""
+    """Return the moves of each journal's present alone: copies hold the same records."""
     current = [each.current for each in evidence.values()]
     return rows.where(F.col("kind").isin(CAME, WENT) & F.col("source").isin(current) & ~F.col("left_behind"))
 
 
 def _backlog(verdicts: DataFrame, named: DataFrame) -> DataFrame:
-    """What stayed in a queue that was removed is not there."""
+    """Return the backlog. Messages left in a removed queue are not present."""
     named = named.drop("routing")
     found = verdicts.where("second is not null").join(named, ["journal", "queue_id"], "left")
     is_there = F.coalesce(F.col("exists"), F.lit(False))

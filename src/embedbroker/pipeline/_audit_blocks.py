@@ -1,8 +1,8 @@
-"""What an audit takes out of one segment: sets of message ids, a few bytes each, instead of rows.
+"""An audit's summary of one segment: sets of message ids, a few bytes each, instead of rows.
 
-Ids are grouped by queue and by block of 65,536; a set is either the low 16 bits of each id, or a bitmap where that is
-smaller. What a transaction did stays apart until its end is known, which is mostly in the same segment. Responsible for
-this summary and for the algebra of such sets. Refuses to know files and Spark.
+Ids are grouped by queue and by block of 65,536. A set is either the low 16 bits of each id, or a bitmap where that is
+smaller. Work of a transaction stays separate until its end is read, which is mostly in the same segment. Responsible
+for this summary and for the algebra of such sets. Does not depend on files or Spark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AGAIN", "CAME", "COLUMNS", "SUMMARY_TYPES", "WENT", "IdSet", "joined
 # Kinds of rows beside those of records: ids that one segment acknowledges twice; messages and acknowledgements of one
 # second.
 AGAIN, CAME, WENT = 1002, 1003, 1004
-# What has to be read for it.
+# Columns that the summary needs.
 COLUMNS = ("journal", "source", "generation", "written", "kind", "message_id", "queue_id", "transaction_id", "size",
            "wall_ms", "batch_ms", "batch", "offset", "text")  # fmt: skip
 SUMMARY_TYPES: dict[str, Any] = {
@@ -42,7 +42,7 @@ SUMMARY_TYPES: dict[str, Any] = {
     "second": pa.int64(),
     "offset": pa.int64(),
     "text": pa.string(),
-    # Whether it stands where a copy went its own way.
+    # True if it is behind a fork of a copy.
     "left_behind": pa.bool_(),
 }
 _BLOCK_BITS = 16
@@ -56,13 +56,13 @@ Row = dict[str, Any]
 
 @define(eq=False)
 class IdSet:
-    """Message ids of one block, as a bitmap while one calculates with them."""
+    """Hold message ids of one block, as a bitmap for calculation."""
 
     bits: Array
 
     @classmethod
     def of(cls, packed: bytes) -> IdSet:
-        """Read what `packed` made."""
+        """Return the set of bytes made by `packed`."""
         if len(packed) == _BITMAP_BYTES:
             return cls(np.unpackbits(np.frombuffer(packed, np.uint8)).astype(bool))
         bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
@@ -71,34 +71,34 @@ class IdSet:
 
     @classmethod
     def low(cls, packed: bytes) -> Array:
-        """The low 16 bits of each id in what `packed` made, as numbers."""
+        """Return the low 16 bits of each id in bytes made by `packed`, as numbers."""
         if len(packed) == _BITMAP_BYTES:
             return np.flatnonzero(cls.of(packed).bits)
         return np.frombuffer(packed, "<u2")
 
     @classmethod
     def none(cls) -> IdSet:
-        """The empty set."""
+        """Return the empty set."""
         return cls(np.zeros(1 << _BLOCK_BITS, bool))
 
     @property
     def count(self) -> int:
-        """How many ids there are."""
+        """Return the number of ids."""
         return int(self.bits.sum())
 
     @property
     def packed(self) -> bytes:
-        """In the smaller of its two forms."""
+        """Return the set in the smaller of its two forms."""
         return _packed(np.flatnonzero(self.bits))
 
     def ids(self, block: int) -> list[int]:
-        """The whole ids, ascending."""
+        """Return the whole ids, ascending."""
         found: list[int] = ((block << _BLOCK_BITS) + np.flatnonzero(self.bits)).tolist()
         return found
 
 
 def _packed(low: Array) -> bytes:
-    """``low`` are different numbers below 65,536."""
+    """Return the smaller form of ``low``: different numbers below 65,536."""
     if len(low) * 2 < _BITMAP_BYTES:
         return bytes(low.astype("<u2").tobytes())
     bits: Array = np.zeros(1 << _BLOCK_BITS, bool)
@@ -107,15 +107,15 @@ def _packed(low: Array) -> bytes:
 
 
 def joined(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Rows, in which everything may be missing, as a batch."""
+    """Return rows, in which every column may be missing, as a batch."""
     arrays = [pa.array([row.get(name) for row in rows], kind) for name, kind in SUMMARY_TYPES.items()]
     return pa.RecordBatch.from_arrays(arrays, names=list(SUMMARY_TYPES))
 
 
 def summary(batches: Sequence[pa.RecordBatch], fork: int | None = None) -> Iterator[Row]:
-    """The summary of one segment, of which ``batches`` are the rows with `COLUMNS`.
+    """Yield the summary of one segment, of which ``batches`` are the rows with `COLUMNS`.
 
-    With a ``fork``, what stands in later batches is summed up for itself.
+    With a ``fork``, later batches have a separate summary.
     """
     table = pa.Table.from_batches(batches)
     if fork is None:
@@ -133,7 +133,7 @@ def _summary(table: pa.Table, *, left_behind: bool) -> Iterator[Row]:
     common = {name: table.column(name)[0].as_py() for name in ("journal", "source", "generation", "written")}
     common["left_behind"] = left_behind
     few = np.flatnonzero((kind != _ADD) & (kind != _ACKNOWLEDGE))
-    # A commit is one row for each queue it knows; one of them is enough here.
+    # A commit is one row for each of its queues; one of them is enough here.
     seen: set[tuple[int, int]] = set()
     for row in table.select(["kind", "queue_id", "transaction_id", "offset", "text", "batch"]).take(few).to_pylist():
         if row["kind"] in (*_COMMITS, _ROLLBACK):
@@ -189,8 +189,10 @@ def _changes(values: Array) -> Array:
 
 
 def _traffic(kind: int, part: dict[str, Array]) -> Iterator[Row]:
-    """Records per queue, second and block: messages by the time the broker took them, acknowledgements by their
-    batch's. Whatever became of their transactions."""
+    """Yield records per queue, second and block, whatever the end of their transactions.
+
+    Messages count by the time when the broker took them, acknowledgements by the time of their batch.
+    """
     second = part["wall_ms" if kind == _ADD else "batch_ms"] // 1000
     message, queue = part["message_id"], part["queue_id"]
     order = np.lexsort((message, second, queue))

@@ -1,8 +1,8 @@
-"""The audit with an audit log: what was confirmed, delivered and acknowledged, as DataFrames.
+"""The audit with an audit log: confirmations, deliveries and acknowledgements, as DataFrames.
 
-Responsible for reading logs in parallel by segment and for putting them together with what the journals say. Refuses
-to write reports, and to read journals: the audit of those has done that, before any log is read. That order matters
-with a running broker: everything in its journal is in its log, so a log that is read later knows all of it.
+Responsible for reading logs in parallel by segment and for joining them with the contents of journals. Does not write
+reports or read journals: the audit of journals runs before any log is read. That order matters with a running broker.
+Everything in its journal is in its log, so a log that is read later contains all of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _JOURNALS = (int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE))
 _COUNTS = ("sent", "confirmed", "delivered", "acknowledged", "rejected", "expired", "removed", "read", "present",
            "outstanding", "never delivered", "delivered twice", "never acknowledged", "delivered again",
            "not logged")  # fmt: skip
-# How messages leave a queue.
+# Ways in which messages leave a queue.
 _LEFT = {
     "acknowledged": "acknowledged",
     "read": "read by cursor",
@@ -56,11 +56,12 @@ Row = dict[str, Any]
 
 @define(eq=False)
 class LogAudit:
-    """What audit logs add. ``queues``: per journal and queue, counts and milliseconds from send to acknowledgement.
+    """The result of audit logs.
 
-    ``problems``: the messages behind ``never_delivered``, ``delivered_twice``, ``never_acknowledged`` and
-    ``not_logged``. ``latencies``: how many messages took how long, per queue. ``lives``: of brokers. ``gaps``:
-    sentences on what the logs lack; ``unjudged``: on messages that may have been dealt with where retention took a log.
+    ``queues``: per journal and queue, counts and milliseconds from send to acknowledgement. ``problems``: the messages
+    behind ``never_delivered``, ``delivered_twice``, ``never_acknowledged`` and ``not_logged``. ``latencies``: number of
+    messages per duration and queue. ``lives``: lives of brokers. ``gaps``: sentences on missing parts of the logs.
+    ``unjudged``: sentences on messages whose fate may have been in logs that retention removed.
     """
 
     sources: list[LogSource]
@@ -75,12 +76,15 @@ class LogAudit:
 
     @property
     def sound(self) -> bool:
-        """Nothing was confirmed and never delivered, delivered twice without flag, or forgotten; the logs are whole."""
+        """Return True if the logs are whole and show no fault.
+
+        A fault is a message that was confirmed and never delivered, delivered twice without flag, or forgotten.
+        """
         bad = " + ".join(_WRONG)
         return not self.gaps and not self.queues.where(f"{bad} > 0").limit(1).count()
 
     def limits(self) -> list[str]:
-        """What follows from which logs there are: sentences."""
+        """Return sentences on the consequences of which logs there are."""
         count = len(self.sources)
         texts = [
             f"{count} audit log{'s were' if count > 1 else ' was'} read: what was confirmed, delivered and "
@@ -94,7 +98,7 @@ class LogAudit:
         return texts + self.unjudged + self.gaps
 
     def lines(self) -> Iterator[str]:
-        """The verdict for people, a line per queue."""
+        """Yield the verdict as text, a line per queue."""
         for row in self.queues.where("sent + delivered > 0").orderBy("queue").toLocalIterator():
             wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
             times = ""
@@ -111,7 +115,7 @@ class LogAudit:
             )
 
     def close(self) -> None:
-        """Free what Spark keeps."""
+        """Free the data that Spark keeps."""
         for frame in self._kept:
             frame.unpersist()
 
@@ -124,10 +128,14 @@ def log_audit(
     confirmed_before: Mapping[str, int],
     parts: int,
 ) -> LogAudit:
-    """Judge what logs say.
+    """Judge the contents of logs.
 
-    ``effective`` are the rows of journals that count; ``current`` is the source of each that goes furthest;
-    ``confirmed_before`` is what `confirmed_now` said before the journals were read.
+    Args:
+        sources: the logs.
+        effective: the rows of journals that count.
+        current: per journal, the number of its longest source.
+        confirmed_before: the result of `confirmed_now` before the journals were read.
+        parts: number of Spark's partitions.
     """
     rows = _rows(spark, sources).persist()
     facts = [row.asDict() for row in rows.where(F.col("kind").isin(*_FACTS)).collect()]
@@ -215,10 +223,11 @@ def _evidence(
 
 
 def judged_from_of(facts: Iterable[Row], first: Mapping[tuple[int, int], int]) -> dict[int, int]:
-    """By journal, from which id on no log lacks what became of a message; ``first`` ids sent by source and journal.
+    """Return by journal the id from which on the logs contain the fate of each message.
 
-    A log that goes back to a send has all that its broker did with the message, but another broker may have done it:
-    earlier than its own log goes back, unless the message is younger than that log's first one.
+    ``first`` are the first ids sent, by source and journal. A log that goes back to a send has everything that its
+    broker did with the message. Another broker may have ended the message earlier than its own log goes back, unless
+    the message is younger than that log's first one.
     """
     found: dict[int, int] = {}
     for source, journal in _without_beginning(facts):
@@ -227,7 +236,10 @@ def judged_from_of(facts: Iterable[Row], first: Mapping[tuple[int, int], int]) -
 
 
 def _without_beginning(facts: Iterable[Row]) -> list[tuple[int, int]]:
-    """The (source, journal) of logs whose oldest segment was not their first; a directory may have logs of several."""
+    """Return the (source, journal) of logs whose oldest segment is not their first.
+
+    A directory may have logs of several journals.
+    """
     oldest: dict[int, tuple[int, int]] = {}
     for fact in facts:
         number = fact["generation"], fact["journal"]
@@ -236,7 +248,7 @@ def _without_beginning(facts: Iterable[Row]) -> list[tuple[int, int]]:
 
 
 def _unjudged(sources: Sequence[LogSource], facts: Sequence[Row]) -> list[str]:
-    """Only where there is another log of the same journal: within one, what is kept is whole."""
+    """Return texts only if the same journal has another log: within one log, the kept part is whole."""
     names = {source.number: source.name for source in sources}
     of_journal = Counter(journal for _, journal in {(fact["source"], fact["journal"]) for fact in facts})
     return [
@@ -247,7 +259,7 @@ def _unjudged(sources: Sequence[LogSource], facts: Sequence[Row]) -> list[str]:
 
 
 def _settled(rows: DataFrame) -> DataFrame:
-    """Rows of messages and deliveries; what belongs to a transaction only with its commit, in whatever segment."""
+    """Return rows of messages and deliveries; those of a transaction only with its commit, in whatever segment."""
     kinds = range(LogKind.SENT, LogKind.TWICE + 1)
     wanted = rows.where(F.col("kind").isin(*kinds)).withColumn("number", F.lit(None).cast("long"))
     alone = wanted.where("transaction_id is null or transaction_id = 0")
@@ -307,7 +319,7 @@ def _problems(verdicts: DataFrame, named: DataFrame) -> DataFrame:
 
 
 def _lives(spark: SparkSession, sources: Sequence[LogSource], facts: Sequence[Row]) -> DataFrame:
-    """Each life of a broker that a log knows, and whether it ended in order as far as the log goes."""
+    """Return each life of a broker in the logs, and whether it ended in order as far as the log goes."""
     names = {source.number: source.name for source in sources}
     begun = {(fact["source"], fact["life"]): fact for fact in facts if fact["kind"] == LogKind.BEGUN}
     ended = {(fact["source"], fact["life"]) for fact in facts if fact["kind"] == LogKind.ENDED}

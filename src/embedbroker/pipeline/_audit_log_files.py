@@ -1,7 +1,7 @@
-"""Where audit logs stand, and what one of their segments says as rows.
+"""The places of audit logs, and the content of one of their segments as rows.
 
-Responsible for finding the logs of journals and for reading segments that a broker may be writing or removing. Refuses
-to judge, and to know Spark.
+Responsible for finding the logs of journals and for reading segments that a broker may be writing or removing. Does not
+judge, and does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from ._audit_log_records import LogKind, LogSummary, Row, log_summary
 __all__ = ["LogFolder", "LogSource", "confirmed_now", "log_places", "log_sources", "segment_rows_of"]
 
 _HEADER_BYTES = 4096
-# Where a log is looked for that nobody named, beside a journal and in its directory.
+# Places beside a journal and in its directory to search for a log that was not named.
 _USUAL = ("audit", "../audit")
 
 
 @frozen
 class LogFolder:
-    """A directory with an audit log, or a folder with one in an archive: then ``folder`` is its name there, and
-    ``archived`` the (number, journal identity) of its segments."""
+    """Locate an audit log.
+
+    It is a directory, or a folder in an archive. In an archive ``folder`` is its name there, and ``archived`` the
+    (number, journal identity) of its segments.
+    """
 
     path: str
     folder: str | None = None
@@ -43,11 +46,11 @@ class LogFolder:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the name for reports."""
         return self.path if self.folder is None else f"{self.path}:{self.folder or '.'}"
 
     def segments(self) -> tuple[tuple[int, int], ...]:
-        """What is there at this moment, oldest first. A file whose header cannot be read has the identity 0."""
+        """Return the segments at this moment, oldest first. A file whose header cannot be read has the identity 0."""
         if self.folder is not None:
             return self.archived
         numbers = sorted(number for name in os.listdir(self.path) if (number := audit_number(name)) is not None)
@@ -55,10 +58,10 @@ class LogFolder:
         return tuple([(number, identity) for number, identity in found if identity is not None])
 
     def read(self, number: int) -> bytes:
-        """A whole segment.
+        """Return the bytes of a whole segment.
 
         Raises:
-            FileNotFoundError: retention took it.
+            FileNotFoundError: retention removed it.
         """
         name = file_name(number)
         if self.folder is not None:
@@ -68,7 +71,7 @@ class LogFolder:
 
 @frozen
 class LogSource:
-    """The log of one broker: where it is, and the (number, journal identity) of its segments, oldest first."""
+    """Hold the log of one broker: its place, and the (number, journal identity) of its segments, oldest first."""
 
     number: int
     folder: LogFolder
@@ -76,11 +79,11 @@ class LogSource:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the name for reports."""
         return self.folder.name
 
     def gaps(self) -> list[str]:
-        """Segments that are missing in the middle: retention takes the oldest."""
+        """Return texts on segments missing in the middle: retention removes only the oldest."""
         return [
             f"{self.name}: segments {before + 1} to {after - 1} are missing"
             for (before, _), (after, _) in pairwise(self.segments)
@@ -89,10 +92,10 @@ class LogSource:
 
 
 def log_places(places: Sequence[str | os.PathLike[str]]) -> tuple[list[LogFolder], list[Path]]:
-    """Which of these places hold audit logs, or have one where it usually stands; and which are none but that.
+    """Return the audit logs in these places or in their usual place, and the places with only an audit log.
 
     Raises:
-        ValueError: an archive of a kind that is not known.
+        ValueError: an archive has an unknown type.
     """
     found: dict[LogFolder, None] = {}
     alone: list[Path] = []
@@ -118,7 +121,7 @@ def _has_log(path: Path) -> bool:
 
 
 def _in_archive(path: Path) -> tuple[list[LogFolder], bool]:
-    """The logs in an archive, and whether there is a journal, too."""
+    """Return the logs in an archive, and whether it has a journal, too."""
     segments: dict[PurePosixPath, list[tuple[int, int]]] = {}
     names: dict[PurePosixPath, str] = {}
     has_journal = False
@@ -140,17 +143,17 @@ def _is_of_a_broker(name: str) -> bool:
 
 
 def log_sources(folders: Sequence[LogFolder]) -> list[LogSource]:
-    """What is there at this moment."""
+    """Return the segments of the logs at this moment."""
     return [LogSource(number, folder, folder.segments()) for number, folder in enumerate(folders)]
 
 
 def file_name(number: int) -> str:
-    """Of a segment."""
+    """Return the file name of a segment."""
     return f"audit-{number:010}.log"
 
 
 def _identity(path: Path, number: int) -> int | None:
-    """None when the file went: it was the oldest."""
+    """Return the journal identity of a segment, or None if its file was removed: it was the oldest."""
     try:
         with (path / file_name(number)).open("rb") as file:
             return _identity_in(file.read(_HEADER_BYTES))
@@ -164,7 +167,7 @@ def _identity_in(data: bytes) -> int:
 
 
 def _read(folder: LogFolder, number: int) -> tuple[LogSummary, SegmentScan]:
-    """Raises FileNotFoundError."""
+    """Read one segment. Raises FileNotFoundError."""
     data = folder.read(number)
     stretches, reading = [], None
     for part in read_records(file_name(number), len(data), lambda offset, count: data[offset : offset + count]):
@@ -177,7 +180,7 @@ def _read(folder: LogFolder, number: int) -> tuple[LogSummary, SegmentScan]:
 
 
 def confirmed_now(sources: Sequence[LogSource]) -> dict[str, int]:
-    """By name of a log, up to where its newest life has confirmed by now: the newest segment that says so says it."""
+    """Return by name of a log the last confirmation of its newest life: from the newest segment with one."""
     found = {}
     for source in sources:
         confirmed = 0
@@ -193,7 +196,7 @@ def confirmed_now(sources: Sequence[LogSource]) -> dict[str, int]:
 
 
 def segment_rows_of(source: int, folder: LogFolder, number: int, *, newest: bool) -> Iterator[Row]:
-    """The rows of one segment; none of one that retention has removed."""
+    """Yield the rows of one segment; none for one that retention has removed."""
     try:
         summary, reading = _read(folder, number)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""What an audit takes out of one segment of an audit log: sets of message ids with times, instead of rows.
+"""An audit's summary of one segment of an audit log: sets of message ids with times, instead of rows.
 
-Ids are grouped by queue and by block of 65,536, as in `_audit_blocks`. What a transaction did stays apart until its
-commit is known, which is mostly in the same segment. Deliveries become five sets per queue and block, from which those
-of a whole life follow: see `_deliveries`. Refuses to know files and Spark, and to judge.
+Ids are grouped by queue and by block of 65,536, as in `_audit_blocks`. Work of a transaction stays separate until its
+commit is read, which is mostly in the same segment. Deliveries become five sets per queue and block, from which those
+of a whole life follow: see `_deliveries`. Does not depend on files or Spark, and does not judge.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ Row = dict[str, Any]
 class LogKind:
     """Kinds of rows, apart from those of the journal's. ``ids`` are the low 16 bits; the rest of a row fits them.
 
-    SENT (``walls``; ``needs``: up to where its life has to have confirmed; ``flags``: durable), LEFT (``walls``;
-    ``flags``: the leaving), DELIVERED, and of these TOUCHED, FIRST, LAST, TWICE. COMMITTED (``ids`` are transactions,
-    ``needs`` their numbers), CONFIRMED (``number``), NAMED and GONE of a queue, BEGUN, ENDED, DAMAGED, READ_TO.
+    SENT (``walls``; ``needs``: the confirmation that its life must reach; ``flags``: durable), LEFT (``walls``;
+    ``flags``: the way of leaving), DELIVERED, and of these TOUCHED, FIRST, LAST, TWICE. COMMITTED (``ids`` are
+    transactions, ``needs`` their numbers), CONFIRMED (``number``), NAMED and GONE of a queue, BEGUN, ENDED, DAMAGED,
+    READ_TO.
     """
 
     SENT, LEFT, DELIVERED, TOUCHED, FIRST, LAST, TWICE = range(2001, 2008)
@@ -54,18 +55,18 @@ class LogKind:
 
 
 def packed_numbers(values: Array) -> bytes:
-    """Numbers of 64 bits."""
+    """Return the bytes of 64-bit numbers."""
     return bytes(values.astype("<i8").tobytes())
 
 
 def unpacked_numbers(data: bytes) -> Array:
-    """The same back."""
+    """Return the numbers of bytes made by `packed_numbers`."""
     return np.frombuffer(data, "<i8")
 
 
 @define(eq=False)
 class LogSummary:
-    """Everything in one segment by kind, as columns; ``wall`` and ``at`` (the place in the file) beside the fields."""
+    """Hold everything in one segment by kind, as columns; also ``wall`` and ``at`` (the place in the file)."""
 
     events: dict[int, dict[str, Array]]
     facts: list[tuple[int, dict[str, Any]]]
@@ -105,7 +106,7 @@ class LogSummary:
 
     @property
     def confirmed(self) -> int:
-        """Up to where sends were confirmed in this segment, 0 for none."""
+        """Return the last confirmation of sends in this segment, 0 for none."""
         part = self.events.get(AuditRecordKind.CONFIRMED)
         return int(part["number"].max()) if part is not None else 0
 
@@ -134,7 +135,7 @@ def _gathered(buffer: Array, starts: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def log_summary(summary: LogSummary) -> Iterator[Row]:
-    """The rows of one segment, but for the columns that name it."""
+    """Yield the rows of one segment, without the columns that name it."""
     events = summary.events
     for kind, facts in summary.facts:
         match kind:
@@ -167,7 +168,7 @@ def log_summary(summary: LogSummary) -> Iterator[Row]:
 
 
 def _messages(kind: int, part: dict[str, Array], transactions: Array, numbers: Array) -> Iterator[Row]:
-    """Per queue, flag and block; what belongs to a transaction that is not committed here, per transaction, too."""
+    """Yield rows per queue, flag and block; for a transaction without a commit here, per transaction, too."""
     message, transaction = part["message_id"], part["transaction_id"]
     needs: Array = message.copy()
     if len(transactions):
@@ -207,7 +208,7 @@ def _sets(kind: int, queue: Array, message: Array) -> Iterator[Row]:
 
 
 def _runs(keys: Sequence[Array]) -> Iterable[tuple[int, int]]:
-    """Where all of the sorted keys stay the same."""
+    """Return the bounds of runs in which all of the sorted keys stay the same."""
     changes: Array = np.zeros(len(keys[0]), bool)
     changes[0] = True
     for key in keys:
@@ -217,12 +218,13 @@ def _runs(keys: Sequence[Array]) -> Iterable[tuple[int, int]]:
 
 
 def _deliveries(delivered: dict[str, Array] | None, returned: dict[str, Array] | None) -> Iterator[Row]:
-    """A delivery without flag is right when none was before, or when the one before came back uncounted.
+    """Yield the sets of deliveries of one segment.
 
-    Of each message that is what happens in order: deliveries without flag, and returns that undo one. TOUCHED are the
-    messages with any, FIRST and LAST those of which the first and the last in this segment is a delivery, TWICE those
-    with two deliveries and no return in between. A life's are found by going over its segments: what was LAST and is
-    FIRST again is TWICE.
+    A delivery without flag is right when there was none before, or when the previous one came back uncounted. The
+    events of each message are deliveries without flag, and returns that undo one, in their order. TOUCHED are the
+    messages with any event. FIRST and LAST are those whose first and last event in this segment is a delivery. TWICE
+    are those with two deliveries and no return in between. The sets of a life follow from its segments in order: a
+    message in LAST that is in FIRST again is TWICE.
     """
     plain, undoing, flagged = 0, 1, 2
     none: Array = np.zeros(0, np.int64)

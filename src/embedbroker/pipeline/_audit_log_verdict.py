@@ -1,6 +1,6 @@
-"""What journal and audit log together prove of a block of message ids, by the algebra of sets.
+"""What journal and audit log together prove about a block of message ids, by the algebra of sets.
 
-Responsible for the verdicts on messages of one queue. Refuses to know where rows come from, and Spark.
+Responsible for the verdicts on messages of one queue. Does not depend on the origin of rows, or on Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG_VERDICT_TYPES = {
     "milliseconds": pa.int64(),
     "ids": pa.binary(),
 }
-# Verdicts whose messages are named one by one.
+# Verdicts whose messages are listed one by one.
 LOG_PROBLEMS = ("never delivered", "delivered twice", "never acknowledged", "not logged")
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _LEAVINGS = ("acknowledged", "rejected", "expired", "removed", "read")
@@ -39,13 +39,16 @@ Row = dict[str, Any]
 
 @frozen
 class LogEvidence:
-    """What is known of the log of one journal as a whole.
+    """Hold the facts about the log of one journal as a whole.
 
-    ``confirmed``: by source and life, up to where it had confirmed before the journal was read. What is newer is not
-    judged, for the journal may have been read before it came. ``current`` is the journal's source that says what is
-    present, None without a journal. ``first`` is the first id that was logged. ``gone`` are queues that were removed.
-    ``judged_from``: what became of messages with smaller ids may have stood in the beginning of another broker's log,
-    which retention took.
+    Args:
+        confirmed: by source and life, the last confirmation before the journal was read. Newer messages are not judged,
+            because the journal may have been read before they came.
+        current: the journal's source that decides which messages are present; None without a journal.
+        first: the first id that was logged.
+        gone: queues that were removed.
+        judged_from: the first id to judge. The fate of smaller ids may have been in the beginning of another broker's
+            log, which retention removed.
     """
 
     confirmed: Mapping[tuple[int, int], int]
@@ -70,7 +73,7 @@ class _Sets:
 
 
 def judge_log(table: pa.Table, evidence: Mapping[int, LogEvidence]) -> Iterator[Row]:
-    """The verdicts on one block of one queue: rows with `LOG_VERDICT_TYPES`.
+    """Yield the verdicts on one block of one queue: rows with `LOG_VERDICT_TYPES`.
 
     Takes rows of summaries of the journal's segments and of the log's, of any number of brokers with this journal.
     """
@@ -128,7 +131,7 @@ def _gathered(rows: Sequence[Row], known: LogEvidence, sent_at: Array, left_at: 
 
 
 def _follow(rows: Sequence[Row], sets: _Sets) -> None:
-    """The deliveries of one life, segment after segment; of an earlier life nobody is told by a flag."""
+    """Add the deliveries of one life, segment after segment; no flag reports deliveries of an earlier life."""
     before = sets.delivered.bits.copy()
     out = IdSet.none()
     by_segment: dict[int, dict[int, IdSet]] = {}
@@ -151,7 +154,10 @@ def _plain(packed: bytes) -> IdSet:
 
 
 def _named(sets: _Sets, known: LogEvidence, queue_id: int, block: int) -> dict[str, IdSet]:
-    """The sets by the names of verdicts. Without a journal nobody knows what is present: that is outstanding."""
+    """Return the sets by the names of verdicts.
+
+    Without a journal it is unknown which messages are present: those count as outstanding.
+    """
     left = IdSet.none().bits
     for each in sets.left.values():
         left |= each.bits
@@ -163,7 +169,7 @@ def _named(sets: _Sets, known: LogEvidence, queue_id: int, block: int) -> dict[s
     gone = queue_id in known.gone
     seen = delivered | sets.left.get(_LEAVINGS.index("read"), IdSet.none()).bits
     nothing = IdSet.none().bits
-    # Acknowledged in the journal, or stored there, with an id that was given while there was a log.
+    # Acknowledged in the journal, or stored there, with an id that was assigned while there was a log.
     ids: Array = (block << 16) + np.arange(_BITS)
     known_whole = ids >= known.judged_from
     not_logged = ((sets.stored.bits & ~sets.sent.bits) | (sets.sent.bits & sets.settled.bits & ~left)) & (

@@ -1,4 +1,4 @@
-"""An audit as Parquet and as one page that needs nothing from outside: verdict, tables, what happened over time.
+"""An audit as Parquet and as one self-contained page: verdict, tables, events over time.
 
 Responsible for the Parquet files and the values of the template `audit.html`. The audit has judged before.
 """
@@ -44,16 +44,17 @@ Row = dict[str, Any]
 
 
 def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
-    """Write `queues`, `problems`, `transactions`, `traffic` and `segments` as Parquet, and ``report.html``; its path.
+    """Write an audit as Parquet folders and a page; return the path of the page.
 
-    With the properties of producers, `producers`, too; with an audit log, `log_queues`, `log_problems`,
+    The folders are `queues`, `problems`, `transactions`, `traffic` and `segments`, the page is ``report.html``. With
+    the properties of producers there is also `producers`; with an audit log `log_queues`, `log_problems`,
     `log_latencies` and `log_lives`.
 
-    The Parquet folders are written by Spark and may lie on any of its file systems; the page lies where the driver
-    runs.
+    Spark writes the Parquet folders, which may lie on any of its file systems; the page lies on the driver's file
+    system.
 
     Raises:
-        AnalysisException: one of the folders is there already.
+        AnalysisException: one of the folders exists already.
     """
     for name in ("queues", "problems", "transactions", "traffic", "segments"):
         getattr(audit, name).write.parquet(f"{directory}/{name}")
@@ -94,7 +95,7 @@ def _page(audit: Audit) -> str:
 
 
 def _log(log: LogAudit) -> dict[str, object]:
-    """Return what the audit logs contain."""
+    """Return the contents of the audit logs."""
     latencies = log.latencies.groupBy("milliseconds").sum("messages").orderBy("milliseconds")
     return {
         "lives": _rows(log.lives.withColumn("ended", log.lives.ended.cast("string"))),
@@ -135,7 +136,7 @@ def _moved(audit: Audit) -> Any:
 
 
 def _charts(rows: Sequence[Row], moved: Sequence[Row]) -> list[Chart]:
-    """Chart the records in each stretch of time, and the messages present; `moved` has those that count."""
+    """Chart the records in each stretch of time, and the messages present; `moved` has the ones that count."""
     if not rows:
         return []
     first, last = rows[0]["second"], rows[-1]["second"]

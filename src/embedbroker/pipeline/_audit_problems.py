@@ -1,6 +1,6 @@
-"""The messages behind the verdicts of an audit, as rows: sets of ids are taken apart where they are few.
+"""The messages behind the verdicts of an audit, as rows: small sets of ids are expanded.
 
-Responsible for that step. Refuses to know what a verdict means.
+Responsible for that step. Does not depend on the meaning of a verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ _TYPES = (pa.int64(), pa.int64(), pa.string(), pa.int64())
 
 
 def messages_behind(verdicts: DataFrame, wanted: Collection[str]) -> DataFrame:
-    """A row for each message of the ``wanted`` kinds; ``verdicts`` has a row for each queue, block of ids and kind."""
+    """Return a row for each message of the ``wanted`` kinds.
+
+    Args:
+        verdicts: a row for each queue, block of ids and kind.
+        wanted: kinds of verdicts.
+    """
 
     def apart(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

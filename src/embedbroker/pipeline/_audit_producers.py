@@ -1,7 +1,7 @@
-"""What an audit says of each producer: its messages by verdict, and whether their order held.
+"""An audit's results per producer: its messages by verdict, and whether their order held.
 
-Responsible for finding out whose the messages behind the verdicts are, for which each message has to be read. Refuses
-to judge what became of them.
+Responsible for finding the producers of the messages behind the verdicts, which needs reading each message. Does not
+judge the fate of the messages.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def producers_of(
     producer: str,
     sequence: str,
 ) -> DataFrame:
-    """A row per queue and producer, and one for a queue's messages that name none: of these the order is not judged.
+    """Return a row per queue and producer.
 
-    ``queues`` and ``problems`` are those of the audit of the same ``sources``. Of a message whose record compaction has
-    taken nobody knows the producer.
+    A queue's messages without a producer have one row together, and their order is not judged. ``queues`` and
+    ``problems`` are those of the audit of the same ``sources``. The producer of a message is unknown if compaction has
+    removed its record.
     """
     frames = frames_of(spark, sources, apart, producer=producer, sequence=sequence)
     acknowledged = frames.acknowledgements.where("state = 'committed'").select(*_MESSAGE).distinct()
@@ -77,7 +78,7 @@ def producers_of(
 
 
 def producer_lines(producers: DataFrame) -> Iterator[str]:
-    """The verdict for people, a line per queue and producer that has a name."""
+    """Yield the verdict as text, a line per queue and named producer."""
     for row in producers.where("producer is not null").toLocalIterator():
         wrong = ", ".join(f"{row[key]:,} {text}" for key, text in _WRONG.items() if row[key])
         yield (

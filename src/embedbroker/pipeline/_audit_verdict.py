@@ -1,6 +1,6 @@
 """What the records of a block of message ids prove, by the algebra of sets.
 
-Responsible for the verdicts on messages of one queue. Refuses to know where the records come from, and Spark.
+Responsible for the verdicts on messages of one queue. Does not depend on the origin of the records, or on Spark.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ VERDICT_TYPES = {
     "verdict": pa.string(),
     "count": pa.int64(),
     "ids": pa.binary(),
-    # Where a verdict is of a second.
+    # The second, in verdicts by second.
     "second": pa.int64(),
 }
-# Verdicts whose messages are named one by one.
+# Verdicts whose messages are listed one by one.
 PROBLEMS = ("lost", "unaccounted", "acknowledged twice", "left behind")
-# Verdicts by second: messages of which the present journal has the end, or that are there; and those ends.
+# Verdicts by second: messages that are present or whose end is in the present journal; and those ends.
 CAME_AND_WENT, CAME_AND_STAYED, WENT_AGAIN = "came and went", "came and stayed", "went"
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _BITS = 1 << 16
@@ -49,10 +49,10 @@ Array = Any
 
 @frozen
 class JournalEvidence:
-    """What is known of a journal as a whole.
+    """Hold the facts about a journal as a whole.
 
-    ``current`` is the source that goes furthest. From ``complete_from`` on every generation is there as it was written,
-    without damage: what is missing behind it was never written. ``limited`` is why that is not all of it, or None.
+    ``current`` is the longest source. From ``complete_from`` on every generation is there as it was written, without
+    damage: records missing after it were never written. ``limited`` is the reason for an incomplete journal, or None.
     """
 
     current: int
@@ -62,11 +62,12 @@ class JournalEvidence:
 
 @define(eq=False)
 class Verdicts:
-    """Sets of one queue and block. What is stored is acknowledged, present, lost or unaccounted for.
+    """Hold the sets of one queue and block. A stored message is acknowledged, present, lost or unaccounted for.
 
     ``lost``: stored, not acknowledged, not present, and every record since is there. ``unaccounted``: the same, but
-    compaction or damage took records that may hold the acknowledgement. ``left_behind`` stands apart from all of these:
-    a copy had it on its disk when it died, and the one that took over did not, so nobody was told that it is safe.
+    compaction or damage removed records that may hold the acknowledgement. ``left_behind`` is separate from all of
+    these: a copy had the message on its disk when it died, and the copy that took over did not. So the message was
+    never confirmed.
     """
 
     stored: IdSet = Factory(IdSet.none)
@@ -77,7 +78,7 @@ class Verdicts:
     left_behind: IdSet = Factory(IdSet.none)
 
     def named(self) -> dict[str, IdSet]:
-        """The sets by the names of verdicts."""
+        """Return the sets by the names of verdicts."""
         open_ = self.stored.bits & ~self.acknowledged.bits
         missing = open_ & ~self.current.bits
         return {
@@ -93,11 +94,10 @@ class Verdicts:
 
 
 def judge(table: pa.Table, evidence: Mapping[int, JournalEvidence]) -> Iterator[dict[str, object]]:
-    """The verdicts on one block of one queue: rows with `VERDICT_TYPES`. Takes rows of summaries of segments.
+    """Yield the verdicts on one block of one queue: rows with `VERDICT_TYPES`. Takes rows of summaries of segments.
 
-    Rows of what came and went are those of the source that goes furthest.
-    The same segment may stand in several sources: there an acknowledgement counts once. What compaction wrote is
-    compared within its source alone.
+    Arrivals and departures are rows of the longest source. The same segment may be in several sources: there an
+    acknowledgement counts once. Records that compaction wrote are compared within their source alone.
     """
     key = {name: table.column(name)[0].as_py() for name in ("journal", "queue_id", "block")}
     is_moving = pc.is_in(table.column("kind"), value_set=pa.array([CAME, WENT], table.column("kind").type))
@@ -134,7 +134,8 @@ def _judged(rows: list[dict[str, Any]], known: JournalEvidence) -> Verdicts:
             continue
         verdicts.acknowledged.bits |= ids.bits
         own = of_source.setdefault(row["source"], {}).setdefault(row["generation"], IdSet.none())
-        # A segment has one row for what it settles itself, and one for each transaction that ends in another segment.
+        # A segment has one row for the acknowledgements that it settles itself, and one for each transaction that ends
+        # in another segment.
         verdicts.twice.bits |= own.bits & ids.bits
         own.bits |= ids.bits
         if row["written"]:
@@ -148,9 +149,9 @@ def _judged(rows: list[dict[str, Any]], known: JournalEvidence) -> Verdicts:
 
 
 def _by_second(moves: pa.Table, verdicts: Verdicts) -> Iterator[dict[str, object]]:
-    """How many messages came and went in each second.
+    """Yield the number of messages that came and went in each second.
 
-    An acknowledgement whose message compaction took has no part in it, or more would go than came.
+    An acknowledgement is left out if compaction removed its message, or more messages would go than came.
     """
     came, went = (_seconds(moves.filter(pc.equal(moves.column("kind"), kind))) for kind in (CAME, WENT))
     over = (came >= 0) & (went >= 0) & verdicts.current.bits & verdicts.acknowledged.bits
@@ -166,7 +167,7 @@ def _by_second(moves: pa.Table, verdicts: Verdicts) -> Iterator[dict[str, object
 
 
 def _seconds(moves: pa.Table) -> Array:
-    """By message the second of its first record; -1 without one."""
+    """Return by message the second of its first record; -1 without one."""
     at: Array = np.full(_BITS, -1, np.int64)
     order = pc.sort_indices(moves, sort_keys=[("second", "descending")])
     moves = moves.select(["ids", "second"]).take(order)

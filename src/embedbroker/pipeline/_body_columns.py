@@ -1,7 +1,7 @@
-"""The bodies of messages as columns: bytes, texts, and values parsed out of JSON.
+"""The bodies of messages as columns: bytes, texts, and values parsed from JSON.
 
-Responsible for what a body of each type is to each of these, and for what cannot be parsed. Refuses to know what
-becomes of a message that cannot be parsed.
+Responsible for the form of a body of each type in each of these, and for detecting what cannot be parsed. Does not
+depend on the treatment of a message that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ BODY_TYPES: Final = {
 }
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
 _COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
-# Only a filter: the same bytes may stand in a body, a value or a longer name.
+# Only a filter: the same bytes may occur in a body, a value or a longer name.
 _COMPRESSED_KEY: Final = property_key(_COMPRESSED)
 _TEXT: Final = MessageType.TEXT
-# In front of a body: where it ends.
+# Before a body: its end.
 _SIZE_BYTES: Final = 4
-# In front of the characters of a text: whether there is one, and its length.
+# Before the characters of a text: whether there is one, and its length.
 _TEXT_HEAD: Final = 5
 
 
 class Bodies:
-    """The bodies of one block, decoded when a column asks for them. Errors are by the number of the row."""
+    """Hold the bodies of one block, decoded when a column needs them. Errors are by the number of the row."""
 
     def __init__(self, block: Block, places: FramePositions) -> None:
         self._block = block
@@ -52,13 +52,13 @@ class Bodies:
         self.errors: dict[int, str] = {}
         self._is_text = places.type == _TEXT
         self._compressed = self._compressed_rows()
-        # What is read as it stands; a body that has to be inflated is not.
+        # True if no body must be inflated, so all can be read in place.
         self._is_plain = not self._compressed
 
     def column(self) -> pa.Array:
-        """As bytes: texts as UTF-8, a text that is null as null, and every other body as it is.
+        """Return the bodies as bytes: texts as UTF-8, a null text as null, and every other body unchanged.
 
-        Null, too, where a body can be read in no way. What `texts` finds strictly has to be asked for behind this.
+        Null also marks a body that cannot be read at all. Strict `texts` must be called after this.
         """
         if not self._is_text.any() and self._is_plain:
             starts, ends = self._places.start + _SIZE_BYTES, self._places.body_end
@@ -67,17 +67,17 @@ class Bodies:
         return pa.array(self._bytes, type=pa.binary()) if ascii_only is None else ascii_only.cast(pa.binary())
 
     def text_column(self, *, strict: bool) -> pa.Array:
-        """As texts, see `texts`."""
+        """Return the bodies as texts, see `texts`."""
         ascii_only = self._ascii_only
         return strings(self.texts(strict=strict)) if ascii_only is None else ascii_only
 
     def texts(self, *, strict: bool) -> list[str | None]:
-        """The texts of text messages. `strict`: bodies of bytes are UTF-8, and everything else is an error."""
+        """Return the texts of text messages. `strict`: bodies of bytes are UTF-8, and everything else is an error."""
         return self._strict_texts if strict else self._texts
 
     @cached_property
     def _ascii_only(self) -> pa.Array | None:
-        """The texts, if there are no other bodies and they are ASCII."""
+        """Return the texts, if there are no other bodies and they are ASCII."""
         starts, ends = self._places.start + _SIZE_BYTES, self._places.body_end
         if not self._is_text.all() or not self._is_plain or not (ends - starts >= _TEXT_HEAD).all():
             return None
@@ -97,7 +97,7 @@ class Bodies:
         return raw
 
     def _compressed_rows(self) -> list[int]:
-        """The rows whose property says that the body is compressed: the boolean true under the exact name."""
+        """Return the rows whose property marks the body as compressed: the boolean true under the exact name."""
         data = self._block.data
         if data.find(_COMPRESSED_KEY) < 0:
             return []
@@ -172,13 +172,13 @@ def _is_compressed(decoder: PropertyDecoder, data: bytes, place: FramePosition) 
 
 
 def parse_json(texts: list[str | None], kind: pa.StructType, errors: dict[int, str]) -> pa.Array:
-    """One value per text, null where it could not be parsed; `errors` hears why, by row."""
+    """Return one value per text, null where it could not be parsed; `errors` receives the reason, by row."""
     good: list[int] = []
     for row, text in enumerate(texts):
         if row in errors:
             continue
         try:
-            # Only to know that each text is one object: Arrow's reader takes a stream of them, and would not notice a
+            # Only to check that each text is one object. Arrow's reader takes a stream of them, and would not detect a
             # text that ends in the next one.
             if text is not None and isinstance(json.loads(text), dict):
                 good.append(row)
@@ -192,7 +192,7 @@ def parse_json(texts: list[str | None], kind: pa.StructType, errors: dict[int, s
 
 
 def _converted(texts: list[str | None], good: list[int], kind: pa.StructType, errors: dict[int, str]) -> pa.Array:
-    """The values of the good rows; one by one only where not all of them fit the type."""
+    """Return the values of the good rows; one by one only where not all of them fit the type."""
     try:
         return read_objects([str(texts[row]) for row in good], kind)
     except (pa.ArrowException, UnicodeEncodeError):
@@ -207,7 +207,11 @@ def _converted(texts: list[str | None], good: list[int], kind: pa.StructType, er
 
 
 def read_objects(texts: list[str], kind: pa.StructType) -> pa.Array:
-    """JSON objects as structs. Raises pyarrow.ArrowException, also for types that Arrow does not read from JSON."""
+    """Return JSON objects as structs.
+
+    Raises:
+        pyarrow.ArrowException: a text does not fit the type, or Arrow does not read the type from JSON.
+    """
     if not texts:
         return pa.array([], type=kind)
     data = "\n".join(texts).encode()

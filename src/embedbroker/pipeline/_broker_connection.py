@@ -1,7 +1,7 @@
-"""Connections to a broker that outlive a call: one per process and place, found again by whoever needs it next.
+"""Connections to a broker that outlive a call: one per process and place, shared by later callers.
 
-Responsible for what a data pipeline expects of a connection, whatever its URL says: it is made again, and follows a
-failover. Refuses to know what is sent over it.
+Responsible for what a data pipeline needs of a connection, whatever its URL contains: it reconnects, and follows a
+failover. Does not depend on what is sent over it.
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ from ._options import ConnectionOptions
 
 __all__ = ["BrokerConnection"]
 
-# While nobody answers: for so many times this pause, which is longer than a backup needs to take over.
+# While no broker answers: the number of attempts, and the pause, which together exceed a backup's takeover time.
 RECONNECT_ATTEMPTS = 120
 RETRY_INTERVAL_MS = 500
 CONNECT_ATTEMPTS = 20
 
 
 class BrokerConnection:
-    """A connection and its sessions. Close it, or get it from `shared` and leave it to the process."""
+    """Hold a connection and its sessions. Close it, or get it from `shared` and leave it to the process."""
 
     _shared: dict[tuple[int, ConnectionOptions], BrokerConnection] = {}
 
     def __init__(self, options: ConnectionOptions) -> None:
-        """Raises what `ServerLocator` and its `create_session_factory` do."""
+        """Connect. Raises what `ServerLocator` and its `create_session_factory` do."""
         self.options = options
         settings = ServerLocator(options.url).settings
         if not settings.reconnects:
             settings = evolve(settings, reconnect_attempts=RECONNECT_ATTEMPTS, retry_interval_ms=RETRY_INTERVAL_MS)
         if settings.initial_connect_attempts == 1:
             settings = evolve(settings, initial_connect_attempts=CONNECT_ATTEMPTS)
-        # Where the backups are is learnt from the first broker.
+        # The first broker supplies the addresses of the backups.
         settings = evolve(settings, ha=True)
         self._factory: ClientSessionFactory = ServerLocator(options.url, settings=settings).create_session_factory()
 
     @classmethod
     def shared(cls, options: ConnectionOptions) -> BrokerConnection:
-        """The connection of this process to this place. Workers are forked, so a process does not inherit one."""
+        """Return the connection of this process to this place.
+
+        Workers are forked, so a process does not inherit one.
+        """
         key = (os.getpid(), options)
         link = cls._shared.get(key)
         if link is None:
@@ -57,7 +60,12 @@ class BrokerConnection:
             link.close()
 
     def session(self, *, acknowledges_at_once: bool = True, sends_at_once: bool = True) -> ClientSession:
-        """A session that was started. What it does not do at once, acknowledgements or sends, needs a commit."""
+        """Return a started session. Acknowledgements or sends that are not automatic need a commit.
+
+        Args:
+            acknowledges_at_once: commit acknowledgements automatically.
+            sends_at_once: commit sends automatically.
+        """
         try:
             session = self._factory.create_session(
                 username=self.options.user,
@@ -66,7 +74,7 @@ class BrokerConnection:
                 auto_commit_sends=sends_at_once,
             )
         except (ConnectionClosedException, ConnectionLostException):
-            # It was given up for good. Workers live on, and the next task that asks gets a connection of its own.
+            # Reconnection has failed for good. Workers live on, and the next task gets a new connection.
             if BrokerConnection._shared.get((os.getpid(), self.options)) is self:
                 BrokerConnection.forget(self.options)
             raise
@@ -74,5 +82,5 @@ class BrokerConnection:
         return session
 
     def close(self) -> None:
-        """Closing twice is fine."""
+        """Close the connection. Closing twice is allowed."""
         self._factory.close()

@@ -1,21 +1,21 @@
 """A stream of queues that are read by cursors: exactly once.
 
-Reading never consumes. A cursor pins the range of a batch, so its rows are the same however often they are read;
-everything up to the start of a batch is acknowledged when the next one is planned, for then it is in the sink. Refuses
-to know Spark.
+Reading never consumes. A cursor pins the range of a batch, so repeated reads return the same rows. Everything up to the
+start of a batch is acknowledged when the next batch is planned, because it is then in the sink. Does not depend on
+Spark beyond `InputPartition`.
 
-1. `latestOffset(start)` is the first call for a new batch, and the first one after a restart whose last batch was
-   finished. What is up to `start` was processed, and nobody says so otherwise: it is acknowledged here.
+1. `latestOffset(start)` is the first call for a new batch. It is also the first call after a restart whose last batch
+   was finished. Everything up to `start` was processed, and no other call reports that: it is acknowledged here.
 2. `commit(end)` comes while the batch after it is planned: a second occasion, which changes nothing more.
-3. After a restart in the middle of a batch `partitions` comes first. The lease of the run before may still be in
+3. After a restart in the middle of a batch `partitions` comes first. The lease of the previous run may still be in
    force: it belongs to the same query, and is taken over.
-4. A stopped query does not give its lease back: the batch that was under way has to find its rows again. Without a
-   restart the lease runs out, and the queue is a queue as any other.
-5. The broker comes back without its journal, or another one stands in its place: its positions begin anew, and those of
-   the checkpoint may be ahead of it, or amid messages that nobody has read. The node id in the offset tells, or the
-   broker, which gave no such position yet. The cursor is then opened at the beginning, and nothing is pinned before an
-   offset with the new beginning is in the checkpoint: a run that finds the cursor there, and the old offset, sees by
-   what is not pinned that they do not belong together. So the first batch behind it is empty.
+4. A stopped query keeps its lease, because the batch under way must find its rows again. Without a restart the lease
+   expires, and the queue becomes an ordinary queue again.
+5. The broker may return without its journal, or another broker may take its place. Its positions then start over, and
+   those of the checkpoint may be ahead of it, or amid unread messages. The node id in the offset reveals this, or the
+   broker refuses a position that it has not assigned yet. The cursor is then opened at the beginning, and nothing is
+   pinned until an offset with the new beginning is in the checkpoint. A run that finds this cursor with the old offset
+   detects the mismatch by the missing pin. So the first batch after it is empty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ._services import ServiceRefused, Services
 
 __all__ = ["CURSOR", "CursorPartition", "CursorSource", "DataLost", "read_range"]
 
-# One cursor per queue; whose it is stands in its owner.
+# One cursor per queue; its owner identifies the query.
 CURSOR = "spark"
 READ_BYTES = 4 << 20
 _RENEWALS_PER_LEASE = 3
@@ -50,7 +50,7 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 
 class DataLost(RuntimeError):
-    """Messages that a batch was to have are gone, and `failOnDataLoss` is true. The text names the queue."""
+    """Messages of a planned batch are gone, and `failOnDataLoss` is true. The text names the queue."""
 
 
 @frozen
@@ -64,7 +64,7 @@ class CursorPartition(InputPartition):
 
 
 class CursorSource:
-    """One run of one query, in the process that plans it."""
+    """Plan the batches of one run of one query, in the planning process."""
 
     def __init__(self, options: SourceOptions, query: str, subscription: str | None) -> None:
         self._options = options
@@ -74,15 +74,15 @@ class CursorSource:
         self._services = Services(BrokerConnection.shared(options.connection))
         # Queue: the position up to which everything is acknowledged.
         self._positions: dict[str, int] = {}
-        # Queue: how far it is pinned. That is short of an offset where the queue was made again, or the broker.
+        # Queue: the end of its pinned range. It is before an offset's end where the queue was recreated, or the broker.
         self._ends: dict[str, int] = {}
-        # Queue: where it was to begin when it was opened.
+        # Queue: the place where reading had to begin when the queue was opened.
         self._starts: dict[str, int] = {}
-        # How many messages the queue that was opened last had in front of that.
+        # Number of messages before that place in the queue that was opened last.
         self._discarded = 0
-        # Queue: why messages may be gone of which the broker does not know that they were to be read.
+        # Queue: reason why messages may be gone that the broker does not count as lost.
         self._interruptions: dict[str, str] = {}
-        # Who gives positions now, and who gave those of the offset at hand: node ids.
+        # Node ids: the broker that assigns positions now, and the broker that assigned those of the current offset.
         self._broker = self._origin = ""
         self._targets: dict[str, int] | None = None
         self._turn = 0
@@ -90,30 +90,34 @@ class CursorSource:
         self._renewing: threading.Thread | None = None
 
     def initial(self) -> Offset:
-        """Where a new query begins.
+        """Return the offset at which a new query begins.
 
         Raises:
-            ServiceRefused: a queue is not there, is consumed, or is another query's.
+            ServiceRefused: a queue does not exist, has consumers, or belongs to another query.
             OptionError: `startingOffsets` would discard messages, and `discardBacklog` is not true.
         """
         is_latest = self._options.starting == "latest"
         try:
             ranges = {queue: self._first(queue, is_latest=is_latest) for queue in self._queues()}
-        except OptionError:  # consumers need not wait for the leases on the other queues to run out
+        except OptionError:  # otherwise consumers would wait until the leases on the other queues expire
             self._release()
             raise
         return Offset(BY_CURSOR, self._query, self._subscription, ranges, self._broker)
 
     def fix_targets(self) -> None:
-        """Read no further than what is there now: for the trigger availableNow."""
+        """Limit reading to the messages present now: for the trigger availableNow."""
         self._targets = {queue: last for queue, last in self._listed().items() if last is not None}
 
     def latest(self, start: Offset, rows_max: int, bytes_max: int) -> Offset:
-        """The end of the next batch; `start` itself while there is nothing new. 0 is no limit.
+        """Return the end of the next batch, or `start` itself if there are no new messages.
+
+        Args:
+            rows_max: messages per batch; 0 means no limit.
+            bytes_max: bytes per batch; 0 means no limit.
 
         Raises:
-            DataLost: messages are gone that were pinned.
-            ServiceRefused: the queue is another query's by now.
+            DataLost: pinned messages are gone.
+            ServiceRefused: the queue belongs to another query by now.
         """
         broker, self._origin = self._broker, start.broker
         queues = self._in_turn(start)
@@ -132,27 +136,28 @@ class CursorSource:
             found, size = self._pinned(queue, before.until, rows_share, bytes_share)
             ranges[queue] = found
             rows_left, bytes_left = rows_left - found.rows, bytes_left - size
-        if broker not in ("", self._broker):  # it was replaced meanwhile, and some of these are of the one before
+        # The broker was replaced meanwhile, and some ranges are from the previous one.
+        if broker not in ("", self._broker):
             return self.latest(start, rows_max, bytes_max)
         is_new = any(each.until > each.after for each in ranges.values())
         is_new |= any(self._is_anew(queue, each.until) for queue, each in start.ranges.items() if queue in ranges)
         return start.with_ranges(ranges, self._broker) if is_new else start
 
     def commit(self, end: Offset) -> None:
-        """Acknowledge what is in the sink. Idempotent."""
+        """Acknowledge the messages that are in the sink. Idempotent."""
         self._origin = end.broker
         for queue, each in end.ranges.items():
             self._acknowledge(queue, each.until)
 
     def partitions(self, end: Offset) -> list[CursorPartition]:
-        """The parts of the batch that ends there. Raises what `latest` does."""
+        """Return the parts of the batch that ends there. Raises the errors of `latest`."""
         self._origin = end.broker
         ranges = {queue: each for queue, each in end.ranges.items() if each.until > each.after}
         parts = -(-self._options.partitions // max(1, len(ranges)))
         found: list[CursorPartition] = []
         for queue, each in ranges.items():
             until = self._pinned_again(queue, each)
-            # Others may have acknowledged a part of it, or all, while nobody held the lease.
+            # While the range had no lease, other consumers may have acknowledged a part of it, or all.
             after, bounds, rows = max(each.after, self._positions[queue]), [0], [0]
             if after < until:
                 split = self._services.ask(
@@ -170,7 +175,7 @@ class CursorSource:
         return found
 
     def close(self) -> None:
-        """End the run; leases stay until they run out."""
+        """End the run; leases stay until they expire."""
         self._stopped.set()
         self._services.close()
 
@@ -182,11 +187,11 @@ class CursorSource:
         return sorted(self._listed()) if self._options.has_pattern else [name]
 
     def _listed(self) -> dict[str, int | None]:
-        """Each queue that the options mean, with the position of its last message."""
+        """Return each queue that the options match, with the position of its last message."""
         return listed_queues(self._services, self._subscription or self._options.queue or "")
 
     def _in_turn(self, start: Offset) -> list[str]:
-        """The queues, beginning with another one each time: none waits for the others when there are limits."""
+        """Return the queues, starting with a different one each time, so that limits never starve a queue."""
         queues = self._queues()
         if self._targets is not None:
             queues = [queue for queue in queues if queue in self._targets or queue in start.ranges]
@@ -199,8 +204,10 @@ class CursorSource:
     # Cursors
 
     def _first(self, queue: str, *, is_latest: bool) -> Range:
-        """Where reading a queue begins that no offset has. One that appears behind the first offset was made since
-        then, and so all that is in it came behind what was the latest."""
+        """Return the beginning for a queue without a range in the offset.
+
+        A queue that appears after the first offset was created since then, so all its messages are newer than "latest".
+        """
         starting = self._options.starting
         wanted: str | int = "latest" if is_latest else "earliest"
         if isinstance(starting, dict):
@@ -222,9 +229,10 @@ class CursorSource:
         return Range(position, position, 0)
 
     def _skipped(self, queue: str, position: int, wanted: int) -> int:
-        """Move a cursor that stood in front of the place where this query begins; return where it stands now.
+        """Move a cursor that is before the place where this query begins; return its new position.
 
-        It goes on in steps of a batch, because what is pinned behind that place is in the first batch, whatever limit.
+        It moves in steps of a batch, because messages pinned after that place are in the first batch whatever its
+        limit.
         """
         rows_max, bytes_max = self._options.rows_per_trigger or 0, self._options.bytes_per_trigger or 0
         while position < wanted:
@@ -235,9 +243,11 @@ class CursorSource:
         return position
 
     def _open(self, queue: str, wanted: str | int, *, discards: bool) -> int:
-        """Hold the lease; the position up to which everything is acknowledged.
+        """Acquire the lease; return the position up to which everything is acknowledged.
 
-        `discards`: messages up to `wanted` may leave the queue. They are counted in the log, and refused otherwise.
+        Args:
+            discards: messages up to `wanted` may leave the queue, and the log counts them. Otherwise such an opening
+                fails.
         """
         if queue not in self._positions:
             try:
@@ -260,7 +270,7 @@ class CursorSource:
         except ServiceRefused as refused:
             if refused.status != "held":
                 raise
-            # The run before of the same query has its id, and nobody else.
+            # The previous run of the same query has this id; no other owner has.
             is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
             if not is_own:
                 self._outwait(queue, refused)
@@ -284,18 +294,18 @@ class CursorSource:
         self._positions.clear()
 
     def _open_again(self, queue: str, place: int) -> int:
-        """The same for a place of the offset at hand, which may mean nothing to this broker."""
+        """Open a queue as `_open` does, at a place of the current offset, which may be meaningless to this broker."""
         if queue in self._positions:
             return self._positions[queue]
         self._meet_broker()
         try:
-            # What stands up to there is acknowledged by opening: only of the broker who gave that place.
+            # Opening acknowledges everything up to there: allowed only at the broker that assigned that place.
             wanted = place if self._origin in ("", self._broker) else "earliest"
             return self._open(queue, wanted, discards=True)
         except ServiceRefused as refused:
             if refused.status != "bad-request":
                 raise
-            # Or that broker has forgotten it: it gave no such position yet.
+            # The same broker may have lost it: it has not assigned this position yet.
             return self._open(queue, "earliest", discards=False)
 
     def _meet_broker(self) -> None:
@@ -305,16 +315,19 @@ class CursorSource:
         self._broker = broker
 
     def _is_anew(self, queue: str, place: int) -> bool:
-        """Whether a place of the offset at hand means nothing to this cursor, which never came that far."""
+        """Return True if a place of the current offset is meaningless to this cursor, which never reached it."""
         return self._ends[queue] < place and self._origin != self._broker
 
     def _beginning(self, queue: str) -> Range:
-        """Nothing, in front of what is there."""
+        """Return an empty range before the messages that are present."""
         return Range(self._positions[queue], self._positions[queue], 0)
 
     def _note_interruption(self, queue: str, found: Mapping[str, object]) -> None:
-        """What is pinned is counted by the broker. Of what is behind it nobody knows whether others took it."""
-        before = found.get("before", self._owner)  # a broker that does not say it has nothing to tell
+        """Record why messages may be gone after the pinned range.
+
+        The broker counts losses within the pinned range. It has no record of messages after it that others took.
+        """
+        before = found.get("before", self._owner)  # a broker that omits it has no interruption to report
         if before is None and self._origin != self._broker:
             self._interruptions[queue] = "this broker has lost its journal since then, or is another one"
         elif before is None:
@@ -331,13 +344,13 @@ class CursorSource:
             self._lost(queue, self._interruptions[queue])
 
     def _outwait(self, queue: str, refused: ServiceRefused) -> None:
-        """Wait until a lease is over that nobody renews: of a query that died before it had noted its first offset."""
+        """Wait until a lease expires that is not renewed: of a query that died before it recorded its first offset."""
         left_ms = _number(refused.body, "lease_ms")
         _log.warning("queue %r: %s; this waits until the lease is over", queue, refused)
         self._stopped.wait(left_ms / 1000 + _BEHIND_A_LEASE_S)
 
     def _pinned(self, queue: str, after: int, rows_max: int, bytes_max: int) -> tuple[Range, int]:
-        """The next range of a queue, and its bytes."""
+        """Return the next range of a queue, and its bytes."""
         position = self._open_again(queue, after)
         if self._is_anew(queue, after):
             self._tell_interruption(queue)
@@ -361,7 +374,7 @@ class CursorSource:
         return self._services.ask("cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=1)
 
     def _pin(self, queue: str, start: int, rows_max: int, bytes_max: int) -> tuple[int, int, int, int]:
-        """`start` may turn out to be too early: where it began instead is in `_positions` then."""
+        """Pin a range from `start`, or from a later place if `start` is too early; `_positions` then has that place."""
         found, self._positions[queue] = self._held(
             queue, "cursor.pin", "start", start, max_rows=rows_max, max_bytes=bytes_max
         )
@@ -369,16 +382,17 @@ class CursorSource:
         return self._ends[queue], _number(found, "rows"), _number(found, "bytes"), _number(found, "lost")
 
     def _pinned_again(self, queue: str, each: Range) -> int:
-        """For a batch of the run before: its range is pinned still, or again if messages may have got lost.
+        """Return the end of the range of a batch of the previous run: still pinned, or pinned again.
 
-        Returns how far, which is short of the batch's end only where nothing is left behind it. What is pinned never
-        shrinks and is in the next batch whatever its limit: so this pins no more messages than the batch has.
+        It is pinned again if messages may have got lost. The end is before the batch's end only if no message is left
+        after it. A pinned range never shrinks and is in the next batch whatever its limit: so this pins no more
+        messages than the batch has.
         """
         if queue in self._positions:
             return min(each.until, self._ends[queue])
         position = self._open_again(queue, each.after)
         if self._is_anew(queue, each.until):
-            return each.after  # nothing of it is here
+            return each.after  # none of it is here
         if position > each.after:
             self._lost(queue, f"messages were acknowledged up to {position}, and a batch begins at {each.after}")
         end, _, _, _ = self._pin(queue, max(position, each.after), max(each.rows, 1), 0)
@@ -394,8 +408,11 @@ class CursorSource:
     def _held(
         self, queue: str, operation: str, bound: str, place: int, **numbers: int
     ) -> tuple[Mapping[str, object], int]:
-        """Ask as the owner of the lease. One that was lost is taken again where the loss of data may be passed over:
-        others may have acknowledged more by then, so the place that was asked for in the end is returned, too."""
+        """Send a request as the owner of the lease; return the response and the place that was finally requested.
+
+        A lost lease is acquired again if the loss of data may be ignored. Other consumers may have acknowledged more by
+        then, so the place can be a later one.
+        """
         fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, **numbers}
         try:
             return self._services.ask(operation, **{**fields, bound: place}), place
@@ -405,7 +422,7 @@ class CursorSource:
             self._lost(queue, str(refused))
             del self._positions[queue]
             position = self._open_again(queue, place)
-            self._interruptions.pop(queue, None)  # it was told above
+            self._interruptions.pop(queue, None)  # it was reported above
             if self._is_anew(queue, place):
                 return {"position": position, "end": position, "rows": 0, "bytes": 0, "lost": 0}, position
             place = max(place, position)
@@ -420,7 +437,7 @@ class CursorSource:
     # Leases
 
     def _keep_renewing(self) -> None:
-        """A batch may take longer than the lease, and Spark says nothing meanwhile."""
+        """Start the renewal of leases: a batch may take longer than a lease, and Spark makes no call meanwhile."""
         if self._renewing is None:
             self._renewing = threading.Thread(target=self._renew, name="embedbroker leases", daemon=True)
             self._renewing.start()
@@ -433,16 +450,16 @@ class CursorSource:
                     return
                 try:
                     self._services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
-                except (ServiceRefused, JMSException) as error:  # the next batch finds out what it means
+                except (ServiceRefused, JMSException) as error:  # the next batch detects the consequence
                     _log.warning("the lease on queue %r was not renewed: %s", queue, error)
 
 
 def read_range(options: SourceOptions, partition: CursorPartition) -> Iterator[Block]:
-    """The messages of a partition, in blocks, in any process. The next block is on its way while one is worked on.
+    """Yield the messages of a partition, in blocks, in any process. The next block is requested in advance.
 
     Raises:
-        DataLost: there are fewer than there were when the batch was planned.
-        ServiceRefused: the range is not pinned any more: this is a task that nobody waits for, or the lease was lost.
+        DataLost: fewer messages are there than when the batch was planned.
+        ServiceRefused: the range is not pinned any more: the task's result is not needed, or the lease was lost.
     """
     services = Services(BrokerConnection.shared(options.connection))
     after, rows = partition.after, 0

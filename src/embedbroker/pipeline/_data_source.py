@@ -1,7 +1,7 @@
-"""The format `embedbroker`: what Spark asks for readers and writers.
+"""The format `embedbroker`: Spark's entry point for readers and writers.
 
-Responsible for nothing but leading there; options are checked by those who take them. Imports only what Spark needs to
-know that the format exists, because every process that looks for data sources loads it.
+Responsible only for leading there; the readers and writers check their options. Imports only what Spark needs to find
+the format, because every process that looks for data sources loads it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class EmbedbrokerDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format(...)`."""
+        """Return the name for `format(...)`."""
         return "embedbroker"
 
     def schema(self) -> str:
-        """The columns that the options ask for.
+        """Return the columns that the options select.
 
         Raises:
             OptionError: an option is unknown, wrong, missing or contradicts another.
@@ -38,7 +38,7 @@ class EmbedbrokerDataSource(DataSource):
         return SourceOptions.parse(self.options).schema
 
     def reader(self, schema: StructType) -> BatchReader:
-        """A batch: what is in the queues now. Raises OptionError."""
+        """Return the reader of a batch: the messages that are in the queues now. Raises OptionError."""
         from ._arrow_schema import arrow_schema
         from ._source_batch import BatchReader, PushingBatchReader
 
@@ -47,7 +47,7 @@ class EmbedbrokerDataSource(DataSource):
         return kind(options, arrow_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """A stream: exactly once where the broker can do that. Raises OptionError."""
+        """Return the reader of a stream: exactly once where the broker supports it. Raises OptionError."""
         from ._arrow_schema import arrow_schema
         from ._source_stream import StreamReader
 
@@ -55,7 +55,7 @@ class EmbedbrokerDataSource(DataSource):
         return StreamReader(options, arrow_schema(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """For `df.write`.
+        """Return the writer for `df.write`.
 
         Raises:
             OptionError: an option or a column is unknown, wrong, missing or contradicts another.
@@ -66,7 +66,7 @@ class EmbedbrokerDataSource(DataSource):
         return BatchWriter(SinkOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """For `df.writeStream`. Raises what `writer` does."""
+        """Return the writer for `df.writeStream`. Raises what `writer` does."""
         from ._sink import StreamWriter
         from ._sink_options import SinkOptions
 

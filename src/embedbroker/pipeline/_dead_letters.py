@@ -1,8 +1,8 @@
 """Messages that cannot be parsed, sent on to a dead letter address by the task that found them.
 
 Responsible for each of them arriving once, however often a task is run: a copy has a duplicate id made of its place.
-And for there being a queue in which it arrives: a broker confirms what it routes nowhere, and the original leaves.
-Refuses to take the original out of its queue; it goes with its range.
+Also responsible for a queue in which it arrives: a broker confirms messages without a route, and the original leaves.
+Does not remove the original from its queue; it leaves with its range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ._sink_values import Target
 
 __all__ = ["DeadLetters"]
 
-# What brokers write into dead letters of their own (Message.HDR_ORIGINAL_ADDRESS and its siblings in Artemis).
+# Properties that brokers write into dead letters (Message.HDR_ORIGINAL_ADDRESS and its siblings in Artemis).
 _ORIGINAL_ADDRESS = "_AMQ_ORIG_ADDRESS"
 _ORIGINAL_QUEUE = "_AMQ_ORIG_QUEUE"
 _ORIGINAL_MESSAGE_ID = "_AMQ_ORIG_MESSAGE_ID"
@@ -33,13 +33,13 @@ _ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _REASON = "embedbroker_reason"
-# The properties as they came, where they are malformed and no message can have them.
+# The original property bytes, where they are malformed and no message can have them.
 _PROPERTIES = "embedbroker_properties"
 _REASON_CHARACTERS_MAX = 1_000
 
 
 class DeadLetters:
-    """Sends them over a session of its own, which is opened for the first one. Use it as a context."""
+    """Send dead letters over a separate session, which is opened for the first one. Use it as a context."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class DeadLetters:
         address = self._options.dead_letter_address
         if self._session is None:
             self._session = BrokerConnection.shared(self._options.connection).session()
-            # Whatever is bound there is meant to have them, under any name; only where nothing is, a queue is made.
+            # Any queue bound there must receive them, under any name; only without one a queue is created.
             if not self._session.query_address(address).queue_names:
                 Destinations(self._session).prepare(Target(address, RoutingType.ANYCAST))
         copies = [_copy(block.message(each.place), address, queue, each) for each in poison]

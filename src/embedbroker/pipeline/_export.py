@@ -1,7 +1,7 @@
-"""Exporting one queue by browsing it, in one task.
+"""Export of one queue by browsing it, in one task.
 
-Responsible for a queue that is shown from its beginning again, after an interruption or a failover, and for what stands
-in a part already. Refuses to know files: `_export_folder` does.
+Responsible for a queue that is shown from its beginning again, after an interruption or a failover. Also responsible
+for messages that are in a part already. Does not depend on files: `_export_folder` does.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ._options import ConnectionOptions
 
 __all__ = ["TransferResult", "describe", "export_queue"]
 
-# So often in a row a queue is shown from its beginning without that a part of it is written.
+# The limit of interruptions in a row: a queue is shown from its beginning, and no part of it is written meanwhile.
 INTERRUPTIONS_MAX = 10
-# A part ends before it has more: some times this is in memory.
+# A part ends before it has more: a multiple of this is in memory.
 BYTES_PER_PART = 32 << 20
 _BYTES_PER_READ = 4 << 20
 
 
 @frozen
 class TransferResult:
-    """What became of one queue: messages moved now and found moved before, and their bytes."""
+    """Hold the result for one queue: messages moved now and found moved before, and their bytes."""
 
     queue: str
     messages: int
@@ -41,7 +41,7 @@ class TransferResult:
 
 
 def export_queue(connection: ConnectionOptions, queue: str, root: str, messages_per_part: int) -> TransferResult:
-    """Write what is in a queue and in no part yet.
+    """Write the messages of a queue that are in no part yet.
 
     Raises:
         InvalidDestinationException: there is no queue of this name.
@@ -65,7 +65,7 @@ def export_queue(connection: ConnectionOptions, queue: str, root: str, messages_
 
 
 def describe(session: ClientSession, queue: str, folder: ExportFolder) -> None:
-    """Write what queue it is. Raises InvalidDestinationException: it is not there."""
+    """Write the description of the queue. Raises InvalidDestinationException: it does not exist."""
     state = session.query_queue(queue)
     if not state.exists or state.address is None:
         raise InvalidDestinationException(f"there is no queue {queue!r}")
@@ -74,9 +74,9 @@ def describe(session: ClientSession, queue: str, folder: ExportFolder) -> None:
 
 
 class _Parts:
-    """The parts of a queue that are written, and the next one. ``done``: the numbers of their messages.
+    """The written parts of a queue, and the next one. ``done``: the numbers of their messages.
 
-    The next number is behind all parts that were seen. So whoever gets it for a part has seen what is in front of it:
+    The next number is behind all parts that were read. So an attempt that gets it for a part has read all earlier ones:
     two attempts at once write each message once.
     """
 
@@ -101,7 +101,7 @@ class _Parts:
         self._pending_size = sum(len(raw) for raw, _ in self._pending.values())
 
     def add(self, raw: bytearray, deliveries: int) -> None:
-        """A message with its delivery count, for the next part unless it is in one."""
+        """Add a message with its delivery count to the next part, unless a part has it."""
         number = CoreMessage.parse(raw).message_id
         if number in self.done:
             return
@@ -113,7 +113,7 @@ class _Parts:
             self.write()
 
     def write(self) -> None:
-        """Write what is pending, and was written by nobody else meanwhile."""
+        """Write the pending messages that no other attempt has written meanwhile."""
         while self._pending:
             with NewPart(self._folder.part_path(self._next), self.queue) as part:
                 part.add(pack_block((0, count, CoreMessage.parse(raw)) for raw, count in self._pending.values()))
@@ -128,14 +128,15 @@ class _Parts:
                 self._look()
 
     def forget(self) -> None:
-        """Throw away what is pending."""
+        """Discard the pending messages."""
         self._pending, self._pending_size = {}, 0
 
 
 def _export_parts(session: ClientSession, parts: _Parts) -> bool:
-    """Browse the queue and write what is not in a part yet; False when the session was lost, and a new one browses.
+    """Browse the queue and write the messages that are not in a part yet.
 
-    That one shows the queue from its beginning. What was not written is thrown away: it is shown again, in its order.
+    Return False when the session was lost, and a new one must browse. That one shows the queue from its beginning.
+    Unwritten messages are discarded: they are shown again, in their order.
     """
     name = session.name
     parts.forget()

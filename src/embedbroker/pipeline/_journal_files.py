@@ -1,6 +1,6 @@
-"""Where journals stand: directories and archives, their segment files, and how the bytes of one are read.
+"""The places of journals: directories and archives, their segment files, and access to the bytes of a segment.
 
-Responsible for the list of what is to be read, made of names and headers alone. Refuses to know records and Spark. It
+Responsible for the list of segments to read, made of names and headers alone. Does not depend on records or Spark. It
 takes no lock and writes nothing, so a broker may work in a directory meanwhile.
 """
 
@@ -25,7 +25,7 @@ ReadAt = Callable[[int, int], bytes]
 
 @frozen
 class SegmentFile:
-    """One segment: a file in a directory, or a member of an archive. ``newest``: of its source, as written."""
+    """Hold one segment: a file in a directory, or a member of an archive. ``newest``: of its source, as written."""
 
     source: int
     path: str
@@ -37,9 +37,9 @@ class SegmentFile:
 
 @define(eq=False)
 class JournalSource:
-    """One journal at one moment: a directory, or a folder in an archive.
+    """Hold one journal at one moment: a directory, or a folder in an archive.
 
-    ``damage`` are (file, text) of segments whose header cannot be read.
+    ``damage`` contains (file, text) of segments whose header cannot be read.
     """
 
     number: int
@@ -49,24 +49,24 @@ class JournalSource:
 
     @property
     def identity(self) -> int:
-        """Of the journal, in whatever directory."""
+        """Return the identity of the journal: the same in every directory."""
         return self.segments[0].header.identity
 
     @property
     def newest_generation(self) -> int:
-        """The latest generation that anything here stands for."""
+        """Return the latest generation that a segment here contains."""
         return max(each.header.last for each in self.segments)
 
 
 def journal_sources(places: Sequence[str | os.PathLike[str]]) -> list[JournalSource]:
     """List the segments of journals in directories and archives (.tar, .tar.gz and its like, .zip).
 
-    An archive may hold several journals, each in a folder of its own. Files that a compacted segment stands for are
-    left out. Nothing but headers is read.
+    An archive may hold several journals, each in a separate folder. Files that a compacted segment replaces are left
+    out. Only headers are read.
 
     Raises:
-        FileNotFoundError: there is no such place, or no journal in it.
-        ValueError: an archive of a kind that is not known, or a place that is given twice.
+        FileNotFoundError: a place does not exist, or has no journal.
+        ValueError: an archive of an unknown type, or a place that is given twice.
     """
     sources: list[JournalSource] = []
     resolved = [Path(place).resolve() for place in places]
@@ -81,7 +81,7 @@ def journal_sources(places: Sequence[str | os.PathLike[str]]) -> list[JournalSou
 
 
 def gone_since(sources: Sequence[JournalSource], places: Sequence[str | os.PathLike[str]]) -> str:
-    """What says that a segment of these ``sources`` is not there any more, or another one; empty if all of them are."""
+    """Return a text on a segment of these ``sources`` that was removed or replaced; empty if all are there."""
     now = {
         (each.path, each.member, each.name): each.header
         for source in journal_sources(places)
@@ -153,11 +153,14 @@ def _in_directory(path: Path) -> Iterator[tuple[str | None, str, bytes]]:
             with (path / name).open("rb") as file:
                 yield None, name, file.read(_HEADER_BYTES)
         except FileNotFoundError:
-            continue  # a broker's compaction removed it; whoever reads on finds out what takes its place
+            continue  # a broker's compaction removed it; later reads find its replacement
 
 
 def _stable_listing(path: Path) -> list[str]:
-    """The segments at one moment: a listing made while files are renamed may show neither the old nor the new name."""
+    """Return the segments at one moment.
+
+    A listing made while files are renamed may show neither the old nor the new name.
+    """
     before: list[str] = []
     while True:
         names = sorted(filter(_is_segment, os.listdir(path)))
@@ -168,10 +171,10 @@ def _stable_listing(path: Path) -> list[str]:
 
 @contextmanager
 def opened_segment(path: str, member: str | None, name: str) -> Iterator[tuple[int, ReadAt]]:
-    """The size of a segment file and a way to read in it.
+    """Yield the size of a segment file and a function that reads in it.
 
     Raises:
-        FileNotFoundError: it went in between.
+        FileNotFoundError: it was removed in between.
     """
     if member is None:
         with open(os.path.join(path, name), "rb") as file:

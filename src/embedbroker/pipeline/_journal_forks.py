@@ -1,8 +1,8 @@
-"""Where a copy of a journal went its own way: a primary that died had batches on its disk that its backup never got.
+"""Forks of a journal: a primary that died had batches on its disk that its backup never received.
 
 Responsible for the last batch that two copies share. Batches are numbered, so both have one of the next number, and its
-content tells them apart. Refuses to say what follows for messages: `_audit_verdict` does. Needs no Spark; it reads the
-newest segments that two copies have in common, which mostly is one.
+content distinguishes them. Does not judge the consequences for messages: `_audit_verdict` does. Needs no Spark; it
+reads the newest segments that two copies have in common, which mostly is one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _Batches = dict[int, tuple[int, int]]
 def forks(
     sources: Sequence[JournalSource], current: JournalSource, last_batches: Mapping[tuple[int, int], int]
 ) -> dict[int, int]:
-    """By number of a source, the last batch that it shares with ``current``, for those that went on without it.
+    """Return by number of a source the last batch that it shares with ``current``, for those that continued alone.
 
     ``sources`` are copies of one journal; ``last_batches`` by source and generation. A copy that merely ends earlier is
-    not among them. Where compaction took the segment in which they parted, nobody can tell.
+    not among them. A fork in a segment that compaction removed cannot be detected.
 
     Raises:
         FileNotFoundError: compaction removed a segment meanwhile.
@@ -36,14 +36,14 @@ def forks(
     for source in sources:
         if source is not current:
             shared = _shared(source, current, last_batches)
-            # Where the other one does not go on it is a copy of less.
+            # If the other one ends there, it is a shorter copy.
             if shared is not None and shared < reach:
                 found[source.number] = shared
     return found
 
 
 def _shared(source: JournalSource, current: JournalSource, last_batches: Mapping[tuple[int, int], int]) -> int | None:
-    """The last batch before they differ, None if they do not."""
+    """Return the last batch before they differ, or None if they do not."""
     ours, theirs = _written(source), _written(current)
     candidates = []
     agreed = 0
@@ -76,7 +76,7 @@ def _written(source: JournalSource) -> dict[int, SegmentFile]:
 
 
 def _first_batch(segment: SegmentFile) -> int:
-    """0 if there is none that can be read."""
+    """Return the number of a segment's first batch; 0 if none can be read."""
     return segment.header.first_number if segment.header.compacted else min(_batches(segment), default=0)
 
 
@@ -94,5 +94,5 @@ def _batches(segment: SegmentFile) -> _Batches:
 
 
 def _checksum(data: bytes, first: int, last: int) -> int:
-    """Of all records of a batch: each begins with its size."""
+    """Return the checksum of all records of a batch: each begins with its size."""
     return crc32(memoryview(data)[first : last + int.from_bytes(data[last : last + 4], "little")])

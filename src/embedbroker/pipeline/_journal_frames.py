@@ -1,7 +1,7 @@
-"""Journals as DataFrames for questions that the audit does not ask; and the one that needs the messages: their order.
+"""Journals as DataFrames for questions beyond the audit; and the one that needs the messages: their order.
 
 Responsible for frames of records, messages, acknowledgements and transactions, a row each. These cost many times more
-than an audit: it takes sets of ids out of a segment, these take every record.
+than an audit: it takes sets of ids from a segment, these take every record.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ _NAMES = {kind.value: kind.name for kind in RecordKind} | {FINDING: "damage", EN
 
 @define(eq=False)
 class JournalFrames:
-    """The records of journals. Segments are read again by each action: `persist` what you ask several times.
+    """Hold the records of journals. Each action reads the segments again: `persist` frames of repeated queries.
 
-    ``records``: all of them, by ``kind``, with damage as rows of the kind ``damage``. ``messages``: a row per message
-    and queue as it was stored. ``acknowledgements``. ``transactions``: with their state (committed, rolled back, in
-    doubt, open). In transactions ``state`` of a message or acknowledgement is that of its transaction, otherwise
-    ``committed``.
+    Args:
+        records: all of them, by ``kind``, with damage as rows of the kind ``damage``.
+        messages: a row per message and queue as it was stored.
+        acknowledgements: a row per acknowledgement.
+        transactions: with their state (committed, rolled back, in doubt, open).
+
+    ``state`` of a message or acknowledgement is that of its transaction, or ``committed`` outside of transactions.
     """
 
     records: DataFrame
@@ -54,14 +57,17 @@ def journal_frames(
     producer: str | None = None,
     sequence: str | None = None,
 ) -> JournalFrames:
-    """Frames over journals in directories and archives; copies of one journal are read side by side, by ``source``.
+    """Return frames over journals in directories and archives; copies of one journal have separate rows, by ``source``.
 
-    With ``contents`` messages have the columns ``key``, ``digest`` and ``raw``. ``producer`` and ``sequence`` name the
-    properties from which the columns of that name are taken.
+    Args:
+        places: directories and archives with journals.
+        contents: add the columns ``key``, ``digest`` and ``raw`` to messages.
+        producer: name of the property for the column ``producer``.
+        sequence: name of the property for the column ``sequence``.
 
     Raises:
-        FileNotFoundError: there is no such place, or no journal in it.
-        ValueError: a place is given twice, or no archive of a known kind.
+        FileNotFoundError: a place does not exist, or has no journal.
+        ValueError: a place is given twice, or is an archive of an unknown type.
     """
     sources = journal_sources(places)
     return frames_of(spark, sources, {}, contents=contents, producer=producer, sequence=sequence)
@@ -76,8 +82,10 @@ def frames_of(
     producer: str | None = None,
     sequence: str | None = None,
 ) -> JournalFrames:
-    """Frames over journals that were listed. ``apart`` has the last batches that sources share with another copy: what
-    stands behind these is left out."""
+    """Return frames over journals that were listed.
+
+    ``apart`` has the last batches that sources share with another copy: later batches are left out.
+    """
     of_messages = [name for name, given in (("producer", producer), ("sequence", sequence)) if given]
     of_messages += ["key", "digest", "raw"] if contents else []
     columns = (*_PLAIN, *of_messages)
@@ -117,12 +125,16 @@ def frames_of(
 def producer_order(
     spark: SparkSession, places: Sequence[str | PathLike[str]], *, producer: str, sequence: str
 ) -> DataFrame:
-    """Per queue and producer: how many messages are stored, stand behind a later one of the same producer, or come
-    again.
+    """Return the order of messages per queue and producer.
 
-    ``producer`` and ``sequence`` are properties that the sender set: its name and a whole number that grows. Messages
-    without the second are left out. What counts is the place in the queue, which a transaction's messages get when it
-    is committed.
+    The counts are of messages that are stored, that stand behind a later one of the same producer, or that come again.
+    What counts is the place in the queue, which a transaction's messages get at its commit. Messages without
+    ``sequence`` are left out.
+
+    Args:
+        places: directories and archives with journals.
+        producer: name of the property with the sender's name.
+        sequence: name of the property with a whole number that grows per sender.
 
     Raises what `journal_frames` raises.
     """
@@ -141,15 +153,18 @@ def producer_order(
 
 
 def placed_messages(frames: JournalFrames) -> DataFrame:
-    """The messages that are stored, each once per queue; ``late``: behind a later one of its producer, ``again``: its
-    number was there before. One without a number is neither."""
+    """Return the stored messages, each once per queue.
+
+    ``late``: behind a later message of its producer. ``again``: its number was there before. A message without a number
+    is neither.
+    """
     stored = frames.messages.where("state = 'committed'").dropDuplicates(["journal", "queue_id", "message_id"])
     commits = frames.records.where("kind in ('COMMIT', 'COMMIT_SET')")
     first = commits.groupBy("journal", "transaction_id", "queue_id").agg(F.max("position").alias("first"))
     placed = stored.join(first, ["journal", "transaction_id", "queue_id"], "left").withColumn(
         "place", F.when(F.col("transaction_id") == 0, F.col("position")).otherwise(F.col("first") + F.col("position"))
     )
-    # Those without a number would all be sorted by one task: each stands for itself.
+    # One task would sort all messages without a number: each stands for itself.
     alone = F.when(F.col("sequence").isNull(), F.col("message_id"))
     earlier = (
         Window.partitionBy("journal", "queue_id", "producer", alone)

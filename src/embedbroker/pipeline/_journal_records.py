@@ -1,8 +1,8 @@
 """Records of a journal as columns: stretches in, Arrow batches out, without an object per record.
 
-Responsible for taking records apart in bulk by storage's table of fixed fields. What costs something per message
-(names, digests, properties, the bytes themselves) is done only for columns that somebody asked for. Refuses to know
-files and Spark.
+Responsible for taking records apart in bulk by storage's table of fixed fields. Values that cost time per message
+(names, digests, properties, the bytes themselves) are computed only for requested columns. Does not depend on files or
+Spark.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "message_key",
 ]
 
-# Kinds of rows that are no records: damage, the end of a segment, a segment that went while it was read.
+# Kinds of rows that are not records: damage, the end of a segment, a segment that was removed while it was read.
 FINDING, END, CUT = 0, -1, -2
 
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -74,18 +74,18 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "sequence": pa.int64(),
     "raw": pa.binary(),
 }
-# What has to be read out of each message.
+# Columns that need a decoded message.
 MESSAGE_COLUMNS = ("key", "digest", "producer", "sequence", "raw")
 _CORE = CoreMessage.encoding
-# What a message was found by before a repair gave it another duplicate id.
+# The key of a message before a repair gave it another duplicate id.
 KEPT_KEY = "_AMQ_REPAIRED_KEY"
-# How the duplicate ids begin that an import gives to messages without one: no names that their sender gave.
+# Prefix of the duplicate ids that an import gives to messages without one: not chosen by their sender.
 IMPORT_MARK = b"imported"
-# Properties that a broker or a bridge adds on the way: no part of what was sent.
+# Properties that a broker or a bridge adds on the way: not part of the sent message.
 _ON_THE_WAY = ("_AMQ_", "__AMQ")
 _DEFINITIONS = (RecordKind.QUEUE, RecordKind.ADDRESS)
 _EXTENTS = (RecordKind.SEGMENT_START, RecordKind.SEGMENTS_DROPPED)
-# Of numpy, which has no types here.
+# numpy has no types here.
 Array = Any
 Part = dict[str, Any]
 # Bytes gathered per record, with one reference; numpy reads them as fields.
@@ -102,9 +102,10 @@ _DTYPES = {
 
 
 def content_digest(message: CoreMessage) -> bytes:
-    """16 bytes over what a sender said: body, type, durability, priority, expiration, timestamp and properties.
+    """Return a digest of 16 bytes over the sender's content.
 
-    Not the broker's number, the address, and what brokers add on the way (``_AMQ_...``).
+    It includes body, type, durability, priority, expiration, timestamp and properties. It excludes the broker's number,
+    the address, and properties that brokers add on the way (``_AMQ_...``).
     """
     digest = blake2b(digest_size=16)
     fixed = (message.type, message.durable, message.priority, message.expiration, message.timestamp, len(message.body))
@@ -120,7 +121,7 @@ def content_digest(message: CoreMessage) -> bytes:
 
 @frozen
 class Damage:
-    """A record that makes no sense, and where it stands in the file."""
+    """Hold the place of an invalid record in the file, and the reason."""
 
     offset: int
     text: str
@@ -128,21 +129,26 @@ class Damage:
 
 @define(eq=False)
 class Reader:
-    """Turns the stretches of one segment into rows. ``columns`` are names of `ARROW_TYPES`; ``kinds`` None: all."""
+    """Turn the stretches of one segment into rows.
+
+    Args:
+        columns: names of `ARROW_TYPES`.
+        kinds: kinds of records to read; None means all.
+    """
 
     source: int
     header: SegmentHeader
     columns: Sequence[str]
     kinds: frozenset[int] | None = None
-    # Names of the properties that say who sent a message, and its number at that sender.
+    # Names of the properties with a message's sender, and its number at that sender.
     producer: str | None = None
     sequence: str | None = None
-    # Whether the newest segment of its journal is read: it says which others there have to be.
+    # True if the newest segment of its journal is read: it lists the segments that must exist.
     newest: bool = False
     damage: list[Damage] = Factory(list)
 
     def rows(self, stretch: RecordArrays) -> pa.RecordBatch | None:
-        """The records of a stretch, None if there is none to show. What makes no sense goes to ``damage``."""
+        """Return the records of a stretch, or None if there is nothing to show. Invalid records go to ``damage``."""
         if not len(stretch.starts):
             return None
         buffer = np.frombuffer(stretch.data, np.uint8)
@@ -196,7 +202,7 @@ class Reader:
         return part
 
     def _commit_sets(self, stretch: RecordArrays, starts: Array, batch_of: Array) -> Part:
-        """A row for each transaction and queue of a set, as for a commit."""
+        """Return a row for each transaction and queue of a set, as for a commit."""
         rows: list[tuple[int, int, int, int, int]] = []
         for start, batch in zip(starts.tolist(), batch_of.tolist(), strict=True):
             size = int.from_bytes(stretch.data[start : start + 4], "little")
@@ -246,7 +252,7 @@ class Reader:
         return _with_pairs(part, references, references > 0, ReferenceFields.OF_MESSAGE, buffer)
 
     def _describe(self, raw: bytes, encoding: int, wanted: Sequence[str]) -> tuple[object, ...]:
-        """The values of the wanted columns; None for what this program cannot read in the message."""
+        """Return the values of the wanted columns; None for a part of the message that this program cannot read."""
         if encoding != _CORE or wanted == ["raw"]:
             return tuple([raw if name == "raw" else None for name in wanted])
         try:
@@ -318,10 +324,10 @@ def _u32(buffer: Array, starts: Array) -> Array:
 
 
 def _gather(buffer: Array, starts: Array, dtype: np.dtype[Any]) -> Array:
-    """The bytes at these places, as records. Every place has ``dtype.itemsize`` bytes behind it."""
+    """Return the bytes at these places, as records. Every place must have ``dtype.itemsize`` bytes behind it."""
     if not len(starts):
         return np.empty(0, dtype)
-    # One record at each byte of the buffer, of which those are copied that begin a record.
+    # One record at each byte of the buffer; the copy takes those at the start of a record.
     everywhere: Array = np.ndarray(len(buffer) - dtype.itemsize + 1, dtype, buffer, strides=(1,))
     return everywhere[starts]
 
@@ -330,7 +336,10 @@ _PAIR = np.dtype({"names": ["queue_id", "position"], "formats": ["<i8", "<i8"], 
 
 
 def _with_pairs(part: Part, counts: Array, there: Array, behind: int, buffer: Array) -> Part:
-    """One row per pair that stands ``behind`` bytes from each start; where there is none, queue and position are 0."""
+    """Return one row per pair that stands ``behind`` bytes from each start.
+
+    Without a pair, queue and position are 0.
+    """
     starts = part["start"]
     assert isinstance(starts, np.ndarray)
     if not (counts == 1).all():
@@ -366,7 +375,7 @@ def _text(kind: int, data: bytes, start: int) -> str:
 
 
 def message_key(message: CoreMessage) -> str:
-    """What names a message at every site: its JMSMessageID, else its duplicate id, else its content."""
+    """Return the name of a message at every site: its JMSMessageID, else its duplicate id, else its content."""
     user_id = message.user_id
     if user_id is not None:
         return f"ID:{user_id.hex()}"

@@ -1,6 +1,6 @@
-"""What all segments of a journal together say of its transactions and of its queues, a row each.
+"""The transactions and the queues of all segments of a journal together, a row each.
 
-Responsible for ends that stand in other segments than what they end, and for names. Refuses to read segments.
+Responsible for ends in other segments than their transactions, and for names. Does not read segments.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def transaction_ends(rows: DataFrame) -> DataFrame:
 
 
 def queue_names(spark: SparkSession, rows: DataFrame, current: Mapping[int, int]) -> DataFrame:
-    """Per journal and queue id: name, address, routing, and whether its ``current`` source has the queue."""
+    """Return per journal and queue id: name, address, routing, and whether its ``current`` source has the queue."""
     kinds = [int(RecordKind.QUEUE), int(RecordKind.REMOVE_QUEUE)]
     definitions = (
         rows.where(F.col("kind").isin(kinds)).select("journal", "source", "kind", "queue_id", "text").collect()

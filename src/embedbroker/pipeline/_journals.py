@@ -1,8 +1,8 @@
 """Journals as Spark DataFrames: one task per segment file, rows in Arrow batches.
 
 Responsible for reading journals in parallel, live directories included, and for the frames `records`, `messages`,
-`acknowledgements` and `transactions`. Refuses to judge what they say: `_audit` does. Files are read where the task
-runs, so on a cluster every executor has to see them under the same path.
+`acknowledgements` and `transactions`. Does not judge their contents: `_audit` does. Files are read where the task runs,
+so on a cluster every executor must see them under the same path.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _SPARK_TYPES: dict[pa.DataType, DataType] = {
     pa.string(): StringType(),
     pa.binary(): BinaryType(),
 }
-# A task costs some 50 ms beside what it reads, which is 40 ms for a segment of 10 MiB.
+# A task costs some 50 ms beside its reading, which takes 40 ms for a segment of 10 MiB.
 _TASKS_PER_CORE, _SEGMENTS_PER_TASK_MAX = 4, 16
 _LOOKS, _NUMBERS_PER_LOOK = counting(1), 1 << 32
 _AUDITED = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
-# How often a segment with damage is read again: what a broker is writing at this moment looks damaged, too.
+# Number of times a damaged segment is read again: a broker's write under way looks like damage, too.
 _READS = 3
 
 
 @frozen
 class Selection:
-    """What to read: columns of the rows, kinds of records (None: all), and the properties that name senders."""
+    """Select the data to read: columns of the rows, kinds of records (None: all), and properties with senders."""
 
     columns: tuple[str, ...]
     kinds: frozenset[int] | None = None
@@ -63,13 +63,13 @@ class Selection:
 
     @property
     def schema(self) -> StructType:
-        """Of the rows in Spark's words."""
+        """Return the schema of the rows in Spark's types."""
         return spark_schema({name: ARROW_TYPES[name] for name in self.columns})
 
 
 @frozen
 class SegmentTask:
-    """What a worker is told about the segment it reads."""
+    """Describe to a worker the segment that it reads."""
 
     source: int
     path: str
@@ -79,7 +79,7 @@ class SegmentTask:
 
 
 def rows_of(spark: SparkSession, sources: Sequence[JournalSource], selection: Selection) -> DataFrame:
-    """One row per record and reference, with rows of the kinds `FINDING`, `END` and `CUT` beside them."""
+    """Return one row per record and reference, and also rows of the kinds `FINDING`, `END` and `CUT`."""
     tasks = _tasks(sources)
     return each_of(spark, len(tasks), lambda number: segment_rows(tasks[number], selection), selection.schema)
 
@@ -87,7 +87,11 @@ def rows_of(spark: SparkSession, sources: Sequence[JournalSource], selection: Se
 def summaries_of(
     spark: SparkSession, sources: Sequence[JournalSource], forks: Mapping[int, int] | None = None
 ) -> DataFrame:
-    """What an audit needs of each segment; ``forks`` are the last batches that copies share with another one."""
+    """Return the data of each segment that an audit needs.
+
+    Args:
+        forks: by number of a source, the last batch that a copy shares with another one.
+    """
     tasks, selection = _tasks(sources), Selection(COLUMNS, _AUDITED)
 
     def summarised(number: int) -> Iterator[pa.RecordBatch]:
@@ -100,10 +104,10 @@ def summaries_of(
 def each_of(
     spark: SparkSession, count: int, work: Callable[[int], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """What ``work`` gives for the numbers below ``count``: a task for each, or for a few where there are many.
+    """Return the results of ``work`` for the numbers below ``count``: a task for each, or for a few if there are many.
 
-    No two of these frames are the same to Spark: it would answer from what it keeps of an earlier look at the same
-    files or queues.
+    No two of these frames are equal to Spark. Otherwise it would reuse data that it keeps of an earlier reading of the
+    same files or queues.
     """
     first = next(_LOOKS) * _NUMBERS_PER_LOOK
 
@@ -126,12 +130,12 @@ def _tasks(sources: Sequence[JournalSource]) -> list[SegmentTask]:
 
 
 def spark_schema(types: Mapping[str, pa.DataType]) -> StructType:
-    """The columns of Arrow in Spark's words."""
+    """Return the columns of Arrow in Spark's types."""
     return StructType([StructField(name, _SPARK_TYPES[kind]) for name, kind in types.items()])
 
 
 def segment_rows(task: SegmentTask, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The rows of one segment; the last batch says how the reading ended."""
+    """Yield the rows of one segment; the last batch contains the end of the reading."""
     source, name = task.source, task.name
     try:
         with opened_segment(task.path, task.member, name) as (size, read_at):
@@ -160,7 +164,7 @@ def segment_rows(task: SegmentTask, selection: Selection) -> Iterator[pa.RecordB
 def _read_steadily(
     name: str, size: int, read_at: Callable[[int, int], bytes]
 ) -> tuple[list[RecordArrays], SegmentScan]:
-    """The stretches of a segment, all of them at once: half of a batch under way would look like damage."""
+    """Return the stretches of a segment, all at once: half of a batch under way would look like damage."""
     for attempt in range(_READS):
         stretches: list[RecordArrays] = []
         for part in read_records(name, size, read_at):

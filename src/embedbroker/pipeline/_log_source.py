@@ -1,16 +1,14 @@
 """A stream of queues that others may share, or of a broker without cursors: at least once.
 
-The process that plans a batch receives messages, writes them to a log, and acknowledges them then; batches are read
-from the log. Refuses to know Spark.
+The process that plans a batch receives messages, writes them to a log, and then acknowledges them; batches are read
+from the log. Does not depend on Spark beyond `InputPartition`.
 
 1. It dies before the log has a block: the broker still has the messages.
-2. It dies behind the log and in front of the acknowledgement: the broker delivers them again, and they are in two
-blocks. This is
-   why it is at least once; message ids tell.
-3. It dies behind the acknowledgement, and Spark has noted no batch: the next run finds the block in the log, and it
-becomes part of
-   the next batch. It finds the log by the id of the query, so nothing is received before that is in the checkpoint:
-   batch 0 is empty.
+2. It dies after the log and before the acknowledgement: the broker delivers them again, and they are in two blocks.
+   This is why it is at least once; message ids reveal the duplicates.
+3. It dies after the acknowledgement, and Spark has recorded no batch. The next run finds the block in the log, and the
+   block becomes part of the next batch. It finds the log by the id of the query, so nothing is received before that is
+   in the checkpoint: batch 0 is empty.
 """
 
 from __future__ import annotations
@@ -44,40 +42,40 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 @frozen
 class LogPartition(InputPartition):
-    """Some blocks of the log."""
+    """Hold some blocks of the log."""
 
     paths: tuple[str, ...]
 
 
 class LogSource:
-    """One run of one query, in the process that plans it."""
+    """Plan the batches of one run of one query, in the planning process."""
 
     def __init__(self, options: SourceOptions, query: str, subscription: str | None) -> None:
-        """Raises OptionError: the option `logLocation` is missing, or it says where to begin."""
+        """Open the log. Raises OptionError: the option `logLocation` is missing, or another one sets the beginning."""
         options.check_log()
         assert options.log_location is not None
         self._options = options if subscription is None else options.with_queue(subscription)
         self._query = query
         self._subscription = subscription
         self._log = WriteAheadLog(options.log_location, query)
-        # Queue: how many messages may still be received, for the trigger availableNow.
+        # Queue: number of messages that may still be received, for the trigger availableNow.
         self._targets: dict[str, int] | None = None
 
     def initial(self) -> Offset:
-        """Where a new query begins: the log is empty."""
-        if self._subscription is None:  # which is made when Spark has noted this
+        """Return the beginning of a new query: the log is empty."""
+        if self._subscription is None:  # it is created when Spark has recorded this
             matching_queues(self._options)
         return Offset(BY_LOG, self._query, self._subscription, {_KEY: Range(0, 0, 0)})
 
     def fix_targets(self) -> None:
-        """Receive no more messages than there are now: for the trigger availableNow."""
+        """Limit reception to the messages present now: for the trigger availableNow."""
         self._targets = {}
         with BrokerConnection.shared(self._options.connection).session() as session:
             for queue in matching_queues(self._options):
                 self._targets[queue] = session.query_queue(queue).message_count
 
     def latest(self, start: Offset, rows_max: int, bytes_max: int) -> Offset:
-        """The end of the next batch; `start` itself while there is nothing new. 0 is no limit."""
+        """Return the end of the next batch, or `start` itself if there are no new messages. A limit of 0 means none."""
         after = start.ranges[_KEY].until
         self._log.remove_through(after)
         files = self._log.files(after)
@@ -90,11 +88,15 @@ class LogSource:
         return start.with_ranges({_KEY: Range(after, files[-1].number, sum(file.rows for file in files))})
 
     def commit(self, end: Offset) -> None:
-        """Forget what is in the sink. Idempotent."""
+        """Remove the blocks that are in the sink. Idempotent."""
         self._log.remove_through(end.ranges[_KEY].until)
 
     def partitions(self, end: Offset) -> list[LogPartition]:
-        """The blocks of the batch that ends there, side by side. Raises FileNotFoundError: some are missing."""
+        """Return the blocks of the batch that ends there, in parallel parts.
+
+        Raises:
+            FileNotFoundError: some are missing.
+        """
         each = end.ranges[_KEY]
         files = [file for file in self._log.files(each.after) if file.number <= each.until]
         if sum(file.rows for file in files) != each.rows:
@@ -107,10 +109,13 @@ class LogSource:
         """End the run. Nothing is open between two batches."""
 
     def _receive(self, number: int, rows_max: int, bytes_max: int) -> list[LogFile]:
-        """Blocks for the log, up to the limits and to what was there when it began: producers may be faster."""
+        """Receive blocks for the log, up to the limits and to the messages present at the start.
+
+        Without the second limit a fast producer would keep a batch from ending.
+        """
         found: list[LogFile] = []
         rows_left, bytes_left = rows_max or _UNLIMITED, bytes_max or _UNLIMITED
-        # Closed after each batch: what it holds in advance is for whoever else reads the queue.
+        # Closed after each batch: its prefetched messages belong to other readers of the queue.
         with BrokerConnection.shared(self._options.connection).session(acknowledges_at_once=False) as session:
             for queue in matching_queues(self._options):
                 there = session.query_queue(queue).message_count
@@ -142,12 +147,12 @@ class LogSource:
 
     @property
     def _filter(self) -> str | None:
-        """A subscription has its filter itself."""
+        """Return the selector; a subscription has its filter already."""
         return self._options.selector if self._subscription is None else None
 
 
 def read_log(options: SourceOptions, partition: LogPartition) -> Iterator[tuple[str, Block]]:
-    """Queues and blocks of a partition, in any process."""
+    """Yield queues and blocks of a partition, in any process."""
     assert options.log_location is not None
     for path in partition.paths:
         yield read_log_file(options.log_location, path)

@@ -1,8 +1,8 @@
-"""What a stream has read so far, as Spark keeps it in the checkpoint.
+"""The progress of a stream, in the form that Spark keeps in the checkpoint.
 
-Responsible for texts that are equal when offsets are: Spark compares them as JSON. Each offset says by itself which
-rows belong to the batch that it ends, so a queue that appears in the middle needs no entry in the offset before.
-Refuses to know brokers.
+Responsible for texts that are equal when offsets are: Spark compares them as JSON. Each offset alone determines the
+rows of the batch that it ends. So a queue that appears in the middle needs no entry in the previous offset. Does not
+depend on brokers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["BY_CURSOR", "BY_LOG", "NOTHING_YET", "Offset", "OffsetError", "Range
 
 BY_CURSOR, BY_LOG = "cursor", "log"
 _VERSION = 1
-# In front of the first batch.
+# Before the first batch.
 NOTHING_YET: Mapping[str, object] = {"version": _VERSION, "mode": "new"}
 
 
@@ -25,23 +25,24 @@ class OffsetError(ValueError):
 
 @frozen
 class Range:
-    """What a batch has of one queue: `rows` messages in `(after, until]`."""
+    """Hold a batch's part of one queue: `rows` messages in `(after, until]`."""
 
     after: int
     until: int
     rows: int
 
     def ended(self) -> Range:
-        """Nothing behind it."""
+        """Return the empty range at the end of this one."""
         return Range(self.until, self.until, 0)
 
 
 @frozen
 class Offset:
-    """The end of a batch. `query` is an id of ours, made for a new checkpoint: sources are not told Spark's own.
+    """Hold the end of a batch.
 
-    `broker` is the node id of who gave the positions, empty where they are numbers of ours. To another broker, or to
-    one that has lost its journal, they mean nothing.
+    `query` is an id of this source, made for a new checkpoint: Spark does not pass its own id to sources. `broker` is
+    the node id of the broker that assigned the positions, or empty where they are this source's own numbers. To another
+    broker, or to one that has lost its journal, they are meaningless.
     """
 
     mode: str
@@ -52,7 +53,7 @@ class Offset:
 
     @property
     def value(self) -> dict[str, object]:
-        """As Spark takes it."""
+        """Return the value in the form that Spark takes."""
         ranges = {queue: [each.after, each.until, each.rows] for queue, each in sorted(self.ranges.items())}
         return {
             "version": _VERSION,
@@ -65,7 +66,7 @@ class Offset:
 
     @classmethod
     def parse(cls, value: object) -> Offset:
-        """Raises OffsetError."""
+        """Return the offset of a value of Spark. Raises OffsetError."""
         if not isinstance(value, dict) or value.get("version") != _VERSION:
             raise OffsetError(f"the checkpoint has the offset {value!r}, which this source did not write")
         try:
@@ -76,5 +77,5 @@ class Offset:
             raise OffsetError(f"the checkpoint has the malformed offset {value!r}") from error
 
     def with_ranges(self, ranges: Mapping[str, Range], broker: str = "") -> Offset:
-        """The same for other ranges."""
+        """Return a copy with other ranges."""
         return evolve(self, ranges=ranges, broker=broker)

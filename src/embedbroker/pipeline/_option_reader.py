@@ -1,7 +1,7 @@
-"""Options as Spark hands them over, a case-insensitive mapping of texts, taken one by one.
+"""Options in Spark's form, a case-insensitive mapping of texts, taken one by one.
 
-Responsible for conversions and for naming what is wrong: a value that does not fit, and names that nobody knows.
-Refuses to know which options there are.
+Responsible for conversions and for naming errors: a value that does not fit, and unknown names. Does not depend on
+which options there are.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ class OptionError(ValueError):
 
 
 class OptionReader:
-    """Takes options out of a mapping. Each method raises OptionError for a value that it cannot use."""
+    """Take options out of a mapping. Each method raises OptionError for a value that it cannot use."""
 
     def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
-        """Raises OptionError for a name that is not `known`: what seems to be missing may be written wrongly."""
+        """Check the names.
+
+        Raises:
+            OptionError: a name is not `known`: a seemingly missing option may be misspelt.
+        """
         by_lower = {name.lower(): name for name in known}
         for name in options:
             if name.lower() not in by_lower:
@@ -37,28 +41,28 @@ class OptionReader:
         return name.lower() in self._values
 
     def text(self, name: str) -> str | None:
-        """The text, None where the option was not given. An empty text is refused."""
+        """Return the text, or None if the option was not given. An empty text raises OptionError."""
         value = self._values.get(name.lower())
         if value is not None and not value.strip():
             raise OptionError(f"option {name!r} is empty")
         return value
 
     def required(self, name: str, meaning: str) -> str:
-        """The text of an option that has to be there."""
+        """Return the text of a required option."""
         value = self.text(name)
         if value is None:
             raise OptionError(f"option {name!r} is missing: {meaning}")
         return value
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """One of some words, in lower case."""
+        """Return one of some words, in lower case."""
         value = (self.text(name) or default).lower()
         if value not in choices:
             raise OptionError(f"option {name!r} is one of {', '.join(choices)}, not {value!r}")
         return value
 
     def boolean(self, name: str, default: bool) -> bool:
-        """`true` or `false`."""
+        """Return the value of `true` or `false`."""
         value = self.text(name)
         if value is None:
             return default
@@ -67,7 +71,7 @@ class OptionReader:
         return _TRUTHS[value.lower()]
 
     def whole(self, name: str, least: int, most: int) -> int | None:
-        """A whole number in a range, None where the option was not given."""
+        """Return a whole number in a range, or None if the option was not given."""
         value = self.text(name)
         if value is None:
             return None
@@ -80,7 +84,7 @@ class OptionReader:
         return number
 
     def size(self, name: str) -> int | None:
-        """A number of bytes, one at least, perhaps with a unit: `64m`."""
+        """Return a number of bytes, at least one, perhaps with a unit: `64m`."""
         value = self.text(name)
         if value is None:
             return None
@@ -91,11 +95,11 @@ class OptionReader:
         return int(found[1]) * unit
 
     def together(self, name: str, other: str) -> None:
-        """Refuse `name` where it was given without `other`."""
+        """Raise OptionError if `name` was given without `other`."""
         if name in self and other not in self:
             raise OptionError(f"option {name!r} needs option {other!r}")
 
     def apart(self, name: str, other: str, reason: str) -> None:
-        """Refuse two options that contradict each other."""
+        """Raise OptionError if two options contradict each other."""
         if name in self and other in self:
             raise OptionError(f"options {name!r} and {other!r} contradict each other: {reason}")

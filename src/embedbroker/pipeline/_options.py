@@ -1,6 +1,6 @@
-"""The options of the source: what `spark.read` and `spark.readStream` may say, checked when they are loaded.
+"""The options of the source, for `spark.read` and `spark.readStream`, checked when they are loaded.
 
-Responsible for names, defaults, and what contradicts what. Refuses to know what a broker says to them.
+Responsible for names, defaults and contradictions. Does not depend on a broker's answers.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SOURCE_OPTIONS = (
     *("includeProperties", "columns", "format", "jsonSchema", "onParseError", "deadLetterAddress"),
 )
 
-# What a look at queues has no use for.
+# Options without a meaning for a browse of queues.
 STREAM_OPTIONS = (
     *("maxRowsPerTrigger", "maxBytesPerTrigger", "minPartitions", "leaseMs", "guarantee", "logLocation"),
     *("failOnDataLoss", "discardBacklog"),
 )
 
-# What reading at least once has no use for: losses are what others took after a lease had run out.
+# Options without a meaning for reading at least once: a loss is what other consumers took after a lease expired.
 LEASE_OPTIONS = ("leaseMs", "failOnDataLoss")
 
 ROWS_MAX = 1_000_000_000
@@ -55,7 +55,7 @@ DEAD_LETTER_ADDRESS_DEFAULT = "DLQ"
 
 @frozen
 class ConnectionOptions:
-    """How a broker is reached: by the source and by the sink."""
+    """Hold the place of a broker and the login, for the source and the sink."""
 
     url: str
     user: str | None = None
@@ -77,7 +77,7 @@ class ConnectionOptions:
 
 @frozen
 class SourceOptions:
-    """What a source reads, and how. Made by `parse`."""
+    """Hold what a source reads, and how. Made by `parse`."""
 
     connection: ConnectionOptions
     # A queue's name, a pattern of queues with `*`, or None for a topic.
@@ -87,7 +87,7 @@ class SourceOptions:
     selector: str | None
     # "earliest", "latest", or positions by queue.
     starting: str | dict[str, int]
-    # Whether messages in front of that place may leave their queue unread.
+    # True if messages before that place may leave their queue unread.
     discards_backlog: bool
     rows_per_trigger: int | None
     bytes_per_trigger: int | None
@@ -98,10 +98,10 @@ class SourceOptions:
     json_schema: str | None
     on_parse_error: str
     dead_letter_address: str
-    # None: exactly once wherever the broker can do that.
+    # None: exactly once wherever the broker supports it.
     guarantee: str | None
     lease_ms: int
-    # Whether filters of a batch read become selectors; Spark has an option of its own, which has to be on as well.
+    # True if filters of a batch read become selectors; a separate option of Spark must be on as well.
     push_filters: bool
     # A folder for the log of a source that reads at least once.
     log_location: str | None
@@ -110,27 +110,27 @@ class SourceOptions:
 
     @property
     def has_pattern(self) -> bool:
-        """Whether `queue` stands for several queues."""
+        """Return True if `queue` stands for several queues."""
         return self.queue is not None and ("*" in self.queue or "#" in self.queue)
 
     @property
     def schema(self) -> str:
-        """The columns and their types, as Spark reads them."""
+        """Return the columns and their types, in Spark's DDL."""
         return ddl(self.columns, self.json_schema)
 
     def with_columns(self, columns: Sequence[str]) -> SourceOptions:
-        """The same for other columns. Raises OptionError for the column of JSON values where there is none."""
+        """Return a copy with other columns. Raises OptionError for the column of JSON values without a JSON schema."""
         if VALUE_COLUMN in columns and self.json_schema is None:
             raise OptionError(f"the column {VALUE_COLUMN!r} needs format=json")
         return evolve(self, columns=known_columns(columns))
 
     def with_queue(self, queue: str) -> SourceOptions:
-        """The same for a queue: what a subscription is to those who read it."""
+        """Return a copy for a queue: the queue of a subscription, as its readers need it."""
         return evolve(self, queue=queue, topic=None, subscription=None)
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SourceOptions:
-        """The options of a source. Raises OptionError, which names what is unknown, wrong or contradictory."""
+        """Return the options of a source. Raises OptionError, which names what is unknown, wrong or contradictory."""
         options = OptionReader(values, SOURCE_OPTIONS)
         connection = ConnectionOptions.taken_from(options)
         queue, topic, subscription = options.text("queue"), options.text("topic"), options.text("subscription")
@@ -163,7 +163,7 @@ class SourceOptions:
         ).checked()
 
     def checked(self) -> SourceOptions:
-        """Itself. Raises OptionError for what each option allows and all of them together do not."""
+        """Return itself. Raises OptionError if the options contradict each other."""
         if self.selector is not None and self.queue is not None and self.guarantee == "exactly-once":
             raise OptionError(
                 "options 'selector' and 'guarantee' contradict each other: reading a queue exactly once takes all of "
@@ -182,8 +182,11 @@ class SourceOptions:
         return self
 
     def check_at_least_once(self, because: str) -> None:
-        """Raises OptionError: the option ``because`` means reading at least once, which another one contradicts, or
-        what `check_log` says."""
+        """Check the options for reading at least once, which the option ``because`` requires.
+
+        Raises:
+            OptionError: another option contradicts it, or `check_log` fails.
+        """
         for name in LEASE_OPTIONS:
             if name in self.of_streams:
                 raise OptionError(
@@ -193,7 +196,11 @@ class SourceOptions:
         self.check_log()
 
     def check_log(self) -> None:
-        """Raises OptionError: a source that reads at least once lacks a place for its log, or is to begin elsewhere."""
+        """Check the place of the log and the beginning, for a source that reads at least once.
+
+        Raises:
+            OptionError: the place for its log is missing, or the source must begin elsewhere.
+        """
         if self.log_location is None:
             raise OptionError(
                 "option 'logLocation' is missing: reading at least once needs a folder beside the checkpoint, which "
@@ -206,7 +213,7 @@ class SourceOptions:
         name = self.queue or self.subscription
         if name is None:
             raise OptionError("option 'startingOffsets': positions of a topic need option 'subscription'")
-        # As brokers list queues: both stand for any text.
+        # As in brokers' lists of queues: both characters stand for any text.
         fits = re.compile(".*".join(map(re.escape, re.split(r"[*#]+", name))) if self.has_pattern else re.escape(name))
         for queue, position in positions.items():
             if fits.fullmatch(queue) is None:
@@ -216,12 +223,12 @@ class SourceOptions:
 
 
 def _check_url(url: str) -> None:
-    # The client is for those who connect: every process that looks for data sources imports this module.
+    # The client loads only for a connection: every process that looks for data sources imports this module.
     from embedclient.blocking import ServerLocator
 
     try:
         ServerLocator(url)
-    except InvalidURLException as error:  # which describes the URL and shows no values
+    except InvalidURLException as error:  # its text describes the URL and shows no values
         raise OptionError(f"option 'url': {error}") from None
 
 

@@ -1,8 +1,8 @@
-"""The property columns of a block, for many messages at once where their properties are made alike.
+"""The property columns of a block, for many messages at once where their properties are alike.
 
-Messages of one producer have the same properties of the same types, and often of the same sizes: then every value
-stands at the same place in each, and one look at the first tells where. Such messages are a group, whose columns are
-cut out of it as a whole. What is left over is decoded message by message, and only there properties can be malformed.
+Messages of one producer have the same properties of the same types, and often of the same sizes. Then every value
+stands at the same place in each, and the first message shows the places. Such messages are a group, whose columns are
+cut out of it as a whole. The remaining messages are decoded one by one, and only there properties can be malformed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ._vectors import Array, ascii_texts, binaries, gather, is_same, named, stri
 
 __all__ = ["PropertyArrays"]
 
-# Fewer messages than that are decoded one by one, and so are those that are alike in none of so many ways.
+# Smaller groups are decoded one by one, and so are messages that match none of so many patterns.
 ALIKE_MIN: Final = 32
 WAYS_MAX: Final = 16
 _ROUTING_TYPES: Final = {0: "MULTICAST", 1: "ANYCAST"}
@@ -43,7 +43,7 @@ _WHOLE_NUMBERS: Final = ("byte", "short", "int", "long")
 
 @frozen
 class _Alike:
-    """Messages with the same properties, of the same types and sizes: `matrix` has a row of bytes for each."""
+    """Hold messages with the same properties, of the same types and sizes: `matrix` has a row of bytes for each."""
 
     spans: dict[str, Span]
     matrix: Array
@@ -58,7 +58,7 @@ class _Alike:
         return self.values(span).view(f">i{span.end - span.start}")[:, 0].astype(np.int64)
 
     def texts(self, span: Span) -> pa.Array:
-        """Texts as they are, other values as texts."""
+        """Return texts unchanged, other values as texts."""
         values = self.values(span)
         match span.type:
             case "null":
@@ -88,7 +88,7 @@ def _text_of(type_name: str, data: bytes) -> str | None:
 
 
 class PropertyArrays:
-    """Makes the columns that need properties. `schema` has all columns of a row; others are not looked at."""
+    """Build the columns that need properties. `schema` has all columns of a row; others are ignored."""
 
     def __init__(self, schema: pa.Schema) -> None:
         names = set(schema.names)
@@ -100,7 +100,7 @@ class PropertyArrays:
     def arrays(self, block: Block, places: FramePositions, errors: dict[int, str]) -> dict[str, pa.Array]:
         """Return the columns, by name; none if none needs properties.
 
-        Malformed properties are none at all: `errors` gets the reason, by row.
+        Malformed properties count as absent: `errors` receives the reason, by row.
         """
         if not self._headers and not self._has_duplicate_ids and not self._maps:
             return {}
@@ -122,12 +122,12 @@ class PropertyArrays:
         if alike is not None:
             try:
                 return self._at_once(alike)
-            except RemoteProtocolError:  # of one of them: looking at each finds which
+            except RemoteProtocolError:  # one of them is malformed: decoding one by one finds it
                 pass
         return self._one_by_one(block, places, rows, errors)
 
     def _groups(self, block: Block, places: FramePositions) -> Iterator[tuple[Array, _Alike | None]]:
-        """All rows, in groups that are alike; what is alike in no way that pays comes last, if there is any."""
+        """Yield all rows, in groups that are alike; rows without a large enough group come last, if there are any."""
         sizes = places.end - places.properties
         rows = np.arange(len(places))
         left_over: list[Array] = []
@@ -156,7 +156,7 @@ class PropertyArrays:
             yield rest, None
 
     def _spans(self, data: bytes, begin: int, end: int) -> dict[str, Span] | None:
-        """Where the values stand, counted from the beginning; None where that says too little to read them by."""
+        """Return the places of the values, counted from the beginning, or None if they are not enough to read them."""
         try:
             found = self._decoder.spans(data, begin, end)
         except RemoteProtocolError:
@@ -196,7 +196,7 @@ class PropertyArrays:
             if column == "propertyTypes" or not shown:
                 values = strings([span.type for span in shown]).take(in_turn)
             else:
-                # Column by column as they are read, and row by row as a map has them.
+                # Column by column in the input, and row by row in a map.
                 by_row = (np.arange(rows)[:, None] + np.arange(count) * rows).reshape(-1)
                 values = pa.concat_arrays([alike.texts(span) for span in shown]).take(pa.array(by_row))
             arrays[column] = pa.MapArray.from_arrays(offsets, keys, values).cast(kind)
@@ -238,7 +238,7 @@ class PropertyArrays:
             arrays[column] = pa.MapArray.from_arrays(offsets, keys, strings(shown)).cast(kind)
 
 
-# Larger ones are counted as if they were of this size, and then are not alike.
+# Larger ones are counted with this size, and then are not alike.
 _SIZE_MAX: Final = 1 << 16
 
 

@@ -1,7 +1,7 @@
-"""The properties of messages as columns: those with a column of their own, and the maps of all others.
+"""The properties of messages as columns: those with a separate column, and the maps of all others.
 
-Responsible for which property has a column, and for the texts that maps show of values: a type's name beside a text
-gives the value back. Refuses to know Arrow.
+Responsible for which property has a column, and for the texts of values in maps: a type's name beside a text restores
+the value. Does not depend on Arrow.
 
 Names repeat, so each is decoded once.
 """
@@ -30,10 +30,10 @@ __all__ = [
     "read_value",
 ]
 
-# A property as it was decoded: type name and value. Texts are str, bytes are bytes, other values what they are.
+# A decoded property: type name and value. Texts are str, bytes are bytes, other values are of their Python types.
 Entry = tuple[str, object]
 
-# Column: the property that it shows, and the type it has then; one of another type stays in the maps.
+# Column: the property that it shows, and its required type; a property of another type stays in the maps.
 HEADER_COLUMNS: Final = {
     "routingType": ("_AMQ_ROUTING_TYPE", "byte"),
     "correlationId": ("JMSCorrelationID", "string"),
@@ -44,10 +44,10 @@ HEADER_COLUMNS: Final = {
     "user": ("_AMQ_VALIDATED_USER", "string"),
 }
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-# Whose connection sent it: means something to consumers of that connection only.
+# The connection that sent it: meaningful only to consumers of that connection.
 _CONNECTION_ID: Final = "__AMQ_CID"
-# The maps show every property but these, while they have these types: a column of their own shows them, or nobody
-# needs them.
+# The maps show every property except these, while they have these types: a separate column shows them, or they are of
+# no use.
 NOT_IN_MAPS: Final = {
     **{name: (type_name,) for name, type_name in HEADER_COLUMNS.values()},
     DUPLICATE_ID: ("string", "bytes"),
@@ -67,7 +67,7 @@ _FIXED: Final[dict[str, Struct]] = {
 }
 _TAGS: Final = {0: "null", 2: "boolean", 3: "byte", 4: "bytes", 5: "short", 6: "int", 7: "long", 8: "float",
                 9: "double", 10: "string", 11: "char"}  # fmt: skip
-# Tag: the type, and the size of a value; -1 where the size stands in front of it.
+# Tag: the type, and the size of a value; -1 if the size precedes the value.
 _TYPES: Final = {
     tag: (name, _FIXED[name].size if name in _FIXED else 0 if name == "null" else -1) for tag, name in _TAGS.items()
 }
@@ -75,7 +75,7 @@ NAMES_MAX: Final = 10_000
 
 
 class Span(NamedTuple):
-    """Where the value of a property stands. A text is UTF-16LE, a number big-endian."""
+    """Hold the place of a property's value. A text is UTF-16LE, a number big-endian."""
 
     name: str
     type: str
@@ -84,7 +84,7 @@ class Span(NamedTuple):
 
 
 def read_value(type_name: str, data: bytes) -> object:
-    """A value of its bytes. Raises UnicodeDecodeError."""
+    """Return the value of these bytes. Raises UnicodeDecodeError."""
     layout = _FIXED.get(type_name)
     if layout is not None:
         return layout.unpack(data)[0]
@@ -94,13 +94,13 @@ def read_value(type_name: str, data: bytes) -> object:
 
 
 class PropertyDecoder:
-    """Decodes the properties of many messages. Names are remembered, `NAMES_MAX` at most."""
+    """Decode the properties of many messages. Names are remembered, `NAMES_MAX` at most."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
 
     def entries(self, data: bytes, at: int, last: int) -> dict[str, Entry]:
-        """The properties in `data[at:last]`, by name. Raises RemoteProtocolError."""
+        """Return the properties in `data[at:last]`, by name. Raises RemoteProtocolError."""
         found: dict[str, Entry] = {}
         try:
             for span in self.spans(data, at, last):
@@ -110,7 +110,7 @@ class PropertyDecoder:
         return found
 
     def spans(self, data: bytes, at: int, last: int) -> list[Span]:
-        """Where the values stand of the properties in `data[at:last]`. Raises RemoteProtocolError."""
+        """Return the places of the values of the properties in `data[at:last]`. Raises RemoteProtocolError."""
         found: list[Span] = []
         number, names = _COUNT.unpack_from, self._names
         try:
@@ -148,7 +148,7 @@ class PropertyDecoder:
 
 
 def duplicate_id(entry: Entry | None) -> bytes | None:
-    """The id as brokers compare it: a text by its UTF-16LE bytes."""
+    """Return the id in the form in which brokers compare it: a text by its UTF-16LE bytes."""
     value = None if entry is None else entry[1]
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass")
@@ -156,7 +156,7 @@ def duplicate_id(entry: Entry | None) -> bytes | None:
 
 
 def property_text(entry: Entry) -> str | None:
-    """The value as a text: numbers as Java spells them, bytes as base64, a null as None."""
+    """Return the value as a text: numbers as Java spells them, bytes as base64, a null as None."""
     type_name, value = entry
     return value if isinstance(value, str) else _TEXTS[type_name](value)
 

@@ -1,7 +1,7 @@
 """Filters of Spark as selectors of a broker, where both select exactly the same messages.
 
-Responsible for saying so only where it holds: null, types that differ, and times that a frame shows as null are in the
-selector, too. Refuses to know readers.
+Responsible for a selector only where this holds: it includes null, types that differ, and times that a frame shows as
+null. Does not depend on readers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 __all__ = ["selector_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Texts that stand in properties of this name: Spark and selectors both take no other type for equal to a text.
+# Names of text properties: Spark and selectors both treat no other type as equal to a text.
 _TEXT_COLUMNS: Final = {"type": "JMSType", "correlationId": "JMSCorrelationID", "groupId": "_AMQ_GROUP_ID"}
 _OPERATORS: Final = {GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<", LessThanOrEqual: "<=", EqualTo: "="}
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
@@ -23,7 +23,7 @@ VALUES_MAX: Final = 100
 
 
 def selector_of(found: Filter) -> str | None:
-    """The selector that selects exactly what the filter does, None where there is none."""
+    """Return the selector that selects exactly the same as the filter, or None if there is no such selector."""
     attribute: tuple[str, ...] = getattr(found, "attribute", ())
     if len(attribute) != 1:
         return None
@@ -48,7 +48,7 @@ def _timestamp(found: Filter) -> str | None:
     if operator is None or not isinstance(found.value, datetime) or found.value.tzinfo is None:
         return None
     microseconds = (found.value - _EPOCH) // timedelta(microseconds=1)
-    # Messages have milliseconds: what lies between two of them is rounded to the side that changes nothing.
+    # Messages have milliseconds: a time between two of them is rounded to the side that changes nothing.
     milliseconds, rest = divmod(microseconds, 1000)
     if rest and operator == "=":
         return None

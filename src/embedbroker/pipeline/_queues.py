@@ -1,6 +1,6 @@
-"""Which queues the options mean.
+"""The queues that the options match.
 
-Responsible for patterns, and for saying that a queue is not there. Refuses to read them.
+Responsible for patterns, and for the error of a missing queue. Does not read queues.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["listed_queues", "matching_queues"]
 
 
 def matching_queues(options: SourceOptions) -> list[str]:
-    """The names of the queues, sorted; for a pattern perhaps none.
+    """Return the names of the queues, sorted; a pattern may match none.
 
     Raises:
         InvalidDestinationException: there is no queue of this name.
@@ -40,7 +40,11 @@ def matching_queues(options: SourceOptions) -> list[str]:
 
 
 def listed_queues(services: Services, pattern: str) -> dict[str, int | None]:
-    """Each queue that fits a pattern, with the position of its last message. Raises OptionError as above."""
+    """Return each queue that matches a pattern, with the position of its last message.
+
+    Raises:
+        OptionError: the broker does not list its queues.
+    """
     if not services.can("queue.list"):
         raise OptionError(f"option 'queue': this broker does not list its queues, so {pattern!r} can be no pattern")
     found = services.ask("queue.list", pattern=pattern)["queues"]

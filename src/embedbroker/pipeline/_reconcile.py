@@ -1,9 +1,9 @@
-"""Comparing two sites, message by message: what one of them lacks, has besides, has otherwise, or acknowledged alone.
+"""Comparison of two sites, message by message: missing, extra, different, or acknowledged at one site only.
 
-A site is a broker, whose queues are browsed, or journals. Messages are found again by the id that the sender gave
-(JMSMessageID), else by their duplicate id, else by their content, since every broker numbers them in its own way;
-whether two are the same is said by a digest of what the sender wrote. Responsible for the comparison and for the plan
-that makes the second site like the first. Refuses to carry it out: `_repair` does.
+A site is a broker, whose queues are browsed, or journals. A message is matched by the sender's id (JMSMessageID), else
+by its duplicate id, else by its content, since every broker numbers messages differently. A digest of the sender's
+content decides whether two are the same. Responsible for the comparison and for the plan that makes the second site
+like the first. Does not apply the plan: `_repair` does.
 """
 
 from __future__ import annotations
@@ -51,14 +51,22 @@ _READ = ("journal", "source", "generation", "batch", "offset", "kind", "queue_id
 _KINDS = frozenset(RecordKind) - {RecordKind.DUPLICATE_ID, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.RESERVE_IDS}
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _LISTINGS = 8
-# What makes the second site like the first.
+# Actions that make the second site like the first.
 _ACTIONS = {"missing": ("resend",), "extra": ("remove",), "different": ("remove", "resend"),
             "acknowledged at the first only": ("remove",)}  # fmt: skip
 
 
 @frozen
 class Site:
-    """A broker (``url``, and the queues to look at; none: all that it lists), or the ``places`` of journals."""
+    """Locate a site: a broker or journals.
+
+    Args:
+        places: directories and archives with journals.
+        url: URL of a broker; None for journals.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        queues: the queues to compare; none means all that the site lists.
+    """
 
     places: tuple[Place, ...] = ()
     url: str | None = field(default=None, repr=lambda url: repr(url and describe_url(url)))
@@ -70,7 +78,11 @@ class Site:
     def of(
         cls, *places: Place, queues: Sequence[str] = (), user: str | None = None, password: str | None = None
     ) -> Site:
-        """A URL, or places of journals. Raises ValueError for a mixture."""
+        """Return a site for a URL, or for places of journals.
+
+        Raises:
+            ValueError: a URL and other places are mixed.
+        """
         urls = [place for place in [fspath(each) for each in places] if "://" in place]
         if urls and len(places) > 1:
             shown = [describe_url(fspath(place)) if "://" in fspath(place) else fspath(place) for place in places]
@@ -80,15 +92,15 @@ class Site:
         return cls(places=tuple(places), queues=tuple(queues))
 
     def __str__(self) -> str:
-        """The URL without values and credentials, or the places."""
+        """Return the URL without values and credentials, or the places."""
         return ", ".join(map(str, self.places)) if self.url is None else describe_url(self.url)
 
     def check(self) -> None:
-        """Look whether it is there: a broker answers, or the places have journals. Needs no Spark.
+        """Check that the site exists: a broker answers, or the places have journals. Needs no Spark.
 
         Raises:
-            FileNotFoundError: there is no such place, or no journal in it.
-            ValueError: no URL of a broker, a place that is given twice, or an archive of a kind that is not known.
+            FileNotFoundError: a place does not exist, or has no journal.
+            ValueError: not a URL of a broker, a place that is given twice, or an archive of an unknown type.
             JMSException: no broker answers there, or it refuses the user.
         """
         if self.url is None:
@@ -101,7 +113,7 @@ class Site:
             link.close()
 
     def consumers(self) -> dict[str, int]:
-        """Queues with consumers now, and how many: what is being delivered to them is not shown to who browses.
+        """Return the queues with consumers now, and their number: messages in delivery are not shown to a browser.
 
         Empty for journals, which have those messages.
 
@@ -122,13 +134,18 @@ class Site:
 
 
 def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
-    """What the two sites do not have in common: a row per queue and message, with its ``verdict``.
+    """Return the differences of two sites: a row per queue and message, with its ``verdict``.
 
-    ``missing``: the second lacks it; ``extra``: the second has it besides; ``different``: it has another content there;
-    ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other
-    (journals know that while the message's own record is there, brokers do not). A message that a broker is delivering
-    is not shown, and so not counted: `Site.consumers` says where that may be. ``messages`` is by how many they
-    differ; ``present_first`` and ``present_second`` are how many there are.
+    ``missing``: the second lacks it. ``extra``: only the second has it. ``different``: it has another content there.
+    ``acknowledged at the first only`` and ``acknowledged at the second only``: it is still present at the other.
+    (Journals have this information while the message's own record is there, brokers do not.) A message that a broker is
+    delivering is not shown, and so not counted: `Site.consumers` returns where that may be. ``messages`` is the
+    difference in number; ``present_first`` and ``present_second`` are the numbers present.
+
+    Args:
+        spark: the session that reads the sites.
+        first: the site to match.
+        second: the site to repair.
 
     Raises:
         FileNotFoundError: there is no journal.
@@ -174,13 +191,19 @@ def reconcile(spark: SparkSession, first: Site, second: Site) -> DataFrame:
 
 
 def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directory: str | PathLike[str]) -> DataFrame:
-    """Write the repair of the second site as Parquet, with the messages that it lacks; the plan as a DataFrame.
+    """Write the repair of the second site as Parquet, with the messages that it lacks; return the plan.
 
-    Messages that only the second site acknowledged ask for nothing there. What the first site does not have any more is
-    left out with all its steps: `left_out` names it.
+    Messages that only the second site acknowledged need no step there. A message that the first site does not have any
+    more is left out with all its steps: `left_out` returns it.
+
+    Args:
+        spark: the session that reads the first site.
+        differences: the result of `reconcile`.
+        first: the first site of `reconcile`.
+        directory: the folder to create for the plan.
 
     Raises:
-        AnalysisException: the directory is there already.
+        AnalysisException: the directory exists already.
     """
     actions = F.create_map(*[F.lit(each) for name, done in _ACTIONS.items() for each in (name, " ".join(done))])
     wanted = differences.withColumn("action", F.explode(F.split(actions[F.col("verdict")], " ")))
@@ -203,7 +226,7 @@ def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directo
         .agg(F.first("raw").alias("content"))
     )
     plan = wanted.join(raw, place, "left").withColumn("raw", F.when(F.col("action") == "resend", F.col("content")))
-    # What cannot be sent is not removed either.
+    # A message that cannot be sent is not removed either.
     lost = F.max((F.col("action") == "resend") & F.col("raw").isNull())
     whole = plan.withColumn("lost", lost.over(Window.partitionBy("queue", "key"))).where("not lost")
     whole.select(*PLAN_TYPES).orderBy("queue", "key", "action").write.parquet(str(directory))
@@ -213,7 +236,12 @@ def write_plan(spark: SparkSession, differences: DataFrame, first: Site, directo
 
 
 def left_out(differences: DataFrame, plan: DataFrame) -> DataFrame:
-    """The differences that ask for a step and have none: the first site did not have the message any more."""
+    """Return the differences that need a step and have none: the first site did not have the message any more.
+
+    Args:
+        differences: the result of `reconcile`.
+        plan: the result of `write_plan`.
+    """
     return differences.where(F.col("verdict").isin(*_ACTIONS)).join(plan, ["queue", "key"], "left_anti")
 
 
@@ -229,7 +257,10 @@ def _sums(site: DataFrame, suffix: str) -> DataFrame:
 
 
 def _site(spark: SparkSession, site: Site, kept: list[DataFrame], *, with_raw: bool = False) -> DataFrame:
-    """A row per message and queue, for the queues that the site names; ``kept`` is what Spark has to forget later."""
+    """Return a row per message and queue, for the site's queues.
+
+    ``kept`` receives the frames that Spark must free later.
+    """
     if site.url is not None:
         return _browsed(spark, site, with_raw)
     frame = _journaled(spark, site.places, kept, with_raw)
@@ -290,7 +321,11 @@ def _listed(site: Site) -> list[str]:
 
 
 def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
-    """Raises ConnectionLostException when the look began again: rows that a task has given away count for once."""
+    """Browse a queue and yield a row per message.
+
+    Raises:
+        ConnectionLostException: the browse began again. Rows that a task has returned are final, so it must start over.
+    """
     link = BrokerConnection(connection)
     try:
         with link.session() as session:

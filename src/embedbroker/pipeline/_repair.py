@@ -1,7 +1,7 @@
-"""Carrying out a repair plan at one broker: messages are sent again or removed, or one is told what would happen.
+"""Application of a repair plan at one broker: messages are sent again or removed, or a dry run reports the steps.
 
-Responsible for looking before each step: what is there already is not sent again, what is not there any more, or is not
-what the plan says, is not removed. Refuses to know how the plan came about. Needs no Spark.
+Responsible for a check before each step. A message that is present is not sent again. A message that is gone, or
+differs from the plan, is not removed. Does not depend on how the plan was made. Needs no Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PLAN_TYPES = {
     "routing": pa.int32(),
     "key": pa.string(),
     "digest": pa.binary(),
-    # By how many messages the second site is changed at most, and how many there are to be in the end.
+    # The largest number of messages to change at the second site, and the number that must be there in the end.
     "messages": pa.int64(),
     "target": pa.int64(),
     "raw": pa.binary(),
@@ -47,7 +47,14 @@ Row = dict[str, Any]
 
 @frozen
 class RepairStep:
-    """One line of the plan. ``outcome``: done, would be done, or why not."""
+    """Hold one line of the plan.
+
+    Args:
+        action: "resend" or "remove".
+        queue: name of the queue.
+        key: key of the message.
+        outcome: done, would be done, or the reason why not.
+    """
 
     action: str
     queue: str
@@ -63,15 +70,22 @@ def repair(
     password: str | None = None,
     apply: bool = False,
 ) -> Iterator[RepairStep]:
-    """Go through a plan of `write_plan`, queue by queue; without ``apply`` nothing is changed.
+    """Apply a plan of `write_plan`, queue by queue; without ``apply`` nothing is changed.
 
-    Removals come first. A message is removed by its JMSMessageID alone, and only while its content is what the plan
-    saw; others are left to people. A plan may be carried out again after an interruption: it says how many messages
-    there are to be in the end.
+    Removals come first. A message is removed by its JMSMessageID alone, and only while its content matches the plan.
+    Other messages are left to people. A plan may be applied again after an interruption, because it contains the number
+    of messages that must be there in the end.
+
+    Args:
+        plan: the folder that `write_plan` wrote.
+        url: URL of the broker to repair.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        apply: send and remove messages; otherwise only report the steps.
 
     Raises:
-        FileNotFoundError: there is no plan.
-        ValueError: it is no plan, or one that was not written to its end.
+        FileNotFoundError: the plan does not exist.
+        ValueError: the file is not a plan, or was not written to its end.
         JMSException: the broker cannot be reached, or refuses.
     """
     rows = _plan_rows(Path(plan))
@@ -80,7 +94,7 @@ def repair(
     try:
         for queue in sorted({row["queue"] for row in rows}):
             ours = [row for row in rows if row["queue"] == queue]
-            # Said of both steps before anything is removed: nothing could take its place.
+            # Checked for both steps before any removal: a removed message could not be replaced.
             lacking = {row["key"] for row in ours if row["action"] == "resend" and row["raw"] is None}
             with link.session() as session:
                 expected: Counter[tuple[str, bytes]] = Counter()
@@ -95,7 +109,7 @@ def repair(
                     elif count:
                         expected[row["key"], row["digest"]] = count
                     yield _step(row, outcome)
-                # In a dry run what it would have removed is there still.
+                # In a dry run the messages to be removed are still there.
                 there = Counter(_browse(session, queue, None)) - expected
             resent = [row for row in ours if row["action"] == "resend" and row["raw"] is not None]
             for row in [each for each in ours if each["action"] == "resend" and each["raw"] is None]:
@@ -107,7 +121,7 @@ def repair(
 
 
 def _plan_rows(plan: Path) -> list[Row]:
-    # What Spark writes is in `_temporary` until all of it is there.
+    # Spark keeps its output in `_temporary` until all of it is written.
     if plan.is_dir() and ((plan / "_temporary").exists() or not any(plan.glob("*.parquet"))):
         raise ValueError(f"{plan} is no plan that was written to its end; let reconcile write it again")
     try:
@@ -131,7 +145,7 @@ def _step(row: Row, outcome: str) -> RepairStep:
 
 
 def _browse(session: ClientSession, queue: str, selector: str | None) -> Iterator[tuple[str, bytes]]:
-    """Key and digest of each message; nothing of a queue that is not there."""
+    """Yield key and digest of each message; nothing if the queue does not exist."""
     if not session.query_queue(queue).exists:
         return
     for messages in queue_view(session, queue, selector=selector):
@@ -144,7 +158,7 @@ def _selector(key: str) -> str:
 
 
 def _too_many(session: ClientSession, row: Row) -> tuple[int, str]:
-    """How many messages are to be removed, and what a dry run says."""
+    """Return the number of messages to remove, and the outcome of a dry run."""
     if not row["key"].startswith("ID:"):
         return 0, "left to people: the message has no JMSMessageID"
     found = list(_browse(session, row["queue"], _selector(row["key"])))
@@ -152,7 +166,7 @@ def _too_many(session: ClientSession, row: Row) -> tuple[int, str]:
         return 0, "not there any more"
     if any(digest != row["digest"] for _, digest in found):
         return 0, "left alone: its content is not what the plan saw"
-    # Never more than the plan saw: what came later is not its business.
+    # Never more than the plan found: later messages are not part of it.
     count = min(row["messages"], len(found) - row["target"])
     if count <= 0:
         return 0, f"left alone: {len(found)} are there, as many as there should be"
@@ -160,7 +174,11 @@ def _too_many(session: ClientSession, row: Row) -> tuple[int, str]:
 
 
 def _removed(session: ClientSession, row: Row, count: int) -> int:
-    """Remove so many; how many that were. Raises ConnectionLostException when nobody can say."""
+    """Remove up to ``count`` messages; return the number removed.
+
+    Raises:
+        ConnectionLostException: the number is unknown.
+    """
     name, removed = session.name, 0
     with session.create_consumer(row["queue"], filter=_selector(row["key"])) as consumer:
         while removed < count and (message := consumer.receive_nowait()) is not None:
@@ -198,10 +216,10 @@ def _resent(
 
 
 def _sent(sender: QueueSender, row: Row, wanted: int) -> int:
-    """Send so many copies; how many that were.
+    """Send up to ``wanted`` copies; return the number sent.
 
-    Each copy has an id with its number, and the broker knows those of an earlier attempt, which may be gone from the
-    queue by now: so it is asked for one after the other, until there are enough.
+    Each copy has an id with its number. The broker refuses the ids of an earlier attempt, whose messages may have left
+    the queue by now. So the copies are sent one after the other, until there are enough.
     """
     identity = blake2b(f"{row['queue']}\0{row['key']}\0".encode("utf-8", "surrogatepass"), digest_size=24)
     identity.update(row["digest"])

@@ -1,9 +1,9 @@
 """Blocks of messages as Arrow batches, column by column.
 
-Responsible for the value of each column, and for what becomes of messages that cannot be parsed. Refuses to know where
-blocks come from, and Spark: the types of the columns are handed in.
+Responsible for the value of each column, and for the treatment of messages that cannot be parsed. Does not depend on
+the origin of blocks, or on Spark: the types of the columns are passed in.
 
-Hot: everything here runs per message of a batch; a column that is not asked for costs nothing.
+Hot: everything here runs per message of a batch; a column that is not requested costs nothing.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from ._vectors import Array, fields_at, gather, is_same, named, strings, uuid_te
 
 __all__ = ["ParseError", "Poison", "RowConverter", "Rows"]
 
-# Beyond it a time in milliseconds is none in microseconds, as Arrow and Spark have them: 292,000 years.
+# The largest time in milliseconds that fits into microseconds, the unit of Arrow and Spark: 292,000 years.
 _MILLISECONDS_MAX: Final = (1 << 63) // 1000 - 1
 _BODY_COLUMNS: Final = ("body", "bodyText", VALUE_COLUMN)
 _FLAG: Final = np.dtype("u1")
-# In front of the characters of an address: the id of the sender's broker, whether there is an address, its length.
+# Before the characters of an address: the id of the sender's broker, whether there is an address, its length.
 _ADDRESS_HEAD: Final = 13
 
 
 class ParseError(ValueError):
-    """A message is not what the option `format` says, and `onParseError` is fail. The text names the message."""
+    """A message does not match the option `format`, and `onParseError` is fail. The text names the message."""
 
 
 @frozen
 class Poison:
-    """A message that could not be parsed and is to become a dead letter."""
+    """Hold a message that could not be parsed and must become a dead letter."""
 
     place: FramePosition
     reason: str
@@ -47,17 +47,21 @@ class Poison:
 
 @frozen
 class Rows:
-    """The batch of one block, and the messages that are not in it."""
+    """Hold the batch of one block, and the messages that are not in it."""
 
     batch: pa.RecordBatch
     poison: list[Poison]
 
 
 class RowConverter:
-    """Makes batches of blocks. `schema` has the columns, in order, with the types that Spark expects.
+    """Convert blocks to batches.
 
-    `deliveries_ahead` is what delivery counts lack: a consumer's counts have its own delivery, and where messages are
-    looked at and not received, that of the next consumer is 1 more.
+    Args:
+        schema: the columns, in order, with the types that Spark expects.
+        form: the option `format`.
+        on_parse_error: the option `onParseError`.
+        deliveries_ahead: number to add to delivery counts. A consumer's counts include its own delivery. Where messages
+            are browsed and not received, the next consumer's count is 1 more.
     """
 
     def __init__(
@@ -71,10 +75,10 @@ class RowConverter:
         self._properties = PropertyArrays(schema)
 
     def convert(self, block: Block, queue: str) -> Rows:
-        """The rows of a block of messages of one queue.
+        """Return the rows of a block of messages of one queue.
 
         Raises:
-            ParseError: as `onParseError` says.
+            ParseError: a message cannot be parsed, and `onParseError` is fail.
             RemoteProtocolError: the block is malformed.
         """
         places = block.places()
@@ -115,11 +119,11 @@ class RowConverter:
             kind = self._schema.field(VALUE_COLUMN).type
             arrays[VALUE_COLUMN] = parse_json(bodies.texts(strict=True), kind, bodies.errors)
         elif self._is_strict:
-            bodies.texts(strict=True)  # nobody wants them, and those that are none are errors
+            bodies.texts(strict=True)  # no column needs them, but invalid texts are errors
 
 
 def _plain(name: str, block: Block, places: FramePositions, queue: str, deliveries_ahead: int) -> pa.Array:
-    """A column that needs neither body nor properties."""
+    """Return a column that needs neither body nor properties."""
     match name:
         case "messageId":
             present = fields_at(block.buffer, places.address_end, _FLAG) != 0

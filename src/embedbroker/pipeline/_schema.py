@@ -1,6 +1,6 @@
 """The columns of a message: their names, their types, and which of them are read.
 
-Responsible for the one list that source, sink and jobs share. Refuses to know how a column gets its values; imports
+Responsible for the one list that source, sink and jobs share. Does not depend on the values of a column; imports
 neither pyspark nor pyarrow.
 """
 
@@ -14,17 +14,17 @@ from ._option_reader import OptionError
 
 __all__ = ["COLUMNS", "PROPERTY_COLUMNS", "VALUE_COLUMN", "ddl", "ddl_type", "known_columns"]
 
-# Name: type as Spark writes it. The order is the order in a data frame.
+# Name: type in Spark's DDL. The order is the order in a data frame.
 COLUMNS: dict[str, str] = {
-    "messageId": "string",  # ID:<uuid>, null where the sender gave none
-    "sequenceId": "bigint",  # the broker's own number of the message
-    "position": "bigint",  # the place in its queue, null where the broker has none that lasts
+    "messageId": "string",  # ID:<uuid>, null if the sender set none
+    "sequenceId": "bigint",  # the broker's number of the message
+    "position": "bigint",  # the place in its queue, null if the broker has no lasting one
     "address": "string",
     "queue": "string",
-    "routingType": "string",  # ANYCAST or MULTICAST, null where the message has none
+    "routingType": "string",  # ANYCAST or MULTICAST, null if the message has none
     "durable": "boolean",
     "priority": "int",
-    "timestamp": "timestamp",  # when it was sent, by the sender's clock; null for none
+    "timestamp": "timestamp",  # time of the send, by the sender's clock; null for none
     "expiration": "timestamp",  # null for never
     "redelivered": "boolean",
     "deliveryCount": "int",
@@ -33,8 +33,8 @@ COLUMNS: dict[str, str] = {
     "type": "string",  # JMSType
     "groupId": "string",
     "groupSequence": "int",
-    "duplicateId": "binary",  # as brokers compare it: a text by its UTF-16LE bytes
-    "user": "string",  # who sent it, where the broker says so
+    "duplicateId": "binary",  # in the brokers' form: a text by its UTF-16LE bytes
+    "user": "string",  # the sender's user, where the broker provides it
     "properties": "map<string,string>",
     "propertyTypes": "map<string,string>",  # by the same names: boolean, byte, short, int, long, float, double, ...
     "bodyType": "string",  # default, object, text, bytes, map, stream
@@ -47,7 +47,7 @@ VALUE_COLUMN = "value"
 
 
 def known_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The columns of these names, as they are written here.
+    """Return the columns of these names, in the spelling of this list.
 
     Raises:
         OptionError: there is no such column, or one is named twice.
@@ -65,7 +65,7 @@ def known_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def ddl_type(column: str, value_type: str | None = None) -> str:
-    """The type of a column as Spark writes it; `value_type` is what the format json parses bodies into."""
+    """Return the type of a column in Spark's DDL; `value_type` is the type of bodies parsed by the format json."""
     if column == VALUE_COLUMN:
         assert value_type is not None
         return value_type
@@ -73,5 +73,5 @@ def ddl_type(column: str, value_type: str | None = None) -> str:
 
 
 def ddl(columns: Sequence[str], value_type: str | None = None) -> str:
-    """The schema of these columns as Spark reads it."""
+    """Return the schema of these columns in Spark's DDL."""
     return ", ".join(f"`{column}` {ddl_type(column, value_type)}" for column in columns)

@@ -1,7 +1,8 @@
-"""Messages that exist already, sent as they are into one queue, in transactions.
+"""Stored messages, sent unchanged into one queue, in transactions.
 
-Responsible for the shape of such a message (address, duplicate id), for what "it was there before" means, and for doing
-a transaction again that a lost connection took along. Refuses to know why it is sent: `import` and `repair` do.
+Responsible for the form of such a message (address, duplicate id) and for what "it was there before" means. It also
+repeats a transaction that was lost with its connection. Does not depend on the reason for sending: `import` and
+`repair` have it.
 """
 
 from __future__ import annotations
@@ -31,15 +32,18 @@ from ._options import ConnectionOptions
 __all__ = ["QueueSender", "SentMessage", "queue_sender"]
 
 DUPLICATE_ID = "_AMQ_DUPL_ID"
-# A transaction is done again when its connection is lost, which happens to one in a row, or two.
+# A transaction is repeated when its connection is lost, which happens to one in a row, or two.
 TRANSACTION_ATTEMPTS_MAX = 10
 
 
 @define(frozen=True)
 class SentMessage:
-    """A message as it is stored, in the CORE encoding, and the duplicate id it gets if it has none.
+    """Hold a stored message, in the CORE encoding, and the duplicate id that it gets if it has none.
 
-    ``key`` goes along for `message_key`, where the duplicate id would change what the message is found again by.
+    Args:
+        raw: the stored message, in the CORE encoding.
+        duplicate_id: the id to set on a message that has none.
+        key: value for `message_key`, needed where the duplicate id would change the key of the message.
     """
 
     raw: bytes
@@ -49,24 +53,25 @@ class SentMessage:
 
 @define(eq=False)
 class QueueSender:
-    """Sends into one queue. Not for several threads."""
+    """Send messages into one queue. Not thread-safe."""
 
     target: str
     _session: ClientSession
     _producer: ClientProducer
 
     def send_once(self, messages: Sequence[SentMessage], *, replacing: bool = False) -> int:
-        """Send all of these in one transaction, unless they were sent before; how many were sent.
+        """Send all of these in one transaction, unless they were sent before; return the number sent.
 
-        Messages that bring a duplicate id of their own go one by one: the broker may know some of them. The others were
-        sent all or none, so the first that the broker knows says that it knows all. A transaction that was lost with
-        its connection, or perhaps not, is done again: its ids keep it from being there twice.
+        Messages with duplicate ids from their producers go one by one: the broker may have received some of them. The
+        others were sent all or none, so a refusal of the first one means that all were sent. A transaction that was
+        lost with its connection, or perhaps not, is repeated: its ids prevent duplicates.
 
-        ``replacing``: ours take the place of the messages' own duplicate ids, which the broker may know from another
-        message, as from the one that this one is sent instead of.
+        Args:
+            replacing: replace the messages' own duplicate ids. The broker may have received those with another message,
+                such as the one that this message replaces.
 
         Raises:
-            JMSException: the broker refused, and nothing of what was under way was sent; or it is not there any more.
+            JMSException: the broker refused, and nothing under way was sent; or the broker is not there any more.
         """
         sent = 0
         together: list[CoreMessage] = []
@@ -104,7 +109,7 @@ class QueueSender:
         raise AssertionError("the last attempt returns or raises")
 
     def _commits(self, messages: list[CoreMessage]) -> bool:
-        """Whether the broker took them; it does not if it knows them."""
+        """Return True if the broker accepted them, False if it had their duplicate ids already."""
         try:
             refused = self._producer.send_encoded([message.raw for message in messages])
             if refused:
@@ -124,10 +129,10 @@ class QueueSender:
 def queue_sender(
     connection: ConnectionOptions, address: str, queue: str, routing: RoutingType
 ) -> Iterator[QueueSender]:
-    """A connection that sends to one queue, which is made if it is not there.
+    """Open a connection that sends to one queue, which is created if it does not exist.
 
     Raises:
-        InvalidDestinationException: the queue is there and belongs to another address.
+        InvalidDestinationException: the queue exists and belongs to another address.
         JMSException: the broker cannot be reached, or refuses.
     """
     with (
@@ -138,12 +143,12 @@ def queue_sender(
         if not state.exists:
             try:
                 session.create_queue(address, queue, routing)
-            except JMSException as error:  # another task was faster
+            except JMSException as error:  # another task created it first
                 if error.error_code != ErrorCode.QUEUE_EXISTS:
                     raise
         elif state.address != address:
             raise InvalidDestinationException(f"queue {queue!r} belongs to address {state.address!r}, not {address!r}")
-        # The name of both is for addresses with several queues, because it stays in the message.
+        # The name with both parts is for addresses with several queues, because it stays in the message.
         target = address if session.query_address(address).queue_names == (queue,) else f"{address}::{queue}"
         with session.create_producer(target) as producer:
             yield QueueSender(target, session, producer)

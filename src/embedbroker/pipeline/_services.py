@@ -1,9 +1,9 @@
 """Requests to the services of a broker: cursors, markers, sets of branches and lists of queues.
 
-Responsible for asking only brokers that have services, for one reply to each request, and for what a refusal says.
-Refuses to know what the operations mean.
+Responsible for sending requests only to brokers with services, for one reply to each request, and for the content of a
+refusal. Does not depend on the meaning of the operations.
 
-A reply that is lost with its connection is asked for again, so every operation has to be one that may be repeated.
+A request is repeated if its reply was lost with its connection, so every operation must be repeatable.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["CLOSE_TIMEOUT_S", "SERVICES_ADDRESS", "ServiceRefused", "Services"]
 SERVICES_ADDRESS = "embedbroker.services"
 STATUS_PROPERTY = "embedbroker_status"
 REQUEST_TIMEOUT_S = 120.0
-# After so long without a reply the request is repeated: it may have been lost with its connection.
+# After so many seconds without a reply the request is repeated: it may have been lost with its connection.
 REPEAT_AFTER_S = 10.0
 CLOSE_TIMEOUT_S = 5.0
-"""How long the end of a query, an export or a sink waits for a broker that does not answer."""
+"""Longest wait, in seconds, for a broker that does not answer at the end of a query, an export or a sink."""
 
 
 class ServiceRefused(Exception):
-    """The broker does not do what it was asked for. `status` says in one word why, `body` what it said."""
+    """The broker refuses a request. `status` is the reason in one word, `body` the content of the reply."""
 
     def __init__(self, operation: str, status: str, body: Mapping[str, object]) -> None:
         super().__init__(f"{operation} was refused ({status}): {body.get('text', 'no reason was given')}")
@@ -47,7 +47,7 @@ class ServiceRefused(Exception):
 
 @frozen
 class Asked:
-    """A request that is under way."""
+    """Hold a request that is under way."""
 
     operation: str
     text: str
@@ -66,11 +66,11 @@ class Services:
         self._reply_queue = ""
         self._capabilities: Mapping[str, object] | None = None
         self._was_asked = False
-        # Set while `close` waits for a request of another thread, which then ends with an error.
+        # True while `close` waits for a request of another thread, which then ends with an error.
         self._is_closing = False
 
     def capabilities(self) -> Mapping[str, object] | None:
-        """What the broker says of itself, None for a broker without services, as a real Artemis is."""
+        """Return the broker's description of itself, or None for a broker without services, such as a real Artemis."""
         if not self._was_asked:
             with self._link.session() as session:
                 is_there = session.query_address(SERVICES_ADDRESS).exists
@@ -79,13 +79,13 @@ class Services:
         return self._capabilities
 
     def can(self, operation: str) -> bool:
-        """Whether the broker has this operation."""
+        """Return True if the broker has this operation."""
         found = self.capabilities()
         operations = found.get("operations") if found is not None else None
         return isinstance(operations, list) and operation in operations
 
     def ask(self, operation: str, **fields: object) -> Mapping[str, object]:
-        """Ask and wait for the reply, `REQUEST_TIMEOUT_S` at most.
+        """Send a request and wait for the reply, `REQUEST_TIMEOUT_S` at most.
 
         Raises:
             ServiceRefused: the broker refuses it.
@@ -100,21 +100,24 @@ class Services:
         return found
 
     def ask_bytes(self, asked: Asked) -> bytes:
-        """The reply to a request that `begin` has sent, where it is bytes. Raises what `ask` does."""
+        """Return the reply to a request that `begin` has sent, where it is bytes. Raises what `ask` does."""
         return bytes(self.finish(asked).body)
 
     def begin(self, operation: str, **fields: object) -> Asked:
-        """Send a request, and do something else before `finish`. One request at a time can be under way."""
+        """Send a request, and return before its reply; `finish` waits for it.
+
+        One request at a time can be under way.
+        """
         asked = Asked(operation, json.dumps({"operation": operation, **fields}), str(uuid4()))
         with self._lock:
             try:
                 self._send(asked)
-            except JMSException:  # `finish` sends it again, or says what is wrong
+            except JMSException:  # `finish` sends it again, or raises the error
                 self._end_session()
         return asked
 
     def finish(self, asked: Asked) -> CoreMessage:
-        """Wait for the reply. Raises what `ask` does."""
+        """Wait for the reply and return it. Raises what `ask` does."""
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         with self._lock:
             reply: CoreMessage | None = None
@@ -137,7 +140,7 @@ class Services:
         return reply
 
     def close(self) -> None:
-        """End the session; the link stays. Closing twice is fine.
+        """End the session; the link stays. Closing twice is allowed.
 
         A request of another thread ends with an error, so this takes at most `CLOSE_TIMEOUT_S`.
         """
@@ -164,7 +167,7 @@ class Services:
                 raise ConnectionTimedOutException("the reply did not come")
             self._consumer.acknowledge_received()
             message = CoreMessage.parse(received[0][0])
-            # A reply to a request that was repeated may come twice.
+            # A reply to a repeated request may come twice.
             if message.properties.get("JMSCorrelationID") == asked.correlation_id:
                 return message
 

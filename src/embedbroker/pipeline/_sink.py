@@ -1,10 +1,11 @@
 """The writers that Spark calls: in tasks to write, on the driver to commit or abort.
 
-Responsible for who is asked when, and for what of Spark names a task and a batch. Refuses to know how rows become
-messages and how batches are committed.
+Responsible for the order of these calls, and for the values of Spark that identify a task and a batch. Does not depend
+on the conversion of rows to messages or on the commit of batches.
 
-Spark makes a stream's writer anew for each batch, and again for its commit, in other processes: what the commit has to
-know travels in the commit messages. The writer of a batch write is made once, and travels itself.
+Spark creates a stream's writer anew for each batch, and again for its commit, in other processes. So the commit
+messages contain everything that the commit needs. The writer of a batch write is created once, and is itself sent to
+the tasks.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 @frozen
 class Written(WriterCommitMessage):
-    """What a task tells the driver: the branches that wait for the commit, and whose they are."""
+    """Hold a task's message to the driver: the branches that wait for the commit, and their write."""
 
     writing: Writing
     branches: tuple[Xid, ...]
@@ -55,10 +56,10 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: one write is one batch, named by the option `writeId`, or by nothing that lasts."""
+    """`df.write`: one write is one batch, named by the option `writeId`, or by a name that does not last."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
-        """Raises OptionError, and what begins a write raises."""
+        """Begin the write. Raises OptionError, and what `begin_write` raises."""
         self._options = options
         self._columns = checked_columns(options, schema, overwrite)
         self._job = str(uuid.uuid4())
@@ -72,32 +73,32 @@ class BatchWriter(DataSourceArrowWriter):
         return Writing(scope, options.sink_name, options.write_version, self._job, is_named)
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
-        """In a task: raises RowError for a row that cannot be written."""
+        """Write a partition, in a task. Raises RowError for a row that cannot be written."""
         return _written(self._options, self._columns, self._writing(), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver: all that the tasks have written, or nothing."""
+        """Commit everything that the tasks have written, or nothing; on the driver."""
         if self._options.is_exactly_once:
             commit_batch(self._options, self._writing(), _branches(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """On the driver: nothing of what the tasks have written."""
+        """Discard everything that the tasks have written; on the driver."""
         if self._options.is_exactly_once:
             abort_batch(self._options, self._writing())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: the query's id and Spark's numbers name a batch, so that one that comes again is known."""
+    """`df.writeStream`: the query's id and Spark's numbers name a batch, so a repeated batch is recognised."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
-        """Raises OptionError."""
+        """Check the options and columns. Raises OptionError."""
         if options.write_id is not None:
             raise OptionError("option 'writeId' is for batch writes: a stream is named by its checkpoint")
         self._options = options
         self._columns = checked_columns(options, schema, overwrite)
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
-        """In a task: raises RowError for a row that cannot be written."""
+        """Write a partition, in a task. Raises RowError for a row that cannot be written."""
         context = task_context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is None or batch is None:
@@ -106,22 +107,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         writing = Writing(query, self._options.sink_name, int(batch), run)
         return _written(self._options, self._columns, writing, iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's
-        """On the driver: all that the tasks have written, or nothing if this batch was committed before."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's name
+        """Commit everything that the tasks have written; on the driver.
+
+        Commit nothing if this batch was committed before.
+        """
         writing = _writing_of(messages)
         if self._options.is_exactly_once and writing is not None:
             assert writing.batch == batchId, (writing, batchId)
             commit_batch(self._options, writing, _branches(messages))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's
-        """On the driver: nothing of what the tasks have written. If no task came to its end, the next batch sweeps."""
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # Spark's name
+        """Discard everything that the tasks have written; on the driver.
+
+        If no task has finished, the next batch sweeps.
+        """
         writing = _writing_of(messages)
         if self._options.is_exactly_once and writing is not None:
             abort_batch(self._options, writing)
 
 
 def checked_columns(options: SinkOptions, schema: StructType, overwrite: bool) -> tuple[str, ...]:
-    """The columns as the rows' encoder wants them. Raises OptionError."""
+    """Return the columns in the form that the rows' encoder needs. Raises OptionError."""
     if overwrite:
         raise OptionError("messages are added to a queue, never replaced: use mode('append') or outputMode('append')")
     if not options.is_exactly_once:
@@ -131,7 +138,7 @@ def checked_columns(options: SinkOptions, schema: StructType, overwrite: bool) -
 
 @cache
 def warn_of_deduplication(sink_name: str) -> None:
-    """Once in each process: a stream makes two writers per batch."""
+    """Warn once in each process: a stream makes two writers per batch."""
     _log.warning(
         "sink %r, guarantee=deduplication: a batch that fails leaves part of its rows, and rows that are written again "
         "are dropped only while the broker remembers their ids (id-cache-size, per address)",
@@ -140,7 +147,7 @@ def warn_of_deduplication(sink_name: str) -> None:
 
 
 def task_context() -> TaskContext:
-    """Spark's word on which task this is."""
+    """Return Spark's description of this task."""
     context = TaskContext.get()
     if context is None:
         raise IllegalStateException("rows are written by tasks of Spark")
@@ -171,20 +178,20 @@ def _written(
 
 
 def _clear_away(session: ClientSession, task: Task) -> None:
-    """Before the first row, by the first task: what was left."""
+    """Sweep earlier branches, before the first row, in the first task."""
     if task.partition:
         return
     writing = task.writing
 
     def is_orphan(xid: Xid, batch: int) -> bool:
-        # Spark begins a batch when the one before is committed, and a run when the one before has ended.
+        # Spark begins a batch when the previous one is committed, and a run when the previous one has ended.
         return batch < writing.batch or (batch == writing.batch and not writing.is_of_this_run(xid))
 
     sweep(session.xa_resource, writing, is_orphan)
 
 
 def _branches(messages: Sequence[WriterCommitMessage | None]) -> list[Xid]:
-    """In the order of the partitions, and of the rows in each."""
+    """Return the branches in the order of the partitions, and of the rows in each."""
     return [xid for message in messages if isinstance(message, Written) for xid in message.branches]
 
 

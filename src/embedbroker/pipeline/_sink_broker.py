@@ -1,6 +1,7 @@
-"""The sink's connection: opened as its options say, tuned for many sends, and the destinations that rows go to.
+"""The sink's connection: opened by its options, tuned for many sends, and the destinations of rows.
 
-Responsible for settings, and for creating what is missing where the broker allows it. Refuses to know rows and batches.
+Responsible for settings, and for creating missing destinations where the broker allows it. Does not depend on rows or
+batches.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from ._sink_values import Target
 
 __all__ = ["Destinations", "connected"]
 
-# Where the URL says nothing: a pause longer than a backup needs to take over, for a minute.
+# Where the URL has no such setting: a pause longer than a backup's takeover time, for a minute.
 RECONNECT_ATTEMPTS, RETRY_INTERVAL_MS, CONNECT_ATTEMPTS = 120, 500, 20
-# Artemis' own 64 KiB would be half a round trip for every few hundred rows.
+# Artemis' default of 64 KiB would be half a round trip for every few hundred rows.
 PRODUCER_WINDOW_BYTES = 1024 * 1024
 CONFIRMATION_WINDOW_BYTES = 1024 * 1024
 
 
 @contextmanager
 def connected(options: ConnectionOptions, *, xa: bool) -> Iterator[ClientSession]:
-    """A session of a connection of its own: for branches with `xa`, else for sends that are confirmed.
+    """Yield a session of a separate connection: for branches with `xa`, else for sends that are confirmed.
 
     Raises:
         InvalidURLException: the URL cannot be read.
         ConnectionLostException: no broker could be reached.
         JMSSecurityException: wrong user or password.
     """
-    # Where the backups are is learnt from the first broker.
+    # The first broker supplies the addresses of the backups.
     settings = evolve(ServerLocator(options.url).settings, ha=True)
     if not settings.reconnects:
         settings = evolve(settings, reconnect_attempts=RECONNECT_ATTEMPTS, retry_interval_ms=RETRY_INTERVAL_MS)
@@ -63,7 +64,7 @@ class Destinations:
         self._known: set[Target] = set()
 
     def prepare(self, target: Target) -> None:
-        """Make sure that messages to it arrive somewhere; for a topic, that it can have subscriptions.
+        """Ensure that messages to the target reach a queue; for a topic, that it can have subscriptions.
 
         Raises:
             InvalidDestinationException: it does not exist and is not created automatically.

@@ -1,18 +1,18 @@
-"""The end of a batch, on the driver: all of its branches at once, or none; and branches that nobody will end.
+"""The end of a batch, on the driver: all of its branches at once, or none; and branches that will never be committed.
 
-Responsible for which branches are committed and which are orphans. Refuses to know how branches came to be.
+Responsible for which branches are committed and which are orphans. Does not depend on how branches were created.
 
-History of what this is for (each step may be the driver's last):
+History that it must handle (each step may be the driver's last):
 
-1. Tasks prepare their branches; nobody sees a message. A driver that dies here begins the batch again: the new tasks
-   make branches of their own, and those of before are orphans, which the first task of the new run rolls back.
-2. The sink commits: branches and marker, one record. A driver that dies before Spark has noted the batch writes it
-   again; the marker says that it was committed, and what was prepared the second time is rolled back.
-3. An attempt that lost (speculation, or a task taken for dead) prepares its branch whenever it comes to that. Nobody
-   will commit it: after a batch is committed, every branch of it and of batches before it that is left is an orphan.
-4. Such an attempt prepares after that, and there is no next batch. So each task looks at the marker behind its last
-   prepare: either the sweep finds the branch, or the task finds the marker moved, and rolls its branches back. One that
-   is killed between the two leaves them to the next batch, or the next run.
+1. Tasks prepare their branches; no consumer receives a message. A driver that dies here begins the batch again. The new
+   tasks create new branches, and the earlier ones are orphans, which the first task of the new run rolls back.
+2. The sink commits: branches and marker, one record. A driver that dies before Spark has recorded the batch writes it
+   again. The marker shows that it was committed, and the branches prepared the second time are rolled back.
+3. An attempt that lost (speculation, or a task taken for dead) may prepare its branch at any later time. It will never
+   be committed. After a batch is committed, each remaining branch of it and of earlier batches is an orphan.
+4. Such an attempt may prepare after that, and there may be no next batch. So each task checks the marker after its last
+   prepare. Either the sweep finds the branch, or the task finds the marker moved and rolls its branches back. A task
+   that is killed between the two leaves them to the next batch, or the next run.
 """
 
 from __future__ import annotations
@@ -36,17 +36,21 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 
 def begin_write(options: SinkOptions, writing: Writing) -> None:
-    """Before a write without a name: its marker says that it is not over. Raises what `markers_of` does."""
+    """Create the marker of a write without a name: it shows that the write is not over.
+
+    Raises what `markers_of` does.
+    """
     with markers_of(options.connection) as markers:
         markers.create(writing.marker, writing.batch - 1)
 
 
 def commit_batch(options: SinkOptions, writing: Writing, branches: Sequence[Xid]) -> bool:
-    """Commit a batch, and roll back what is left of it. False if it was committed before.
+    """Commit a batch, and roll back its remaining branches. Return False if it was committed before.
 
     Raises:
-        ServiceRefused: a branch is not there any more, or another run of the query is ahead; nothing was committed.
+        ServiceRefused: a branch does not exist any more, or another run of the query is ahead; nothing was committed.
         JMSException: the broker could not be reached; the batch is committed or not, and may be tried again.
+        IllegalStateException: the batch has too many branches for one commit.
     """
     if len(branches) > BRANCHES_MAX:
         raise IllegalStateException(
@@ -71,13 +75,13 @@ def _commit(markers: Markers, writing: Writing, branches: Sequence[Xid]) -> bool
         try:
             return markers.commit(writing.marker, expected, writing.batch, branches)
         except ServiceRefused as refused:
-            # Somebody set it in between: another try sees what it is now. It only ever rises.
+            # Another run moved it in between: a new attempt reads its current value. It only ever rises.
             if refused.status != "moved" or markers.get(writing.marker) == expected:
                 raise
 
 
 def abort_batch(options: SinkOptions, writing: Writing) -> None:
-    """Roll back what is prepared of a batch that failed, and of those before it."""
+    """Roll back the prepared branches of a batch that failed, and of earlier ones."""
     if not writing.lasts:
         with markers_of(options.connection) as markers:
             markers.remove(writing.marker)
@@ -85,7 +89,7 @@ def abort_batch(options: SinkOptions, writing: Writing) -> None:
 
 
 def discard_if_over(xa: XAResource, markers: Markers, writing: Writing, branches: Sequence[Xid]) -> bool:
-    """For a task that has prepared its branches: roll them back if its batch is over."""
+    """Roll back the branches that a task has prepared, if its batch is over; return True if it was."""
     if not branches or not writing.is_over(markers.get(writing.marker)):
         return False
     for xid in branches:
@@ -99,7 +103,7 @@ def _sweep_connected(options: SinkOptions, writing: Writing, is_orphan: Callable
 
 
 def sweep(xa: XAResource, writing: Writing, is_orphan: Callable[[Xid, int], bool]) -> int:
-    """Roll back those prepared branches of this query that nobody will commit; returns how many."""
+    """Roll back those prepared branches of this query that will never be committed; return their number."""
     count = 0
     for xid in xa.recover():
         batch = writing.batch_of(xid)
@@ -112,7 +116,7 @@ def sweep(xa: XAResource, writing: Writing, is_orphan: Callable[[Xid, int], bool
 
 
 def _roll_back(xa: XAResource, xid: Xid) -> bool:
-    """False if somebody else was faster."""
+    """Roll back a branch. Return False if it was ended elsewhere first."""
     try:
         xa.rollback(xid)
     except XAException as error:

@@ -1,7 +1,7 @@
-"""The options of the sink: what `write` and `writeStream` may say, checked before a task starts.
+"""The options of the sink, for `write` and `writeStream`, checked before a task starts.
 
-Responsible for names, defaults, what contradicts what, and which columns of a data frame a message can be made of.
-Refuses to know how.
+Responsible for names, defaults, contradictions, and the columns of a data frame that can become a message. Does not
+depend on the conversion.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ _OPTIONS = (
     *("url", "user", "password", "queue", "topic", "guarantee", "sinkName", "writeId", "writeVersion"),
     *("durable", "priority", "timeToLiveMs", "bodyType", "rowsPerBranch", "bytesPerBranch", "creditTimeoutMs"),
 )
-# They arrive among ours, and are Spark's own.
+# Spark's options, which arrive among those of the sink.
 _OF_SPARK = ("checkpointlocation", "queryname")
 # Names of the message types on the wire.
 BODY_TYPES = {"default": 0, "object": 2, "text": 3, "bytes": 4, "map": 5, "stream": 6}
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamp_ntz")
-# What a message is made of beside the columns that the source has too.
+# Columns of the sink that the source does not have.
 _OWN_COLUMNS = {"destination": "string", "timeToLiveMs": "bigint"}
-# What brokers say of a message. A frame that was read may have these columns; nothing is made of them.
+# Columns that brokers set on a message. A frame that was read may have them; they are not written.
 _OF_THE_BROKER = ("sequenceId", "position", "queue", "redelivered", "deliveryCount", "user")
 _WIDER = {"int": _INTEGERS, "bigint": _INTEGERS, "timestamp": _TIMES}
 
 
 @frozen
 class SinkOptions:
-    """Where and how a sink writes. Made by `parse`."""
+    """Hold the place and the way in which a sink writes. Made by `parse`."""
 
     connection: ConnectionOptions
     queue: str | None
     topic: str | None
     guarantee: str
     sink_name: str
-    # Names a batch write, so that the same one again changes nothing; its version goes up.
+    # Names a batch write, so that a repeated write changes nothing; its version goes up.
     write_id: str | None
     write_version: int
     durable: bool
@@ -69,7 +69,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SinkOptions:
-        """The options of a sink. Raises OptionError, which names what is unknown, wrong or contradictory."""
+        """Return the options of a sink. Raises OptionError, which names what is unknown, wrong or contradictory."""
         ours = {name: value for name, value in values.items() if name.lower() not in _OF_SPARK}
         options = OptionReader(ours, _OPTIONS)
         options.apart("queue", "topic", "all rows go to one of them; a column `destination` names one for each row")
@@ -93,12 +93,12 @@ class SinkOptions:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether rows are seen with the commit of their batch, and not before."""
+        """Return True if rows are seen with the commit of their batch, and not before."""
         return self.guarantee == EXACTLY_ONCE
 
 
 def _name(options: OptionReader, name: str) -> str | None:
-    """A part of a marker's name, which has 1,024 bytes at most; ids of queries take 36."""
+    """Return a part of a marker's name, which has 1,024 bytes at most; ids of queries take 36."""
     value = options.text(name)
     if value is not None and len(value.encode()) > NAME_BYTES_MAX:
         raise OptionError(f"option {name!r} has at most {NAME_BYTES_MAX} bytes, not {len(value.encode())}")
@@ -110,7 +110,7 @@ def _or(value: int | None, default: int) -> int:
 
 
 def sink_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
-    """The columns of a frame by the names they have here, in their order; empty for what is not written.
+    """Return the columns of a frame by their names here, in their order; empty for columns that are not written.
 
     Raises:
         OptionError: a column is unknown or of a type that does not fit, or the destination is missing or named twice.

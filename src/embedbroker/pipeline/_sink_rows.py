@@ -1,10 +1,10 @@
 """Rows of a data frame as encoded messages.
 
-Responsible for what each column becomes in a message, and for naming the row, the column and the reason where it
-cannot. Refuses to know brokers and transactions.
+Responsible for the part of a message that each column becomes. An error names the row, the column and the reason. Does
+not depend on brokers or transactions.
 
-Hot: columns are read as lists, and a destination's address and properties are encoded once for all rows that have no
-headers or properties of their own; such a row costs its body alone.
+Hot: columns are read as lists. A destination's address and properties are encoded once for all rows without individual
+headers or properties; such a row costs its body alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RowError(ValueError):
 
 
 class Row:
-    """One encoded message, and which row of its partition it is."""
+    """Hold one encoded message, and the number of its row in the partition."""
 
     __slots__ = ("number", "raw", "target")
 
@@ -65,9 +65,9 @@ class Row:
 
 
 class RowEncoder:
-    """Makes messages of the rows of one attempt at one partition, batch by batch.
+    """Convert the rows of one attempt at one partition to messages, batch by batch.
 
-    `columns` are those of `sink_columns`; `now_ms` gives Unix milliseconds.
+    `columns` are those of `sink_columns`; `now_ms` returns Unix milliseconds.
     """
 
     def __init__(self, options: SinkOptions, columns: Sequence[str], task: Task, now_ms: Callable[[], int]) -> None:
@@ -84,11 +84,11 @@ class RowEncoder:
             self._is_plain and self._fixed_target is not None and options.body_type in (None, "bytes")
         )
         self._body_at = columns.index("body") if "body" in columns else -1
-        # Ids of messages: unlike any others, and made without asking the system for each.
+        # Ids of messages: unique, and made without a system call for each.
         self._id_head = os.urandom(8)
 
     def encode(self, batch: RecordBatch) -> list[Row]:
-        """The messages of a batch, in order. Raises RowError."""
+        """Return the messages of a batch, in order. Raises RowError."""
         columns = self._lists(batch)
         now_ms = self._now_ms()
         first = self._rows
@@ -99,7 +99,7 @@ class RowEncoder:
         return [encode_one(columns, index, first + index, now_ms) for index in range(batch.num_rows)]
 
     def _encode_bodies(self, bodies: Sequence[Value], first: int, now_ms: int) -> list[Row]:
-        """Rows that have nothing but their bytes: what `_encode_one` makes of them, without looking for more."""
+        """Return rows that have only bodies: the results of `_encode_one`, without looking for more."""
         options, target = self._options, self._fixed_target
         assert target is not None
         encode = self._template(target).message
@@ -126,7 +126,7 @@ class RowEncoder:
         try:
             return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
         except UnicodeDecodeError:
-            # What Spark has as a string may be any bytes: a cast does not look at them.
+            # A string column of Spark may hold any bytes: a cast does not check them.
             for index in range(len(column)):
                 try:
                     column[index].as_py()
@@ -155,7 +155,7 @@ class RowEncoder:
         return Row(number, target, message.raw)
 
     def _checked(self, columns: Columns, name: str, index: int, number: int, check: Callable[..., T]) -> T | None:
-        """What the check makes of a value; None where there is none."""
+        """Return the result of the check for a value, or None without a value."""
         values = columns.get(name)
         value = None if values is None else values[index]
         if value is None:
@@ -166,10 +166,10 @@ class RowEncoder:
             raise self.error(number, name, str(error)) from None
 
     def error(self, number: int, column: str, reason: str) -> RowError:
-        """The error that names a row."""
+        """Return the error that names a row."""
         return RowError(f"partition {self._task.partition}, row {number}, column {column!r}: {reason}")
 
-    # --- where it goes ---
+    # --- destination ---
 
     def _target(self, columns: Columns, index: int, number: int) -> Target:
         if self._fixed_target is not None:
@@ -190,7 +190,7 @@ class RowEncoder:
             template = self._templates[target] = MessageTemplate(target.address, Properties.of_entries(routing))
         return template
 
-    # --- what it carries ---
+    # --- content ---
 
     def _own_template(self, target: Target, columns: Columns, index: int, number: int) -> MessageTemplate:
         entries: dict[str, TypedValue] = {}
@@ -240,7 +240,7 @@ class RowEncoder:
     def _text_body(self, value: Value, column: str, number: int) -> bytes:
         if isinstance(value, bytes):
             try:
-                # Half a surrogate pair stands in a text's bytes as the source gives them.
+                # The source represents half a surrogate pair so in a text's bytes.
                 value = value.decode("utf-8", "surrogatepass")
             except UnicodeDecodeError as error:
                 raise self.error(number, column, f"a text has to be UTF-8: {error}") from None
@@ -280,7 +280,7 @@ def _lifetime(value: int) -> int:
 
 
 def _milliseconds(column: object) -> Sequence[int | None]:
-    """Unix milliseconds of a column of times; what is finer is cut off."""
+    """Return Unix milliseconds of a column of times; finer parts are cut off."""
     import pyarrow
 
     unit = pyarrow.timestamp("ms", tz=column.type.tz)  # type: ignore[attr-defined]  # an array of times

@@ -1,6 +1,7 @@
-"""What the sink asks of the broker's services: the number of the last committed batch, and commits of many branches.
+"""The sink's requests to the broker's services: the number of the last committed batch, and commits of many branches.
 
-Responsible for these requests, which may all be repeated. Refuses to know how requests travel, and branches' names.
+Responsible for these requests, which may all be repeated. Does not depend on the transport of requests, or on branches'
+names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ._services import ServiceRefused, Services
 __all__ = ["BRANCHES_MAX", "Markers", "markers_of"]
 
 BRANCHES_MAX = 10_000
-"""So many branches one commit may have."""
+"""The largest number of branches in one commit."""
 
 
 class Markers:
@@ -28,12 +29,12 @@ class Markers:
         self._services = services
 
     def get(self, name: str) -> int | None:
-        """The number of this name, None where there is none."""
+        """Return the number of this name, or None if it does not exist."""
         value = self._services.ask("marker.get", name=name)["value"]
         return value if isinstance(value, int) else None
 
     def create(self, name: str, value: int) -> None:
-        """Begin a number whose name is nobody else's."""
+        """Create a number under a unique name."""
         try:
             self._services.ask("marker.set", name=name, expected=None, value=value)
         except ServiceRefused as refused:
@@ -42,13 +43,14 @@ class Markers:
                 raise
 
     def remove(self, name: str) -> None:
-        """Forget the number."""
+        """Remove the number."""
         self._services.ask("marker.remove", name=name)
 
     def commit(self, name: str, expected: int | None, value: int, branches: Sequence[Xid]) -> bool:
-        """Commit the branches and set the number, all or nothing. False: it is that high, and they are rolled back.
+        """Commit the branches and set the number, all or nothing.
 
-        Raises ServiceRefused: `moved`, `no-such-branch`.
+        Return False if the number is that high already; the branches are then rolled back. Raises ServiceRefused:
+        `moved`, `no-such-branch`.
         """
         xids = [
             {
@@ -64,11 +66,11 @@ class Markers:
 
 @contextmanager
 def markers_of(options: ConnectionOptions) -> Iterator[Markers]:
-    """The markers of a broker, over a connection of their own.
+    """Yield the markers of a broker, over a separate connection.
 
     Raises:
         IllegalStateException: the broker cannot commit many branches at once.
-        JMSException: what a connection raises.
+        JMSException: the errors of a connection.
     """
     link = BrokerConnection(options)
     services = Services(link)

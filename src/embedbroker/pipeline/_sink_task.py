@@ -1,12 +1,13 @@
-"""What one task does with its partition: rows leave in portions, each in a branch of its own or with duplicate ids.
+"""The work of one task on its partition: rows are sent in portions, each in a separate branch or with duplicate ids.
 
-Responsible for the portions, for doing one again whose connection was lost in the middle, and for saying which rows an
-error of the broker is about. Refuses to know Spark and what becomes of prepared branches.
+Responsible for the portions, for repeating one whose connection was lost in the middle, and for naming the rows of a
+broker's error. Does not depend on Spark or on the end of prepared branches.
 
-A task has a branch per portion, and not one for all: a portion is small enough to be kept until it is prepared, in a
-partition of any size. So a broker that fails in the middle costs one portion: its branch is lost with its session, and
-the same messages go to another branch, on the backup. What was prepared before is there, too. One branch would cost the
-whole partition, whose rows Spark does not give twice within a task. The commit takes all branches of all tasks at once.
+A task has a branch per portion, and not one for all. A portion is small enough to be kept until it is prepared, in a
+partition of any size. So a broker that fails in the middle costs one portion. Its branch is lost with its session, and
+the same messages go to another branch, on the backup. Branches prepared before are there, too. One branch would cost
+the whole partition, whose rows Spark does not give twice within a task. The commit takes all branches of all tasks at
+once.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["BranchWriter", "DuplicateIdWriter", "PortionWriter", "write_partition"]
 
 ATTEMPTS_MAX = 10
-"""So often a portion is sent when connections break; each attempt has the client's own reconnection behind it."""
+"""Attempts to send a portion when connections break; each attempt includes the client's own reconnection."""
 
-# What is lost with a connection, and not refused.
+# Errors that mean a loss with the connection, not a refusal.
 _INTERRUPTIONS = (ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT)
 _INTERRUPTED_BRANCH = (XaCode.XAER_RMFAIL, XaCode.XA_RBCOMMFAIL, XaCode.XA_RETRY)
 
 
 class PortionWriter(Protocol):
-    """Takes a portion, which is at the broker when it returns. Raises RowError, JMSException."""
+    """Take a portion, which is at the broker when `write` returns. Raises RowError, JMSException."""
 
     def write(self, rows: Sequence[Row]) -> None: ...
 
@@ -46,7 +47,7 @@ class PortionWriter(Protocol):
 def write_partition(
     writer: PortionWriter, encoder: RowEncoder, batches: Iterable[RecordBatch], options: SinkOptions
 ) -> int:
-    """Write all rows of a partition, in order; returns how many. Raises RowError, JMSException."""
+    """Write all rows of a partition, in order; return their number. Raises RowError, JMSException."""
     rows: list[Row] = []
     size = count = 0
     for batch in batches:
@@ -63,7 +64,7 @@ def write_partition(
 
 
 class _Sender:
-    """Sends portions through one session."""
+    """Send portions through one session."""
 
     def __init__(self, session: ClientSession, partition: int, credit_timeout_s: float) -> None:
         self._destinations = Destinations(session)
@@ -72,7 +73,7 @@ class _Sender:
         self._credit_timeout_s = credit_timeout_s
 
     def prepare(self, rows: Sequence[Row]) -> None:
-        """Look up where they go."""
+        """Look up the destinations of the rows."""
         for row in rows:
             try:
                 self._destinations.prepare(row.target)
@@ -82,7 +83,7 @@ class _Sender:
                 raise self._error(row, str(error)) from error
 
     def send(self, rows: Sequence[Row], *, confirmed: bool) -> list[Row]:
-        """Send all; returns those whose answer was lost. Raises RowError for one that is refused."""
+        """Send all rows; return those whose answer was lost. Raises RowError for one that is refused."""
         raws = [row.raw for row in rows]
         refused = self._producer.send_encoded(raws, confirmed=confirmed, timeout=self._credit_timeout_s)
         for index, error in refused:
@@ -95,7 +96,7 @@ class _Sender:
 
 
 class BranchWriter:
-    """Each portion in a branch, prepared: seen by nobody before the branch is committed, and safe from crashes."""
+    """Send each portion in a branch and prepare it: invisible before the branch is committed, and safe from crashes."""
 
     def __init__(self, session: ClientSession, task: Task, options: SinkOptions) -> None:
         self._xa = session.xa_resource
@@ -126,13 +127,13 @@ class BranchWriter:
                 raise XAException("sends were lost with the connection", code=XaCode.XAER_RMFAIL)
             xa.end(xid)
             xa.prepare(xid)
-        except BaseException:  # a task that is killed by Spark, too, must not leave its branch to a sweep
+        except BaseException:  # a task that Spark kills must not leave its branch to a sweep either
             self._undo(xid)
             raise
         self.prepared.append(xid)
 
     def _undo(self, xid: Xid) -> None:
-        """Best effort: what is left of a branch goes with its session, or is found by the next sweep."""
+        """Roll back with best effort: a remaining branch ends with its session, or the next sweep finds it."""
         with suppress(JMSException):
             self._xa.end(xid, XaFlag.TMFAIL)
         with suppress(JMSException):
@@ -140,7 +141,7 @@ class BranchWriter:
 
 
 class DuplicateIdWriter:
-    """Each portion is sent, and confirmed; what is sent again with the same ids is dropped by the broker."""
+    """Send each portion and wait for its confirmation; the broker drops messages sent again with the same ids."""
 
     def __init__(self, session: ClientSession, task: Task, options: SinkOptions) -> None:
         self._task = task

@@ -1,6 +1,6 @@
-"""What one value of a row becomes in a message; a ValueError says why it cannot.
+"""Conversion of one value of a row for a message; a ValueError states why it fails.
 
-Responsible for single values. Refuses to know rows, frames and brokers.
+Responsible for single values. Does not depend on rows, frames or brokers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from ._property_columns import NOT_IN_MAPS
 __all__ = ["Target", "group_sequence", "message_id", "priority", "properties", "reply_to", "target_of"]
 
 _ROUTING = {"anycast": RoutingType.ANYCAST, "multicast": RoutingType.MULTICAST}
-# What brokers write for themselves, and what no longer holds of a body that was read.
-# Under any other type it is a property of the sender. Rows may come without types.
+# Properties that brokers write themselves, and those that no longer hold for a body that was read. Under any other type
+# it is a property of the sender. Rows may come without types.
 _NOT_SENT = {
     "_AMQ_LARGE_COMPRESSED": ("", "boolean"),
     "_AMQ_LARGE_SIZE": ("", "int", "long"),
@@ -41,7 +41,7 @@ _BY_NAME = {kind.name.lower(): kind for kind in PropertyType}
 
 @frozen
 class Target:
-    """Where a message goes."""
+    """Hold the destination of a message."""
 
     address: str
     routing_type: RoutingType
@@ -52,7 +52,7 @@ class Target:
 
 
 def target_of(text: str | None, routing: str | None = None) -> Target:
-    """`queue://name`, `topic://name`, or a name alone, which is a queue unless `routing` says MULTICAST."""
+    """Return the target of `queue://name`, `topic://name`, or a name alone: a queue, unless `routing` is MULTICAST."""
     if not text:
         raise ValueError("it is null or empty, and nothing else says where the row goes")
     kind = _ROUTING.get((routing or "anycast").lower())
@@ -65,21 +65,21 @@ def target_of(text: str | None, routing: str | None = None) -> Target:
 
 
 def priority(value: int) -> int:
-    """From 0 to 9."""
+    """Return a priority, checked to be from 0 to 9."""
     if not 0 <= value <= 9:
         raise ValueError(f"a priority is from 0 to 9, not {value}")
     return value
 
 
 def group_sequence(value: int) -> int:
-    """A whole number of 32 bits, as it is sent."""
+    """Return a group sequence, checked to fit into 32 bits."""
     if not -(2**31) <= value < 2**31:
         raise ValueError(f"a group sequence is from {-(2**31)} to {2**31 - 1}, not {value}")
     return value
 
 
 def message_id(text: str) -> bytes:
-    """The bytes of `ID:<uuid>`."""
+    """Return the bytes of `ID:<uuid>`."""
     try:
         found = bytes.fromhex(text.removeprefix("ID:").replace("-", ""))
     except ValueError:
@@ -90,16 +90,16 @@ def message_id(text: str) -> bytes:
 
 
 def reply_to(text: str) -> str:
-    """A destination as JMS writes it, `queue://name`."""
+    """Return a destination in the form of JMS, `queue://name`."""
     return str(parse_destination(text))
 
 
 def properties(
     values: Sequence[tuple[str, str | None]], types: Mapping[str, str | None], entries: dict[str, TypedValue]
 ) -> None:
-    """Adds the properties of a row; without a type a value is a string.
+    """Add the properties of a row; without a type a value is a string.
 
-    What brokers write for themselves is left out, so that rows that were read can be written.
+    Properties that brokers write themselves are left out, so that rows from a source can be written.
     """
     for name, text in values:
         given = (types.get(name) or "").lower()
@@ -123,7 +123,7 @@ def _typed(text: str | None, type_name: str) -> TypedValue:
     if text is None:
         return TypedValue(None, PropertyType.NULL)
     checked = Properties()
-    checked.set("value", _READERS[kind](text), kind)  # raises for what does not fit
+    checked.set("value", _READERS[kind](text), kind)  # raises for a value that does not fit
     return TypedValue(checked["value"], kind)
 
 

@@ -1,7 +1,7 @@
-"""`spark.read`: the messages that are in queues now, looked at and left there.
+"""`spark.read`: the messages that are in queues now, browsed and left there.
 
-Responsible for which queues these are and for one look at each. A queue is one partition: a broker shows it from its
-beginning to its end.
+Responsible for the list of these queues and for one browse of each. A queue is one partition: a broker shows it from
+its beginning to its end.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ BYTES_PER_BATCH = 4 << 20
 
 @frozen
 class QueuePartition(InputPartition):
-    """One queue."""
+    """Hold the name of one queue."""
 
     queue: str
 
 
 class BatchReader(DataSourceReader):
-    """Reads queues by browsing them."""
+    """Read queues by browsing them."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        """Raises OptionError for options that only a stream has."""
+        """Check the options. Raises OptionError for options of streams only."""
         of_streams = options.of_streams if options.starting == "earliest" else ("startingOffsets",)
         if of_streams:
             raise OptionError(f"option {of_streams[0]!r} is for streams: a batch reads what is there")
@@ -53,17 +53,17 @@ class BatchReader(DataSourceReader):
         self._selectors: list[str] = [] if options.selector is None else [f"({options.selector})"]
 
     def partitions(self) -> list[InputPartition]:
-        """One per queue."""
+        """Return one partition per queue."""
         queues = matching_queues(self._options)
         # An empty list would become a partition without a queue.
         return [QueuePartition(queue) for queue in queues] or [QueuePartition("")]
 
     def read(self, partition: QueuePartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a queue, as batches.
+        """Yield the messages of a queue, as batches.
 
         Raises:
-            ParseError: as `onParseError` says.
-            ConnectionLostException: the connection was made again in the middle, so the look has to begin again.
+            ParseError: a message cannot be parsed, and `onParseError` is fail.
+            ConnectionLostException: the client reconnected in the middle, so the browse must begin again.
         """
         if not partition.queue:
             return
@@ -92,10 +92,13 @@ class BatchReader(DataSourceReader):
 
 
 class PushingBatchReader(BatchReader):
-    """The same, where filters become selectors. Spark refuses this class unless its own option allows it."""
+    """Read queues like `BatchReader`, with filters as selectors.
+
+    Spark rejects this class unless its option allows it.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take the filters that selectors can express exactly, and give the others back."""
+        """Take the filters that selectors can express exactly, and return the others."""
         for found in filters:
             selector = selector_of(found)
             if selector is None:

@@ -1,10 +1,10 @@
-"""`spark.readStream`: what Spark asks a streaming source, and which of the two ways of reading answers it.
+"""`spark.readStream`: Spark's calls to a streaming source, and the choice between the two ways of reading.
 
-Responsible for choosing the way once, when a query is new: the offsets in its checkpoint say it from then on. Refuses
-to know how either way works.
+Responsible for choosing the way once, when a query is new: the offsets in its checkpoint contain it from then on. Does
+not depend on how either way works.
 
-An instance is made in the process that plans the query, and another one whose `read` travels to the workers: so
-nothing is opened before it is needed, and `read` uses nothing but options.
+One instance is created in the process that plans the query, and another one whose `read` travels to the workers. So
+nothing is opened before it is needed, and `read` uses only options.
 """
 
 from __future__ import annotations
@@ -41,10 +41,14 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads queues as a stream."""
+    """Read queues as a stream."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        """Raises OptionError for options that only a batch has, and for what reading at least once lacks."""
+        """Check the options.
+
+        Raises:
+            OptionError: an option is for batches only, or reading at least once lacks an option.
+        """
         if options.push_filters:
             raise OptionError("option 'pushFilters' is for a batch: Spark hands filters to no stream")
         if options.selector is not None and options.queue is not None:
@@ -54,14 +58,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: CursorSource | LogSource | None = None
         self._is_available_now = False
 
-    # Called in the process that plans
+    # Called in the planning process
 
     def initialOffset(self) -> dict[str, object]:
-        """Says only that nothing was read. The same each time, for Spark asks again while batch 0 is not done."""
+        """Return the offset before any message. It is the same each time: Spark calls again until batch 0 is done."""
         return dict(NOTHING_YET)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As the options say; where they limit both rows and bytes, `latestOffset` looks at both."""
+        """Return the limit in the options. If they limit both rows and bytes, `latestOffset` applies both."""
         if self._options.rows_per_trigger is not None:
             return ReadMaxRows(self._options.rows_per_trigger)
         if self._options.bytes_per_trigger is not None:
@@ -69,13 +73,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes later is for the next run."""
+        """Limit the run to messages present now; later ones belong to the next run."""
         self._is_available_now = True
         if self._source is not None:
             self._source.fix_targets()
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
-        """The end of the next batch; everything up to `start` is acknowledged."""
+        """Return the end of the next batch; everything up to `start` is acknowledged."""
         if start == NOTHING_YET:
             before = self._begun()
             if self._source is None:
@@ -88,9 +92,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._of(before).latest(before, rows, size).value
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
-        """The parts of a batch; none where there is nothing between its ends.
+        """Return the parts of a batch; none if there is nothing between its ends.
 
-        This is the first call behind Spark's note of a new query's id: its subscription is made here.
+        This is the first call after Spark has recorded a new query's id: its subscription is created here.
         """
         if start == end:
             return []
@@ -98,7 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._of(last).partitions(last)
 
     def commit(self, end: dict[str, object]) -> None:
-        """Acknowledge what is in the sink."""
+        """Acknowledge the messages that are in the sink."""
         if end != NOTHING_YET:
             last = Offset.parse(end)
             self._of(last).commit(last)
@@ -109,10 +113,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._source.close()
 
     def _begun(self) -> Offset:
-        """Where a new query begins.
+        """Return the beginning of a new query.
 
-        A run that dies before Spark has noted this is followed by one with another id, which finds nothing of it: so
-        nothing is received by then, and no subscription made that is called after the id. Batch 0 is empty there.
+        A run that dies before Spark has recorded this is followed by one with another id, which finds nothing of it. So
+        nothing is received before that, and no subscription named after the id is created. Batch 0 is empty there.
         """
         options, query, mode = self._options, str(uuid4()), self._chosen_mode()
         subscription = subscription_name(options, query)
@@ -172,10 +176,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Called in workers
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition, as batches. Raises ParseError as `onParseError` says."""
+        """Yield the rows of a partition, as batches. Raises ParseError as `onParseError` requires."""
         options = self._options
         form, way = options.format, options.on_parse_error
-        # What is in a log was received.
+        # Messages in a log were received.
         ahead = 0 if isinstance(partition, LogPartition) else 1
         converter = RowConverter(self._schema, form=form, on_parse_error=way, deliveries_ahead=ahead)
         with DeadLetters(options) as dead_letters:

@@ -1,6 +1,6 @@
 """The durable subscription through which a stream reads a topic, and its removal.
 
-Responsible for its name, its making and its end. Refuses to read it: to readers it is a queue as any other.
+Responsible for its name, its creation and its end. Does not read it: to readers it is an ordinary queue.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _log = logging.getLogger("embedbroker.pipeline")
 
 
 def subscription_name(options: SourceOptions, query: str) -> str | None:
-    """The name of the subscription's queue: the one asked for, or one for this query alone. None: no topic."""
+    """Return the name of the subscription's queue: the option, or one for this query alone. None without a topic."""
     if options.topic is None:
         return None
     return options.subscription or f"{options.topic}.spark-{query}"
 
 
 def ensure_subscription(options: SourceOptions, subscription: str | None) -> None:
-    """Make it unless it is there. The option `selector` is its filter: what does not match is not kept."""
+    """Create the subscription unless it exists. The option `selector` is its filter: other messages are not kept."""
     if subscription is None or options.topic is None:
         return
     with BrokerConnection.shared(options.connection).session() as session:
@@ -34,7 +34,7 @@ def ensure_subscription(options: SourceOptions, subscription: str | None) -> Non
             return
         try:
             session.create_queue(options.topic, subscription, RoutingType.MULTICAST, filter=options.selector)
-        except InvalidDestinationException:  # somebody made it in the meantime
+        except InvalidDestinationException:  # another process created it in the meantime
             return
     _log.warning(
         "subscription %r of topic %r was made; it keeps messages until it is removed", subscription, options.topic
@@ -42,7 +42,15 @@ def ensure_subscription(options: SourceOptions, subscription: str | None) -> Non
 
 
 def remove_subscription(url: str, subscription: str, *, user: str | None = None, password: str | None = None) -> bool:
-    """Remove the durable subscription of a query that will not run again, with its messages. False: there is none.
+    """Remove the durable subscription of a query that will not run again, with its messages.
+
+    Return False if it does not exist.
+
+    Args:
+        url: URL of the broker.
+        subscription: name of the subscription's queue.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
 
     Raises:
         IllegalStateException: it has consumers, or a query reads it at this moment.

@@ -1,6 +1,6 @@
-"""What is on a disk for good: contents of files, and names in folders.
+"""Durable writes to a disk: contents of files, and names in folders.
 
-Responsible for both being there after a power failure. Refuses to know what is written.
+Responsible for both being there after a power failure. Does not depend on what is written.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ __all__ = ["sync_file", "sync_folder"]
 
 
 def sync_file(path: str | Path) -> None:
-    """Its content, whoever wrote it."""
+    """Make the content of a file durable, whichever process wrote it."""
     _sync(path, os.O_RDONLY)
 
 
 def sync_folder(path: str | Path) -> None:
-    """The names in it: without that a file that was made, renamed or removed may not be so after a power failure."""
+    """Make the names in a folder durable: otherwise a power failure may undo a creation, a renaming or a removal."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 

@@ -1,13 +1,14 @@
 """`export` and `import`: queues to and from Parquet, complete, resumable, each message once.
 
-An export of a queue is a folder: parts of some thousand messages in the order of the queue, with the columns of the
-source and, in `raw`, the message as the broker stores it; `queue.json` says what queue it was, `complete.json` that all
-is there. A part gets its name when it is whole, so what has a name is never written again. One task browses a queue
-(`_export`), or many read ranges of it (`_export_ranges`). An import sends each part in transactions of fixed bounds
-with duplicate ids made of export, queue and message: one that was sent before is refused by the broker.
+An export of a queue is a folder. Its parts hold some thousand messages each in the order of the queue, with the columns
+of the source. The column `raw` has the message as the broker stores it. `queue.json` describes the queue, and
+`complete.json` marks the export as complete. A part gets its name when it is whole, so a named part is never written
+again. One task browses a queue (`_export`), or many tasks read ranges of it (`_export_ranges`). An import sends each
+part in transactions of fixed bounds, with duplicate ids made of export, queue and message. The broker refuses a message
+that was sent before.
 
-Folders have to be seen under the same path by all executors and the driver. Responsible for imports, and for the tasks
-of both; refuses to know Spark's own file formats, because a task has to decide when a part is whole.
+All executors and the driver must see folders under the same path. Responsible for imports, and for the tasks of both.
+Does not depend on Spark's file formats, because a task must decide when a part is whole.
 """
 
 from __future__ import annotations
@@ -53,22 +54,33 @@ def export_queues(
     messages_per_part: int = MESSAGES_PER_PART,
     parallel: bool = False,
 ) -> DataFrame:
-    """Write what is in these queues to Parquet; the messages stay in their queues.
+    """Write the messages of these queues to Parquet; the messages stay in their queues.
 
-    Each queue is browsed by one task, or with ``parallel`` read by many, a part each: meanwhile consumers are refused
-    at these queues. A queue that has consumers or is read by a stream, or whose broker does not offer it, is browsed.
+    One task browses each queue. With ``parallel`` many tasks read a part each, and the broker refuses consumers at
+    these queues meanwhile. A queue is browsed anyway if it has consumers, is read by a stream, or its broker does not
+    offer ranges.
 
-    Started again after an interruption it goes on: messages of earlier parts are not written again. A row per queue
-    says how much was written now, and before.
+    A repeated call resumes after an interruption: messages of earlier parts are not written again. The result has a row
+    per queue: messages and bytes written now, and messages written before.
+
+    Args:
+        spark: the session that runs the tasks.
+        queues: names of the queues.
+        directory: the folder for the exports, under the same path on all executors and the driver.
+        url: URL of the broker.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        messages_per_part: largest number of messages in a part when browsing, approximate number by ranges; at least 1.
+        parallel: read each queue by ranges.
 
     Raises:
-        PySparkException: a task failed: there is no queue of this name, or its connection broke; start it again.
-        IllegalStateException: an export was begun with ``parallel``, and its queue has consumers or another broker now.
+        PySparkException: a task failed: the queue does not exist, or its connection broke; start it again.
+        IllegalStateException: an export began with ``parallel``, and its queue has consumers or another broker now.
         JMSException: with ``parallel``, the broker cannot be reached, or refuses.
     """
     root, connection = str(Path(directory).absolute()), ConnectionOptions(url, user, password)
     names = list(dict.fromkeys(queues))
-    # What was begun by ranges goes on so.
+    # An export that began by ranges continues by ranges.
     by_ranges = [name for name in names if parallel or ExportFolder.of(root, name).ranges.exists()]
     if not by_ranges:
         return _as_frame(spark, _moved(spark, [_export(connection, name, root, messages_per_part) for name in names]))
@@ -81,7 +93,7 @@ def export_queues(
         found = {result.queue: result for result in _moved(spark, work)}
     for name, before in had.items():
         folder = ExportFolder.of(root, name)
-        # An attempt that was tried again may have written more than it told.
+        # An attempt that was repeated may have written more than it reported.
         written = folder.messages - before
         found[name] = TransferResult(name, written, before, found[name].bytes if name in found else 0)
         folder.finish(before + written)
@@ -102,17 +114,26 @@ def import_queues(
     queues: Sequence[str] | None = None,
     parallel: bool = False,
 ) -> DataFrame:
-    """Send what `export_queues` wrote, into queues of the same names and addresses.
+    """Send the messages that `export_queues` wrote, into queues of the same names and addresses.
 
-    A queue is sent by one task, in its order; with ``parallel`` by many, a part each, which mixes the order of parts.
+    One task sends a queue, in its order. With ``parallel`` many tasks send a part each, which mixes the order of parts.
 
-    Queues that are not there are made. Started again it goes on where it was, and sends nothing twice: how far it came
-    is noted beside the parts, and what was sent and not noted the broker refuses by duplicate ids. A message that
-    brings a duplicate id of its own keeps it, and is left out where the broker has seen that id.
+    Missing queues are created. A repeated call resumes and sends nothing twice. Progress is recorded beside the parts,
+    and duplicate ids make the broker refuse messages that were sent and not recorded. A message keeps the duplicate id
+    from its producer, and is left out where the broker has received that id.
+
+    Args:
+        spark: the session that runs the tasks.
+        directory: the folder with the exports, under the same path on all executors and the driver.
+        url: URL of the broker.
+        user: user at the broker; None without a login.
+        password: password at the broker; None without a login.
+        queues: names of the queues; None means all in the folder.
+        parallel: send the parts of a queue at the same time.
 
     Raises:
-        ValueError: a file beside the parts is not what an export or an import wrote.
-        FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
+        ValueError: a file beside the parts does not come from an export or an import.
+        FileNotFoundError: one of the queues has no complete export (all present ones, by default).
     """
     connection = ConnectionOptions(url, user, password)
     work: list[_Work] = []
@@ -124,11 +145,15 @@ def import_queues(
 
 
 def exported_queues(directory: str | PathLike[str], queues: Sequence[str] | None = None) -> dict[str, Path]:
-    """The queues whose export in ``directory`` is complete, with their folders: these, or all. Needs no Spark.
+    """Return the queues with a complete export in ``directory``, with their folders. Needs no Spark.
+
+    Args:
+        directory: the folder with the exports.
+        queues: names of the queues; None means all in the folder.
 
     Raises:
-        ValueError: a file beside the parts is not what an export or an import wrote.
-        FileNotFoundError: there is no complete export of one of the queues (all that are there, by default).
+        ValueError: a file beside the parts does not come from an export or an import.
+        FileNotFoundError: one of the queues has no complete export (all present ones, by default).
     """
     root = Path(directory).absolute()
     folders = {about(path.parent)["queue"]: path.parent for path in sorted(root.glob("*/queue.json"))}
@@ -147,7 +172,7 @@ _Work = Callable[[], TransferResult]
 
 
 def _moved(spark: SparkSession, work: Sequence[_Work]) -> list[TransferResult]:
-    """Do all of it, and add up by queue."""
+    """Do all of the work, and add up by queue."""
 
     def run(number: int) -> Iterator[pa.RecordBatch]:
         result = work[number]()
@@ -163,16 +188,16 @@ def _moved(spark: SparkSession, work: Sequence[_Work]) -> list[TransferResult]:
 
 
 def _as_frame(spark: SparkSession, results: Sequence[TransferResult]) -> DataFrame:
-    """What was done: as a plan it would be carried out again by each action."""
+    """Return the results as a frame of rows: as a plan, each action would do the work again."""
     rows = [(each.queue, each.messages, each.before, each.bytes) for each in results]
     return spark.createDataFrame(rows, spark_schema(_RESULT))
 
 
 def import_parts(connection: ConnectionOptions, queue: str, folder: Path, parts: Sequence[Part]) -> TransferResult:
-    """Send these parts of an export, as far as they were not sent before.
+    """Send these parts of an export, unless they were sent before.
 
     Raises:
-        ValueError: a file beside the parts is not what an export or an import wrote.
+        ValueError: a file beside the parts does not come from an export or an import.
         JMSException: the broker cannot be reached, or refuses.
     """
     described = about(folder)
@@ -186,7 +211,7 @@ def import_parts(connection: ConnectionOptions, queue: str, folder: Path, parts:
 
 
 def _import_part(sender: QueueSender, queue: str, part: Part, note: Path) -> tuple[int, int, int]:
-    """Messages sent, those that were there, and bytes. How far it came is noted for each part."""
+    """Send a part, and record its progress. Return messages sent, messages sent before, and bytes."""
     progress = note.with_name(f"{note.name}-{part.path.stem.removeprefix('part-')}.json")
     sent = size = at = 0
     before = _sent_before(progress)
@@ -204,8 +229,10 @@ def _import_part(sender: QueueSender, queue: str, part: Part, note: Path) -> tup
 
 
 def _transactions(queue: str, part: Path) -> Iterator[list[SentMessage]]:
-    """The messages of a part, a row group in memory. Transactions have the same bounds each time, so that the broker
-    knows one by its first message."""
+    """Yield the transactions of a part, with one row group in memory.
+
+    Transactions have the same bounds each time, so the first message identifies one to the broker.
+    """
     messages: list[SentMessage] = []
     size = 0
     with pq.ParquetFile(part) as file:
@@ -222,7 +249,7 @@ def _transactions(queue: str, part: Path) -> Iterator[list[SentMessage]]:
 
 
 def _sent_before(path: Path) -> int:
-    """What a note of an import says; 0 where there is none."""
+    """Return the progress in a note of an import; 0 if the note does not exist."""
     if not path.exists():
         return 0
     count = noted(path).get("messages")
@@ -232,7 +259,7 @@ def _sent_before(path: Path) -> int:
 
 
 def _duplicate_id(queue: str, number: int, raw: bytes) -> bytes:
-    """The same for the same message of an export, whoever imports it: 24 bytes."""
+    """Return a duplicate id of 24 bytes: the same for the same message of an export, in every import."""
     digest = blake2b(f"{queue}\0{number}\0".encode("utf-8", "surrogatepass"), digest_size=16)
     digest.update(raw)
     return IMPORT_MARK + digest.digest()

@@ -1,7 +1,7 @@
-"""Bytes out of many places of one buffer at once, as numbers and as columns.
+"""Bytes from many places of one buffer at once, as numbers and as columns.
 
-Responsible for a few moves that cost nanoseconds per message where a loop costs microseconds. Refuses to know what a
-message is.
+Responsible for a few moves that cost nanoseconds per message where a loop costs microseconds. Does not depend on the
+form of messages.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = [
     "uuid_texts",
 ]
 
-# Of numpy, which has no types here.
+# numpy has no types here.
 Array = Any
 
 _ASCII_END: Final = 0x80
 _UUID_BYTES: Final = 16
-# Where the 32 digits of a UUID stand in "ID:xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx".
+# Places of the 32 digits of a UUID in "ID:xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx".
 _UUID_TEXT: Final = np.frombuffer(b"ID:00000000-0000-0000-0000-000000000000", dtype=np.uint8)
 _DIGITS: Final = np.array([at for at, byte in enumerate(_UUID_TEXT) if byte == ord("0")])
 _HEX: Final = np.array([list(b"%02x" % byte) for byte in range(256)], dtype=np.uint8)
 
 
 def gather(buffer: Array, at: Array, width: int) -> Array:
-    """`width` bytes from each place, one row each. Raises IndexError: some are not in the buffer."""
+    """Return `width` bytes from each place, one row each. Raises IndexError: some are not in the buffer."""
     if len(at) == 0 or width == 0:
         return np.empty((len(at), width), dtype=np.uint8)
     if width < 0 or at.min() < 0 or at.max() + width > len(buffer):
@@ -46,17 +46,17 @@ def gather(buffer: Array, at: Array, width: int) -> Array:
 
 
 def fields_at(buffer: Array, at: Array, layout: Array) -> Array:
-    """What stands at each place, as records of that numpy type. Raises IndexError."""
+    """Return the records of that numpy type at each place. Raises IndexError."""
     return gather(buffer, at, layout.itemsize).view(layout)[:, 0]
 
 
 def is_same(values: Array) -> bool:
-    """Whether there are values, and all are equal; the values of a matrix are its rows."""
+    """Return True if there are values, and all are equal; the values of a matrix are its rows."""
     return len(values) > 0 and bool((values == values[0]).all())
 
 
 def pieces(buffer: Array, starts: Array, ends: Array) -> Array:
-    """The bytes from each start to its end, one behind the other. No end is before its start."""
+    """Return the bytes from each start to its end, concatenated. No end is before its start."""
     sizes = ends - starts
     if is_same(sizes):
         return gather(buffer, starts, int(sizes[0])).reshape(-1)
@@ -66,7 +66,7 @@ def pieces(buffer: Array, starts: Array, ends: Array) -> Array:
 
 
 def binaries(content: Array, sizes: Array, kind: pa.DataType, present: Array | None = None) -> pa.Array:
-    """A column of bytes or of UTF-8 that stand one behind the other. Where `present` is false is a null of size 0."""
+    """Return a column of concatenated bytes or UTF-8. Where `present` is false is a null of size 0."""
     offsets: Array = np.zeros(len(sizes) + 1, dtype=np.int32)
     np.cumsum(sizes, out=offsets[1:])
     valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
@@ -75,7 +75,7 @@ def binaries(content: Array, sizes: Array, kind: pa.DataType, present: Array | N
 
 
 def ascii_texts(content: Array, sizes: Array) -> pa.Array | None:
-    """A column of texts whose UTF-16LE stands one behind the other; None if some are not ASCII."""
+    """Return a column of texts of concatenated UTF-16LE, or None if some are not ASCII."""
     if (sizes % 2).any():
         return None
     units = np.ascontiguousarray(content).view("<u2")
@@ -85,7 +85,7 @@ def ascii_texts(content: Array, sizes: Array) -> pa.Array | None:
 
 
 def uuid_texts(buffer: Array, at: Array, present: Array) -> pa.Array:
-    """Message ids as JMS writes them, of the 16 bytes at each place. Raises IndexError."""
+    """Return message ids in the form of JMS, of the 16 bytes at each place. Raises IndexError."""
     found = gather(buffer, at[present], _UUID_BYTES)
     texts = np.tile(_UUID_TEXT, (len(found), 1))
     texts[:, _DIGITS] = _HEX[found].reshape(len(found), len(_DIGITS))
@@ -93,7 +93,7 @@ def uuid_texts(buffer: Array, at: Array, present: Array) -> pa.Array:
 
 
 def strings(values: Sequence[object]) -> pa.Array:
-    """Texts; half of a surrogate pair, which UTF-8 does not have, is shown as a question mark."""
+    """Return a column of texts; half of a surrogate pair, which UTF-8 lacks, becomes a question mark."""
     try:
         return pa.array(values, type=pa.string())
     except UnicodeEncodeError:
@@ -102,7 +102,7 @@ def strings(values: Sequence[object]) -> pa.Array:
 
 
 def named(values: Array, name_of: Callable[[int], str]) -> pa.Array:
-    """The names of numbers of which there are a few different ones."""
+    """Return the names of numbers of which there are a few different ones."""
     if is_same(values):
         return pa.repeat(pa.scalar(name_of(int(values[0])), type=pa.string()), len(values))
     return pa.array(list(map(name_of, values.tolist())), type=pa.string())

@@ -1,7 +1,7 @@
-"""Blocks of messages in files, numbered, between a broker that has let them go and a sink that does not have them yet.
+"""Numbered files with blocks of messages, between the broker's acknowledgement and the commit in the sink.
 
-Responsible for a block being there as a whole and for good before anybody is told of it. Refuses to know what is in
-blocks. The folder may be a path, or the URI of any file system that Arrow knows: each executor has to reach it.
+Responsible for writing a block whole and durably before its existence is reported. Does not depend on the content of
+blocks. The folder may be a path, or the URI of any file system that Arrow supports: each executor must reach it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUEUE = Struct("<I")
 
 @frozen
 class LogFile:
-    """One block: its number, and how many messages it has."""
+    """Hold one block: its number, and its number of messages."""
 
     number: int
     rows: int
@@ -32,7 +32,7 @@ class LogFile:
 
 
 class WriteAheadLog:
-    """The log of one query in a folder of its own, which is made for the first block."""
+    """The log of one query in a separate folder, which is created for the first block."""
 
     def __init__(self, location: str, query: str) -> None:
         self._files, folder = _file_system(location)
@@ -40,7 +40,7 @@ class WriteAheadLog:
         self._has_folder = False
 
     def files(self, after: int) -> list[LogFile]:
-        """What is there behind a number, in order."""
+        """Return the blocks after a number, in order."""
         found: list[LogFile] = []
         for info in self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True)):
             name = _NAME.fullmatch(info.base_name)
@@ -68,14 +68,14 @@ class WriteAheadLog:
         return LogFile(number, block.count, path)
 
     def remove_through(self, number: int) -> None:
-        """Forget what is in the sink."""
+        """Remove the blocks that are in the sink."""
         for file in self.files(-1):
             if file.number <= number:
                 self._files.delete_file(file.path)
 
 
 def read_log_file(location: str, path: str) -> tuple[str, Block]:
-    """The queue and the block of a file, in any process."""
+    """Return the queue and the block of a file, in any process."""
     files, _ = _file_system(location)
     with files.open_input_stream(path) as stream:
         data = stream.readall()

@@ -1,4 +1,4 @@
-"""Reports as pages: HTML that needs nothing from outside, written from packaged templates.
+"""Reports as self-contained HTML pages, written from packaged templates.
 
 The templates need jinja2, which the extras `cli` and `spark` bring; it loads with the first page.
 """

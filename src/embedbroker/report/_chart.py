@@ -15,7 +15,7 @@ __all__ = ["Band", "Chart", "Lane", "Series", "Stretch", "lanes_of"]
 
 @frozen
 class Series:
-    """A line: its name, the class that styles it, and (seconds, value) points."""
+    """Hold a line: its name, the class that styles it, and (seconds, value) points."""
 
     name: str
     style: str
@@ -24,7 +24,7 @@ class Series:
 
 @frozen
 class Band:
-    """A stretch of time, marked at its beginning, with a text for it."""
+    """Hold a stretch of time, marked at its beginning, with a text for it."""
 
     start: float
     end: float
@@ -34,7 +34,7 @@ class Band:
 
 @frozen
 class Stretch:
-    """A part of a lane: its times, the class that styles it, and a text for it."""
+    """Hold a part of a lane: its times, the class that styles it, and a text for it."""
 
     start: float
     end: float
@@ -44,7 +44,7 @@ class Stretch:
 
 @frozen
 class Lane:
-    """Stretches one after the other, below the time axis."""
+    """Hold stretches one after the other, below the time axis."""
 
     name: str
     stretches: Sequence[Stretch]
@@ -54,6 +54,8 @@ def lanes_of(changes: Iterable[tuple[float, str, str]], end: float, digits: int)
     """Return one lane per name of (seconds, name, state) changes; a state lasts until the next one of its name.
 
     Args:
+        changes: seconds, name and state of each change, in the order of time for each name.
+        end: seconds at which the last states end.
         digits: decimal places of the seconds in the texts.
     """
     found: dict[str, list[tuple[float, str]]] = {}
@@ -73,7 +75,7 @@ def lanes_of(changes: Iterable[tuple[float, str, str]], end: float, digits: int)
 
 @frozen
 class Chart:
-    """What the template `chart.svg` draws. Times are seconds, or hours where `x_unit` is "h"."""
+    """Hold the data of the template `chart.svg`. Times are seconds, or hours where `x_unit` is "h"."""
 
     unit: str
     end: float
@@ -93,7 +95,7 @@ class Chart:
 
     @property
     def y_end(self) -> float:
-        """The value at the top: the next multiple of a step above the highest point."""
+        """Return the value at the top: the next multiple of a step above the highest point."""
         return max(self._y_step, math.ceil(self._highest / self._y_step) * self._y_step)
 
     def x(self, at: float) -> float:

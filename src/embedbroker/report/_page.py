@@ -1,6 +1,6 @@
 """Pages of reports from the templates of this package.
 
-Responsible for the template engine. What a page contains is in its template, and in the values of its caller.
+Responsible for the template engine. The content of a page is in its template, and in the values of its caller.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["load_templates", "page"]
 
 
 def page(template: str, **values: object) -> str:
-    """Return the page that a template makes of values. Texts among them are escaped.
+    """Return the page of a template with these values. Texts among them are escaped.
 
     Raises:
         ImportError: jinja2 is not installed.
@@ -25,7 +25,7 @@ def page(template: str, **values: object) -> str:
 
 @cache
 def load_templates() -> Environment:
-    """Return the template engine. A command calls this first, so that a missing library is found before the work.
+    """Return the template engine. A command calls this first, to find a missing library before the work.
 
     Raises:
         ImportError: jinja2 is not installed.
