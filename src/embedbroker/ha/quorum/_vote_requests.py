@@ -97,5 +97,5 @@ def repeat_vote_request(link: ControlLink, membership: Membership, activation: i
 
 
 def receive_votes(membership: Membership, heard: Callable[[ControlLink, Record], None]) -> None:
-    """Pass every answer to a question to ``heard``, for `VoteRound.on_reply`."""
+    """Pass every answer to a question on, for `VoteRound.on_reply`."""
     membership.handlers[QuorumVoteReply] = heard

@@ -116,7 +116,7 @@ class VotingBroker(Protocol):
         """Return True if this broker has requested the members from all places."""
 
     def sees(self, member: Member) -> bool:
-        """Return True if there is a connection with the live broker of a member, from either side."""
+        """Return True if there is a connection with the active broker of a member, from either side."""
 
 
 class Voter:
@@ -201,7 +201,7 @@ class Voter:
         return self._no(node_id), None
 
     def _no(self, node_id: str) -> LiveVote:
-        """Return a no: another asker has the grant, or too little is known here, or this voter never grants a vote."""
+        """Return a no: another asker has the grant, too little is known here, or this voter abstains from all votes."""
         return LiveVote(False, node_id, None if self._may_speak() else ABSTAINS)
 
     def _may_speak(self) -> bool:

@@ -1,7 +1,7 @@
 """The decisions of a replicating broker that is not active, as functions of what it has found.
 
-Responsible for which `Event` follows. Each function returns one that `TRANSITIONS` has in the stage in which it is
-called, or None to wait. Does not depend on time, disk, or network.
+Responsible for the next `Event`. Each function returns one that `TRANSITIONS` has in the stage in which it is called,
+or None to wait. Does not depend on time, disk, or network.
 """
 
 from __future__ import annotations
