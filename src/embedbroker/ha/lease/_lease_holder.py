@@ -1,7 +1,7 @@
 """The lease of a replicating broker, with the number that it keeps beside it.
 
-Responsible for its `Activation`, whose key is the node of the data here, and for writing the numbers that it claims
-into the record before it goes on. Does not depend on what follows from an outcome.
+Responsible for its `Activation`, whose key is the node of the data here. Writes the numbers that it claims into the
+record before it goes on. Does not depend on what follows from an outcome.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The grants of a voter: one asker for each activation of a node.
 
-Responsible for which grant may follow another, for the text of all grants in a file, and for what askers and voters add
-to the texts of Artemis' votes. Does not depend on the reason of a request, and does not write files.
+Responsible for which grant may follow another, and for the text of all grants in a file. Also responsible for what
+askers and voters add to the texts of Artemis' votes. Does not depend on the reason of a request, and does not write
+files.
 """
 
 from __future__ import annotations

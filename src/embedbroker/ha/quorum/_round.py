@@ -1,7 +1,7 @@
 """A question to the other active brokers of a cluster, repeated until enough answered yes or the rounds are used up.
 
-Responsible for the brokers that receive it, for the number of votes that are needed, and for the time to wait for an
-answer (cluster-and-ha 13.1 and 13.2). Does not depend on what follows from the outcome.
+Responsible for the receivers, for the number of votes that are needed, and for the time to wait for an answer
+(cluster-and-ha 13.1 and 13.2). Does not depend on what follows from the outcome.
 
 Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by default. Members without a replication
 policy never answer. Here a round ends when all reachable members answered, or had two seconds for it.
@@ -98,7 +98,7 @@ def _is_later(one: Member, other: Member) -> bool:
 
 @define(eq=False)
 class VoteRound:
-    """A request for votes, in one or more rounds. ``won`` is None until the outcome is known.
+    """A request for votes, in one or more rounds. ``won`` stays None until the outcome is known.
 
     ``rounds`` below zero never ends. ``counts`` returns True for an answer that is a yes.
     """

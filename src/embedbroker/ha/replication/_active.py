@@ -1,7 +1,7 @@
 """A replicating broker that is active: the backup it accepts, and its reaction to the loss of that backup.
 
-Responsible for which backup may register, for renewing the right to be active before anything is confirmed without a
-backup, and for handing over at the end. Does not depend on how it became active.
+Responsible for which backup may register, and for handing over at the end. Renews the right to be active before
+anything is confirmed without a backup. Does not depend on how it became active.
 
 How the right is renewed when a backup is lost that may believe itself in sync, in this order:
 
@@ -151,8 +151,9 @@ class ActiveRole:
                 self._due = None
 
     def _may_hand_over(self) -> bool:
-        """Return True if the record names this backup, durably. A backup in sync may go on by itself: after a crash,
-        too, this broker must not forget that it had one.
+        """Return True if the record names this backup, durably.
+
+        A backup in sync may go on by itself: after a crash, too, this broker must not forget that it had one.
 
         The record is not written before the copy is whole. Otherwise this broker would wait after a crash for a backup
         that could not go on.

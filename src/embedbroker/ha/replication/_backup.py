@@ -1,7 +1,7 @@
 """A replicating broker that is not active: the active broker that it joins, and the result.
 
-Responsible for the choice among the active brokers of the cluster, for one replica after the other, and for the texts
-to an operator when no broker accepts this one. Does not decide which broker is active.
+Responsible for the choice among the active brokers of the cluster, and for one replica after the other. Logs the reason
+for the operator when no broker accepts this one. Does not decide which broker is active.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class InSync:
 
 @frozen
 class ReplicationEnd:
-    """Replication is over. ``status`` is None if the active broker did not accept this backup."""
+    """Replication is over. ``status`` is set if the active broker accepted this backup, otherwise None."""
 
     ending: Ending
     status: PrimaryStatus | None

@@ -9,9 +9,9 @@ remembers the other as its partner, before anything is confirmed that both have.
 its backup has the next activation, and no partner.
 
 1. Q was active last and had no backup. No broker can have gone on from there: Q begins. P, which has older data, waits.
-2. P was active last, and Q in sync. P cannot tell whether Q took over, confirmed more, and died (what votes are for).
-   Both wait for offers. Q sends that it has the same activation, so it did not take over; it writes down that its data
-   is not to be begun with, and sends that. P begins.
+2. P was active last, and Q in sync. P cannot find out whether Q took over, confirmed more, and died (what votes are
+   for). Both wait for offers. Q sends that it has the same activation, so it did not take over; it writes down that its
+   data is not to be begun with, and sends that. P begins.
 3. Q has taken over, and R was its backup: Q and P meet, and Q has the later activation. P gives its data up, but Q does
    not wait for P: R may have gone on from there.
 

@@ -98,7 +98,7 @@ def after_lease_request(verdict: AttemptResult) -> Event:
 def after_vote(
     record: ReplicaRecord, *, has_rival: bool, won: bool | None, starts: bool, is_contradicted: bool
 ) -> Event | None:
-    """Decide in VOTING. ``won`` is None until the votes are counted.
+    """Decide in VOTING. ``won`` stays None until the votes are counted.
 
     ``starts``: the vote is about data from before, with no active broker lost. Without a contradiction such a broker
     begins if no other copy can have gone on from its data.

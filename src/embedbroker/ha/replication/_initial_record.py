@@ -23,8 +23,9 @@ def initial_record(
     *,
     is_unfinished: bool,
 ) -> ReplicaRecord:
-    """Return the record of this start, from the one that was found. A primary without one has the first data of a new
-    node.
+    """Return the record of this start, from the one that was found.
+
+    A primary without one has the first data of a new node.
 
     ``is_unfinished``: a copy was begun beside it and is not whole, so no broker may be active with these files.
     """

@@ -1,6 +1,6 @@
 """The disk of a replicating broker, which distributes the results of disk work.
 
-Responsible for the ways between the disk and the journal, the copy that is made of it or that it is, and the record
+Responsible for the ways between the disk and its users: the journal, the copy of it or that it is, and the record
 beside it. Does not decide anything: `ReplicationActivation` does.
 """
 
@@ -27,10 +27,10 @@ __all__ = ["ReplicaDisk"]
 
 
 class ReplicaDisk:
-    """The disk of one broker start. A broker has a ``replica`` while it is a backup, and a ``replicator`` from when it
-    activates.
+    """The disk of one broker start.
 
-    ``on_change`` is called when the record was read or written, or something went wrong.
+    A broker has a ``replica`` while it is a backup, and a ``replicator`` from when it activates. ``on_change`` is
+    called when the record was read or written, or something went wrong.
     """
 
     def __init__(self, journal: storage.Journal, on_change: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """A node's right to be active, from the first request to the last record.
 
-Responsible for the effect of each answer of the lock store on the node, for what a cluster receives about a backup
-meanwhile, and for when an active backup may give way. Does not carry any of it out: the node reads its next role here.
+Responsible for the effect of each answer of the lock store on the node, and for when an active backup may give way.
+Announces a backup in the cluster meanwhile. Does not carry any of it out: the node reads its next role here.
 """
 
 from __future__ import annotations
