@@ -340,8 +340,9 @@ class Claim:
         self._troubled = True
 
     def _outlasts(self, operations: tuple[LockOperation, ...], fault: LockFault, now: float) -> bool:
-        """Return True if the claim waits for a shortage at the store to end. A shortage is no answer, and counts like
-        silence.
+        """Return True if the claim waits for a shortage at the store to end.
+
+        A shortage is no answer, and counts like silence.
 
         What is held is held still, and `sure_until` keeps an active broker from confirming anything meanwhile.
         """
@@ -465,8 +466,9 @@ class Claim:
             self._begin_if_sure(now)
 
     def _begin_if_sure(self, now: float) -> None:
-        """Become active if the last check counts. A broker that was frozen while the store answered checks once more
-        before it serves.
+        """Become active if the last check counts.
+
+        A broker that was frozen while the store answered checks once more before it serves.
 
         A check that was under way when the journal was read does not cover the record, which is still to be written.
         """
