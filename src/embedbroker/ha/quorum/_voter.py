@@ -43,7 +43,8 @@ What others announce of an active broker must not keep a backup from taking over
 3. The network is whole again. Y sends no news of P any more, and X still counts it as active: B, and P when it is
    started again, receive no for ever.
 
-So only an active broker that it sees itself makes an embedbroker answer no to a backup. Its grants keep the two apart.
+So for a backup an embedbroker counts an active broker only if it sees that broker itself. Its grants keep the two
+apart.
 """
 
 from __future__ import annotations

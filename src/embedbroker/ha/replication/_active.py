@@ -151,9 +151,8 @@ class ActiveRole:
                 self._due = None
 
     def _may_hand_over(self) -> bool:
-        """Return True if the record names this backup, durably.
-
-        A backup in sync may go on by itself: after a crash, too, this broker must not forget that it had one.
+        """Record this backup as partner; return True if that is durable. A backup in sync may go on by itself, so after
+        a crash, too, this broker must not forget that it had one.
 
         The record is not written before the copy is whole. Otherwise this broker would wait after a crash for a backup
         that could not go on.
