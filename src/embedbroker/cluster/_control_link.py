@@ -52,7 +52,16 @@ class LinkEnd(Enum):
 
 
 class ControlLink:
-    """A link from the moment it is dialled to its end, for which ``on_end`` is called once."""
+    """A link from the moment it is dialled to its end, for which ``on_end`` is called once.
+
+    Args:
+        pipe: The output of the connection.
+        connector: The place of the peer.
+        settings: The cluster connection, with call time-out, TTL and ping period in milliseconds.
+        credentials: Cluster user and password, which the peer must accept.
+        version: The newest protocol version of this broker.
+        now: The time at which the connection was opened.
+    """
 
     def __init__(
         self,

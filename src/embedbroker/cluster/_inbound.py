@@ -59,7 +59,15 @@ class InboundPeer:
 
 
 class InboundPeers:
-    """Hold an InboundPeer for each accepted connection."""
+    """Hold an InboundPeer for each accepted connection.
+
+    Args:
+        topology: The members that subscribers receive.
+        credentials: Cluster user and password, which other brokers must send.
+        version: The newest protocol version of this broker.
+        on_announce: Receives the announcements of authorized peers.
+        log: Receives lines for the operator.
+    """
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ History of a member that was given up although it was running (`test_a_member_th
 1. A and C are linked. The network between them fails for a moment; each removes the other, with its own wall time.
 2. It heals. A links to C again and announces itself with the event id of its start, which is older than the removal.
 3. C does not accept that, and answers with the removal itself, as a subscriber would have received it.
-4. A receives its own removal, and announces itself again with an id above that of the removal.
+4. A receives its own removal although it is running, and announces itself again with an id above that of the removal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ _DEPARTED_MAX = 100
 
 
 class Membership:
-    """The membership of a broker that has a cluster connection. ``now`` must be set before any other call."""
+    """The membership of a broker that has a cluster connection. ``now`` must be set before any other call.
+
+    Args:
+        config: The configuration, with a ``cluster_connection``.
+        version: The newest protocol version of this broker.
+        dialer: Opens connections to other brokers.
+        log: Receives lines for the operator.
+    """
 
     def __init__(
         self, config: BrokerConfig, version: int, dialer: ConnectionDialer, log: Callable[[str], None]
@@ -143,9 +150,8 @@ class Membership:
     def be_found(self, found: bool) -> None:
         """Set whether others find this broker although it is not active.
 
-        Then it accepts no news that a broker is active here.
-
-        A broker that has not noticed the end of the last start may have sent such news.
+        Then it accepts no news that a broker is active here. A broker that has not noticed the end of the last start
+        may have sent such news.
         """
         self._is_found = found
         if found:
@@ -258,8 +264,8 @@ class Membership:
         self._deny(link.connector)
 
     def _deny(self, connector: TransportConfiguration) -> None:
-        """Remove the active brokers at a place. One of them may be active elsewhere, in news that this removal has
-        replaced."""
+        """Remove the members that are announced as active at a place. Such a broker may be active elsewhere, in older
+        news that the wrong news has replaced: so all links are subscribed again."""
         members = self.topology.members.values()
         denied = [one for one in members if one.live is not None and one.live.leads_where(connector)]
         for member in denied:
@@ -283,7 +289,8 @@ class Membership:
         return None
 
     def sees(self, member: Member) -> bool:
-        """Return True if there is a connection with a member's active broker; it may be known only from others."""
+        """Return True if there is a connection with a member's active broker. Without one, only the news of others
+        names it."""
         return member.live is not None and (
             self.link_to(member.live) is not None or self.inbound_peers.has_live(member.node_id)
         )

@@ -73,7 +73,18 @@ class OutboundPeerOwner(Protocol):
 
 
 class OutboundPeer:
-    """One place."""
+    """One place, which is dialled until the owner gives it up.
+
+    Args:
+        connector: The place.
+        settings: The cluster connection, with the pauses between attempts in milliseconds.
+        credentials: Cluster user and password, which the peer must accept.
+        version: The newest protocol version of this broker.
+        dialer: Opens the connections.
+        owner: Receives the link when it is authorized, and its end.
+        log: Receives lines for the operator.
+        now: The time of the first attempt.
+    """
 
     def __init__(
         self,

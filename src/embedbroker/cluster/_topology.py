@@ -29,7 +29,16 @@ REMOVALS_MAX = 1_000
 
 @frozen
 class Member:
-    """An active broker, its backup, or both: they share a node id."""
+    """An active broker, its backup, or both: they share a node id.
+
+    Args:
+        node_id: The node id.
+        event_id: The wall time in milliseconds of the last change, at the broker that made it.
+        live: Where the active broker is; None if it is not known.
+        backup: Where the backup is; None if it is not known.
+        backup_group_name: The replication group of the two.
+        scale_down_group_name: The scale-down group of the active broker.
+    """
 
     node_id: str
     event_id: int
