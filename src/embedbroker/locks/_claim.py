@@ -58,7 +58,7 @@ from ._transitions import state_after
 
 __all__ = ["Claim"]
 
-#: Seconds between the requests of a waiting broker: the longest part of a failover before the journal is read.
+#: Seconds between the requests of a waiting broker: a failover waits at most that long before the journal is read.
 ASK_EVERY_S = 0.05
 #: Seconds between log lines about a store that fails again and again.
 NOTED_EVERY_S = 60.0
@@ -96,6 +96,11 @@ class Claim:
 
     ``failure`` is set when the broker must end. ``wanted_by`` names a primary that waits, if this broker must give way
     to one, and ``wanted_since`` when it came.
+
+    Args:
+        policy: The part of the broker in its group; not a replication policy.
+        acquisition_timeout_ms: How long it waits for the lock, in milliseconds; below zero without a limit.
+        life: The number of this broker start.
     """
 
     def __init__(self, policy: HAPolicy, acquisition_timeout_ms: int, life: int) -> None:
@@ -484,8 +489,8 @@ class Claim:
             self._due = now + ASK_EVERY_S
 
     def _is_new_node(self) -> bool:
-        """Return True if this is a new node. A copied store would make the same node exist twice: a broker without a
-        group takes a new id instead."""
+        """Become a new node if that is allowed; return True if it was. A copied store would make the same node exist
+        twice, so only a broker that shares it with no other takes a new id instead."""
         if isinstance(self._policy, PrimaryOnly):
             self.notes.append(
                 LogEntry(

@@ -72,10 +72,15 @@ class LiveState(Enum):
 class StoreRecord:
     """The record of a store: the node that its brokers are one after the other.
 
-    ``node_id`` and ``journal_identity`` are None as long as no broker was active. The driver sets ``copied`` when what
-    it read was not written here: then another store with the same node id exists, or existed. ``life`` is the number of
-    the broker start that wrote it, which no other start of any broker has. ``last_batch`` is a batch that the journal
-    had on disk when this was written: a healthy one never ends before it. None: an earlier release wrote the record.
+    Args:
+        state: The state of the broker that was active last.
+        node_id: The node id; None as long as no broker was active.
+        journal_identity: The journal of that node; None as long as no broker was active.
+        copied: Set by the driver when what it read was not written here. Then another store with the same node id
+            exists, or existed.
+        life: The number of the broker start that wrote it, which no other start of any broker has.
+        last_batch: A batch that the journal had on disk when this was written: a healthy one never ends before it.
+            None: an earlier release wrote the record.
     """
 
     state: LiveState = LiveState.NOT_STARTED
