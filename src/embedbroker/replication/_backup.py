@@ -1,7 +1,7 @@
 """The backup's end of a replication, which repeats the primary's disk work on the files here.
 
-Responsible for the order in which copied parts and work are done, for the answers, and for the state of the files when
-the stream ends. Does not depend on what the work means, and does not decide which broker is active.
+Responsible for the order in which copied parts and work are done, for the answers, and for the state of the files at
+the end. Does not depend on what the work means, and does not decide which broker is active.
 
 Works of one lane are done in their order. Each is done behind those of the other lane that were done when the primary
 issued it; the stream contains their numbers. A work is done behind all parts of the copy that came before it, so that
@@ -98,9 +98,15 @@ class Replica:
     """One attempt at one primary, on a directory that no other component uses meanwhile.
 
     ``on_accepted`` is called when the node of the copy is known, ``on_in_sync`` when this backup may take over.
-    ``on_over`` is called once, when the attempt is over and the files are at rest. Files that were in the way are kept,
-    up to ``saved_max`` journals, -1 for all. A peer that sends nothing for ``answer_timeout_s`` after the registration
-    is given up.
+    ``on_over`` is called once, when the attempt is over and the files are at rest.
+
+    Args:
+        line: The connection to the primary.
+        settings: The settings of the journal in the directory.
+        saved_max: How many journals that were in the way are kept, -1 for all.
+        answer_timeout_s: Seconds after the registration after which a silent peer is given up.
+        log: Receives warnings for the operator.
+        inform: Receives lines about ordinary events; None: ``log`` receives them, too.
     """
 
     def __init__(
@@ -149,7 +155,7 @@ class Replica:
         return self._told
 
     def begin(self, registration: ReplicaRegistration, now: Instant) -> None:
-        """Begin after the registration, which the owner has sent over the control channel."""
+        """Begin to wait for the answer to the registration, which the owner sends over the control channel."""
         assert registration.format == STREAM_FORMAT
         self._due = now.monotonic + self._answer_timeout_s
         self._line.on_frame = self._on_frame

@@ -105,10 +105,15 @@ class EndingKind(Enum):
 
 @frozen
 class Ending:
-    """The end of a backup's stream. ``in_sync``: the files hold everything that the primary ever confirmed up to now.
+    """The end of a backup's stream.
 
-    ``refusal`` is set with REFUSED. ``disk_failed``: the disk failed, and could not even record that. What it shows may
-    not be there, so this broker must not use the directory again, and must stop.
+    Args:
+        kind: Why the stream is over.
+        text: The reason, for the operator.
+        in_sync: Whether the files hold everything that the primary ever confirmed up to now.
+        refusal: Why the primary did not accept the backup; set with REFUSED.
+        disk_failed: Whether the disk failed, and could not even record that. What it shows may not be there, so this
+            broker must not use the directory again, and must stop.
     """
 
     kind: EndingKind
@@ -120,7 +125,14 @@ class Ending:
 
 @frozen
 class PrimaryStatus:
-    """The facts that a primary sends to a backup: the node and the journal of the copy."""
+    """The facts that a primary sends to a backup: the node and the journal of the copy.
+
+    Args:
+        node_id: The node id.
+        journal_identity: The identity of the journal.
+        activation_sequence: The activation sequence of the primary, its epoch.
+        allows_fail_back: Whether the primary gives way to a backup in sync that is configured as primary.
+    """
 
     node_id: str
     journal_identity: int

@@ -79,9 +79,14 @@ class _Issued:
 class Replicator:
     """The replication of one start of an active broker. The owner keeps ``now`` current.
 
-    ``call_timeout_s``: a backup that owes an answer for that long is lost. ``sync_timeout_s`` bounds the hand-over.
     ``on_synchronised`` is called when a backup is in sync. ``on_lost`` is called when a backup is gone that was not
     dismissed: with the reason, and with True if that leaves the state HELD.
+
+    Args:
+        call_timeout_s: Seconds after which a backup that owes an answer is lost.
+        sync_timeout_s: The bound of the hand-over, in seconds.
+        log: Receives warnings for the operator.
+        inform: Receives lines about ordinary events; None: ``log`` receives them, too.
     """
 
     def __init__(
@@ -145,7 +150,7 @@ class Replicator:
     # -- joining -------------------------------------------------------------------------------------------------
 
     def refuse(self, line: StreamConnection, refusal: Refusal, text: str) -> None:
-        """Send a refusal to a backup. The connection stays open."""
+        """Send a refusal to a backup. The connection does not change."""
         line.write_pieces([sealed(ReplicaRefused(refusal, text))])
 
     def register(self, line: StreamConnection, registration: ReplicaRegistration, status: PrimaryStatus) -> None:

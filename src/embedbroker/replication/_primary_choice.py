@@ -12,7 +12,12 @@ __all__ = ["PrimaryChoice"]
 
 
 class PrimaryChoice:
-    """Choose among candidates. ``only`` restricts it to one node id, ``group_name`` to the primaries of a group."""
+    """Choose among candidates. ``only`` restricts it to one node id, ``group_name`` to the primaries of a group.
+
+    Args:
+        group_name: The group of the backup; None: any.
+        retry_s: Seconds after a refusal before the same candidate is tried again.
+    """
 
     def __init__(self, group_name: str | None, retry_s: float) -> None:
         self.only: str | None = None

@@ -30,7 +30,8 @@ from ._stream_packets import sealed
 
 __all__ = ["SendWindow"]
 
-# The time of a slow disk to make room for a file of a copy and sync it, and for its bytes where that writes them.
+# The time of a slow disk to make room for a file of a copy and sync it. Where that writes the file's bytes, they count
+# too.
 _ROOM_S_PER_FILE = 0.05
 _ROOM_BYTES_PER_S = 50 * 1024 * 1024
 
