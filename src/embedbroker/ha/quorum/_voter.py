@@ -114,7 +114,7 @@ class VotingBroker(Protocol):
 
     @property
     def is_informed(self) -> bool:
-        """Return True if this broker has requested the members from all places."""
+        """Return True if every place has sent its members, or has no broker."""
 
     def sees(self, member: Member) -> bool:
         """Return True if there is a connection with the active broker of a member, from either side."""
