@@ -1,4 +1,4 @@
-"""A broker among others: the members of its cluster, and the control channel between brokers."""
+"""A broker in its cluster: the members, and the control channel between brokers."""
 
 from embedclient.wire.core import enclose
 

@@ -1,7 +1,7 @@
-"""What brokers tell each other and their clients about members, as packets.
+"""Packets about members, which brokers send to each other and to their clients.
 
-Responsible for the form that each protocol version understands (core-protocol 4.2, 4.10), in both directions. Refuses
-to know who is told, and what counts.
+Responsible for the form that each protocol version understands (core-protocol 4.2, 4.10), in both directions. Does not
+depend on the receiver, and not on which news counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["announced_member", "backup_announcement", "change_in", "live_announc
 
 
 def packet_for(change: Change, version: int, server_version: int) -> Packet:
-    """A change for a subscriber that speaks ``version``, from a broker that speaks ``server_version``."""
+    """Return a change for a subscriber of ``version``, from a broker of ``server_version``."""
     if isinstance(change, MemberDown):
         if version >= 122:
             return ClusterTopologyV2(True, change.node_id, change.event_id)
@@ -40,7 +40,7 @@ def packet_for(change: Change, version: int, server_version: int) -> Packet:
 
 
 def change_in(packet: Packet) -> Change | None:
-    """What a topology packet says; None for every other packet."""
+    """Return the change in a topology packet; None for every other packet."""
     match packet:
         case ClusterTopology():
             event_id, group, scale_down = 0, None, None
@@ -61,7 +61,7 @@ def change_in(packet: Packet) -> Change | None:
 
 
 def live_announcement(member: Member) -> NodeAnnounce:
-    """A live broker tells another one about itself."""
+    """Return the announcement of an active broker for another broker."""
     return NodeAnnounce(
         member.node_id,
         member.backup_group_name,
@@ -76,12 +76,12 @@ def live_announcement(member: Member) -> NodeAnnounce:
 def backup_announcement(
     node_id: str, connector: TransportConfiguration, backup_group_name: str | None, now_ms: int
 ) -> NodeAnnounce:
-    """A backup tells a live broker where it is."""
+    """Return the announcement of a backup for an active broker, with its place."""
     return NodeAnnounce(node_id, backup_group_name, True, now_ms, connector)
 
 
 def announced_member(packet: NodeAnnounce) -> Member:
-    """The member that a live broker's announcement describes."""
+    """Return the member that an active broker's announcement describes."""
     return Member(
         packet.node_id,
         packet.current_event_id,

@@ -32,9 +32,9 @@ _FRAME_BYTES_MAX = 104 * 1024 * 1024
 
 
 class LinkState(Enum):
-    """Where a link is in its life."""
+    """The state of a link."""
 
-    #: The peer has not said yet whether it takes the cluster user and password.
+    #: The peer has not accepted or refused the cluster user and password yet.
     OPENING = "opening"
     AUTHORIZED = "authorized"
     CLOSED = "closed"
@@ -47,12 +47,21 @@ class LinkEnd(Enum):
     LOST = "lost"
     #: The peer stops in an orderly way.
     DISCONNECTED = "disconnected"
-    #: The peer does not take the cluster user and password.
+    #: The peer does not accept the cluster user and password.
     REFUSED = "refused"
 
 
 class ControlLink:
-    """From the moment it is dialled to its end, which ``on_end`` is told once."""
+    """A link from the moment it is dialled to its end, for which ``on_end`` is called once.
+
+    Args:
+        pipe: The output of the connection.
+        connector: The place of the peer.
+        settings: The cluster connection, with call time-out, TTL and ping period in milliseconds.
+        credentials: Cluster user and password, which the peer must accept.
+        version: The newest protocol version of this broker.
+        now: The time at which the connection was opened.
+    """
 
     def __init__(
         self,
@@ -65,12 +74,12 @@ class ControlLink:
     ) -> None:
         self.connector = connector
         self.state = LinkState.OPENING
-        #: Whoever is there is not live, and says so.
+        #: The broker there is not active, and has sent that.
         self.waits = False
         self.on_authorized: Callable[[], None] | None = None
         self.on_packet: Callable[[Packet], None] | None = None
         self.on_end: Callable[[LinkEnd, str], None] | None = None
-        #: Who takes the frames of the stream channel, and who is told when the link is over, whoever ended it.
+        #: Receives the frames of the stream channel; and is called when the link is over, whichever end closed it.
         self.on_frame: FrameReceiver | None = None
         self.on_gone: Callable[[], None] | None = None
         self.was_authorized = False
@@ -91,17 +100,17 @@ class ControlLink:
 
     @property
     def version(self) -> int:
-        """The version that both ends speak; this broker's until the peer's is known."""
+        """Return the version that both ends use; this broker's until the peer's is known."""
         return self._connection.version
 
     @property
     def peer_version(self) -> int:
-        """The newest version of the peer, from its topology packets; 0 before them."""
+        """Return the newest version of the peer, from its topology packets; 0 before them."""
         return self._connection.peer_version
 
     @property
     def name(self) -> str:
-        """Where the peer is, for the operator."""
+        """Return where the peer is, for the operator."""
         return where(self.connector)
 
     # -- out -----------------------------------------------------------------------------------------------------
@@ -117,17 +126,17 @@ class ControlLink:
             self._pipe.write_pieces(pieces)
 
     def subscribe(self) -> None:
-        """Ask for the peer's topology, from now on."""
+        """Subscribe to the peer's topology, from now on."""
         self.send(SubscribeTopologyV2(True, self._version), PING_CHANNEL)
 
     def close(self, reason: str) -> None:
-        """End it on this side; nobody is told."""
+        """End the link on this side, without a callback."""
         if self.state is not LinkState.CLOSED:
             self._pipe.close(reason)
             self._retire()
 
     def fail(self, reason: str) -> None:
-        """End it because of what the peer did."""
+        """End the link because of what the peer did."""
         self._end(LinkEnd.LOST, reason)
 
     def _retire(self) -> None:
@@ -144,14 +153,14 @@ class ControlLink:
     # -- in ------------------------------------------------------------------------------------------------------
 
     def lost(self, reason: str) -> None:
-        """The socket is gone."""
+        """Handle the end of the socket."""
         if self.state is not LinkState.CLOSED:
             self._retire()
             if self.on_end is not None:
                 self.on_end(LinkEnd.LOST, reason)
 
     def receive(self, data: bytes, now: Instant) -> None:
-        """Handle what one read brought. Bad bytes end this link and nothing else."""
+        """Handle the bytes of one read. Bad bytes end this link and nothing else."""
         try:
             buffer, headers = self._connection.receive(data, now)
             start = 0
@@ -196,7 +205,7 @@ class ControlLink:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         dues = (self._answer_due, self._connection.next_ping, self._connection.silent_at())
         return min((due for due in dues if due is not None), default=None)
 
@@ -211,14 +220,14 @@ class ControlLink:
 
 
 def where(connector: TransportConfiguration) -> str:
-    """A connector for the operator."""
+    """Return a connector as text for the operator."""
     if connector.factory == IN_VM_CONNECTOR_FACTORY:
         return f"{connector.name} (vm://{connector.parameters.get('serverId')})"
     return f"{connector.name} ({connector.host}:{connector.port_text})"
 
 
 def can_be_dialled(connector: TransportConfiguration) -> bool:
-    """Whether a connector, which a peer may have told of, names a place and a way to it that are known here."""
+    """Return True if a connector, which may come from a peer, names a place and a way to it that are known here."""
     if connector.factory == IN_VM_CONNECTOR_FACTORY:
         return "serverId" in connector.parameters
     if connector.factory != TCP_CONNECTOR_FACTORY or str(connector.parameters.get("sslEnabled")).lower() == "true":

@@ -1,7 +1,7 @@
-"""Backups of another make that want a copy: there is none for them.
+"""Backups of another make that request a copy, which this broker cannot give them.
 
-Responsible for the answer that ends their attempt at once, and for the line that tells the operator, once for each
-place. Refuses to know whether this broker would take another one.
+Responsible for the answer that ends their attempt at once, and for one log line for each place. Does not depend on
+whether this broker would accept another backup.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLACES_MAX = 100
 
 
 def refuse_foreign_backups(membership: Membership, say: Callable[[str], None]) -> None:
-    """Answer every registration of Artemis, whatever this broker is."""
+    """Answer every registration of Artemis, whatever the role of this broker."""
 
     told: dict[str, None] = {}
 

@@ -1,7 +1,8 @@
 """The connections that this broker accepted, as far as they concern the cluster: subscribers, and other brokers.
 
-Responsible for telling subscribers of the topology in their version, and for the control channel, which is deaf until
-the cluster user and password were right (cluster-and-ha 4.6, 5). Refuses to know what follows from an announcement.
+Responsible for sending the topology to subscribers in their version, and for the control channel. The control channel
+ignores its frames until the cluster user and password were right (cluster-and-ha 4.6, 5). Does not depend on what
+follows from an announcement.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ Handler = Callable[["InboundPeer", Record], None]
 
 @define(eq=False)
 class InboundPeer:
-    """What the cluster knows of one accepted connection."""
+    """The cluster's state of one accepted connection."""
 
     peer: Peer
     authorized: bool = False
     listener: Listener | None = None
-    #: The node id that the peer says it is live for.
+    #: The node id for which the peer announced itself as active.
     live_for: str | None = None
-    #: Who takes the frames of the stream channel, and who is told when the connection is gone.
+    #: Receives the frames of the stream channel; and is called when the connection is gone.
     on_frame: FrameReceiver | None = None
     on_gone: Callable[[], None] | None = None
 
     @property
     def name(self) -> str:
-        """Where the peer is, for the operator."""
+        """Return where the peer is, for the operator."""
         return self.peer.name
 
     def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
@@ -58,7 +59,15 @@ class InboundPeer:
 
 
 class InboundPeers:
-    """InboundPeers by connection."""
+    """Hold an InboundPeer for each accepted connection.
+
+    Args:
+        topology: The members that subscribers receive.
+        credentials: Cluster user and password, which other brokers must send.
+        version: The newest protocol version of this broker.
+        on_announce: Receives the announcements of authorized peers.
+        log: Receives lines for the operator.
+    """
 
     def __init__(
         self,
@@ -68,9 +77,9 @@ class InboundPeers:
         on_announce: Callable[[InboundPeer, NodeAnnounce], None],
         log: Callable[[str], None],
     ) -> None:
-        #: Who answers the packets of the control channel that are not answered here, and what is enclosed in them.
+        #: Handlers of the packets of the control channel that are not answered here, and of what is enclosed in them.
         self.handlers: dict[type[Record], Handler] = {}
-        #: Told of each peer that is another broker of this cluster.
+        #: Called for each peer that is another broker of this cluster.
         self.on_authorized: Callable[[InboundPeer], None] | None = None
         self._topology = topology
         self._credentials = credentials
@@ -80,7 +89,7 @@ class InboundPeers:
         self._inbound_peers: dict[Peer, InboundPeer] = {}
 
     def subscribe(self, peer: Peer) -> None:
-        """Tell a peer of every member now, and of every change while its connection lasts."""
+        """Send every member to a peer now, and every change while its connection lasts."""
         inbound = self._inbound_peer(peer)
         if inbound.listener is not None:
             self._topology.forget(inbound.listener)
@@ -94,10 +103,10 @@ class InboundPeers:
     def on_frame(
         self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
     ) -> None:
-        """One frame of the stream channel or of the control channel.
+        """Handle one frame of the stream channel or of the control channel.
 
         Raises:
-            RemoteProtocolError: it cannot be read.
+            RemoteProtocolError: The frame cannot be read.
         """
         inbound = self._inbound_peer(peer)
         if channel_id == STREAM_CHANNEL:
@@ -136,7 +145,8 @@ class InboundPeers:
         return packet.cluster_user == ours.cluster_user and self.is_password(packet.cluster_password)
 
     def is_password(self, password: str) -> bool:
-        """Whether this is the cluster password; how long the answer takes does not tell how much of it is right."""
+        """Return True if this is the cluster password. The duration of the comparison does not depend on how much of it
+        is right."""
         return compare_digest(password.encode("utf-8", "surrogatepass"), self._password)
 
     @property
@@ -144,7 +154,7 @@ class InboundPeers:
         return self._credentials.cluster_password.encode("utf-8", "surrogatepass")
 
     def forget(self, peer: Peer) -> str | None:
-        """The connection is gone. Returns the node id of a live broker that has no other one here."""
+        """Forget a connection. Return the node id of an active broker that has no other connection here."""
         inbound = self._inbound_peers.pop(peer, None)
         if inbound is None:
             return None
@@ -158,11 +168,11 @@ class InboundPeers:
         return node_id
 
     def is_authorized(self, peer: Peer) -> bool:
-        """Whether a peer has given the cluster user and password."""
+        """Return True if a peer has given the cluster user and password."""
         return peer in self._inbound_peers and self._inbound_peers[peer].authorized
 
     def has_live(self, node_id: str) -> bool:
-        """Whether the live broker of a node has announced itself on one of the connections."""
+        """Return True if the active broker of a node has announced itself on one of the connections."""
         return any(inbound.live_for == node_id for inbound in self._inbound_peers.values())
 
     def _inbound_peer(self, peer: Peer) -> InboundPeer:

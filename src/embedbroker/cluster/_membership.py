@@ -1,15 +1,15 @@
-"""One broker's place in its cluster: what it announces about itself, to whom it talks, what it makes of news.
+"""One broker's place in its cluster: its announcements, its connections to others, and its reaction to news.
 
-Responsible for the announcements of a live broker and of a backup, for which places are dialled, and for noticing that
-a member is gone (cluster-and-ha 4.6 to 4.8, 5). Refuses to decide who is live, and to know journals and votes: who does
-registers for its packets at ``inbound_peers`` and at the links.
+Responsible for the announcements of an active broker and of a backup, for which places are dialled, and for noticing
+that a member is gone (cluster-and-ha 4.6 to 4.8, 5). Does not decide which broker is active, and does not depend on
+journals and votes. Components that do register for their packets at ``inbound_peers`` and at the links.
 
-History of a member that was given up although it lives (`test_a_member_that_was_given_up_comes_back_by_itself`):
+History of a member that was given up although it was running (`test_a_member_that_was_given_up_comes_back_by_itself`):
 
 1. A and C are linked. The network between them fails for a moment; each removes the other, with its own wall time.
 2. It heals. A links to C again and announces itself with the event id of its start, which is older than the removal.
-3. C does not take that, and answers with the removal itself, as a subscriber would have been told.
-4. A hears that it is gone, knows better, and announces itself again with an id above that of the removal.
+3. C does not accept that, and answers with the removal itself, as a subscriber would have received it.
+4. A receives its own removal although it is running, and announces itself again with an id above that of the removal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,21 @@ from ._topology import Member, MemberDown, MemberUp, NewsResult, Topology
 __all__ = ["Membership"]
 
 _SAID_MAX = 100
-# A member that is gone is looked for at its place for so long: two brokers that lost each other find each other again,
-# also when neither was told of the other by its configuration.
+# How long, in seconds, a broker searches for a member that is gone at its place. Two brokers that lost each other find
+# each other again, also when the configuration of neither names the other.
 _DEPARTED_SOUGHT_S = 600.0
 _DEPARTED_MAX = 100
 
 
 class Membership:
-    """Of a broker that has a cluster connection. ``now`` is set before anything is asked of it."""
+    """The membership of a broker that has a cluster connection. ``now`` must be set before any other call.
+
+    Args:
+        config: The configuration, with a ``cluster_connection``.
+        version: The newest protocol version of this broker.
+        dialer: Opens connections to other brokers.
+        log: Receives lines for the operator.
+    """
 
     def __init__(
         self, config: BrokerConfig, version: int, dialer: ConnectionDialer, log: Callable[[str], None]
@@ -47,7 +54,7 @@ class Membership:
         self.topology = Topology()
         self.connector = own_connector(config, config.cluster_connection)
         self.role = Role.STOPPED
-        # Known from the moment this broker is live, or a backup that knows its live broker's.
+        # Known from the moment this broker is active, or as a backup with the node id of its active broker.
         self.node_id = ""
         self._settings = config.cluster_connection
         self._static = [config.connectors[name] for name in self._settings.static_connectors]
@@ -56,18 +63,18 @@ class Membership:
         self._dialer = dialer
         self._log = log
         self.inbound_peers = InboundPeers(self.topology, self._credentials, version, self._on_announce, log)
-        #: Who answers what is said on the control channel of a link, and who is told of each link over which a live
-        #: broker has announced itself, or of which a backup knows that it is authorized.
+        #: Handlers of the packets on the control channel of a link. ``on_link`` is called for each link over which an
+        #: active broker has announced itself, or on which a backup is authorized.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
         self.on_link: Callable[[ControlLink], None] | None = None
         self._outbound_peers: list[OutboundPeer] = []
-        # Where members were live that are gone, and until when they are looked for there.
+        # The places of active members that are gone, and until when this broker searches for them there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
         self._announces_backup = False
         self._is_found = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
-        # Looked for when it may have changed: every step of the node asks.
+        # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self._deadline_is_old = True
         self._said: dict[str, None] = {}
@@ -76,24 +83,24 @@ class Membership:
                 "the cluster password is the default, which everybody knows: set cluster_user and cluster_password"
             )
 
-    # -- the port of the protocols -------------------------------------------------------------------------------
+    # -- port of the protocols -----------------------------------------------------------------------------------
 
     def subscribe(self, peer: Peer) -> None:
-        """A client or a broker wants to know the members."""
+        """Send the members to a client or a broker, now and when they change."""
         self.inbound_peers.subscribe(peer)
 
     def is_broker(self, peer: Peer) -> bool:
-        """Whether a peer is another broker of this cluster."""
+        """Return True if a peer is another broker of this cluster."""
         return self.inbound_peers.is_authorized(peer)
 
     def on_frame(
         self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
     ) -> None:
-        """A frame that only brokers send."""
+        """Handle a frame that only brokers send."""
         self.inbound_peers.on_frame(peer, channel_id, packet_type, buffer, start, end)
 
     def forget(self, peer: Peer) -> None:
-        """An accepted connection is gone, and perhaps the live broker that announced itself on it."""
+        """Handle the end of an accepted connection, and perhaps of the active broker that announced itself on it."""
         node_id = self.inbound_peers.forget(peer)
         member = self.topology.members.get(node_id) if node_id is not None else None
         if member is not None and (member.live is None or self.link_to(member.live) is None):
@@ -101,13 +108,13 @@ class Membership:
             self._review()
 
     def refuses_login(self, user: str | None, password: str | None) -> bool:
-        """Whether a session says that it is a broker of this cluster, and is not."""
+        """Return True if a login uses the cluster user without the cluster password."""
         return user == self._credentials.cluster_user and not self.inbound_peers.is_password(password or "")
 
     # -- roles ---------------------------------------------------------------------------------------------------
 
     def become_backup(self, node_id: str, group_name: str | None = None, *, announce: bool = True) -> None:
-        """Look for the live broker, and tell it that this one stands by; ``announce`` False: only look for it.
+        """Search for the active broker, and announce this backup to it; ``announce`` False: only search.
 
         A replicating backup has no node id until it is in sync; it calls this again, and announces itself then.
         """
@@ -126,7 +133,7 @@ class Membership:
             self._announce(link)
 
     def become_live(self, node_id: str, group_name: str | None = None) -> None:
-        """Tell everybody that this broker is live, now and some times more."""
+        """Announce to all members that this broker is active, now and some times more."""
         self.role = Role.LIVE
         self.node_id = node_id
         self._group_name = group_name
@@ -141,9 +148,10 @@ class Membership:
                 self.on_link(link)
 
     def be_found(self, found: bool) -> None:
-        """Whether others find this broker although it is not live: nobody is to hear here that somebody lives here.
+        """Set whether others find this broker although it is not active.
 
-        Who has not noticed yet that the last life is over may have said so.
+        Then it accepts no news that a broker is active here. A broker that has not noticed the end of the last start
+        may have sent such news.
         """
         self._is_found = found
         if found:
@@ -154,7 +162,7 @@ class Membership:
         return member.live is not None and member.live.leads_where(self.connector)
 
     def leave(self, reason: str) -> None:
-        """Talk to nobody any more. Accepted connections are told by whoever ends them."""
+        """End all dialled connections. The owner of an accepted connection ends it."""
         self.role = Role.STOPPED
         self.rearm()
         self._repeats.clear()
@@ -166,7 +174,7 @@ class Membership:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         if self._deadline_is_old:
             dues = [due for outbound in self._outbound_peers if (due := outbound.next_deadline()) is not None]
             self._deadline = min([*dues, *self._repeats[:1]], default=None)
@@ -177,7 +185,7 @@ class Membership:
         self._deadline_is_old = True
 
     def on_time(self) -> None:
-        """Dial, ping, repeat what was announced: whatever is due."""
+        """Dial, ping and repeat announcements that are due."""
         self.rearm()
         if self._departed and self._departed[0][1] <= self.now.monotonic:
             del self._departed[0]
@@ -194,10 +202,10 @@ class Membership:
     # -- places --------------------------------------------------------------------------------------------------
 
     def _wanted(self) -> list[TransportConfiguration]:
-        """Where others are to be looked for.
+        """Return the places at which this broker searches for others.
 
-        A backup looks wherever it was told to, since its live broker may be anywhere there. A live broker goes to the
-        other members, to places that nobody it knows stands for, and to where members were that are gone.
+        A backup searches at all configured places, since its active broker may be at any of them. An active broker
+        dials the other members, places without a known member, and the places of members that are gone.
         """
         if self.role not in (Role.LIVE, Role.BACKUP):
             return []
@@ -218,7 +226,7 @@ class Membership:
         return places
 
     def _review(self) -> None:
-        """The members or the role changed: dial who is new, leave alone who is of no interest."""
+        """Dial new places and give up old ones, because the members or the role changed."""
         self.rearm()
         wanted = self._wanted()
         for outbound in [each for each in self._outbound_peers if not _among(each.connector, wanted)]:
@@ -241,22 +249,23 @@ class Membership:
 
     @property
     def is_informed(self) -> bool:
-        """Whether every place was asked for its members, or nobody was there."""
+        """Return True if every place has sent its members, or has no broker."""
         return bool(self._outbound_peers) and all(outbound.is_settled for outbound in self._outbound_peers)
 
     @property
     def waiting(self) -> list[ControlLink]:
-        """The links to brokers that are not live, and have said so."""
+        """Return the links to brokers that are not active, and have sent that."""
         return [link for link in self._links() if link.waits]
 
     def _note_waiting(self, link: ControlLink) -> None:
-        """Nobody is live there, whatever others say who have not noticed yet, and nobody will tell of members."""
+        """Note that no broker is active there, whatever news late brokers still send, and that no members will come."""
         link.waits = True
         self._settle(link)
         self._deny(link.connector)
 
     def _deny(self, connector: TransportConfiguration) -> None:
-        """Nobody is live at a place. Whoever was said to be may be live elsewhere, which that news has replaced."""
+        """Remove the members that are announced as active at a place. Such a broker may be active elsewhere, in older
+        news that the wrong news has replaced: so all links are subscribed again."""
         members = self.topology.members.values()
         denied = [one for one in members if one.live is not None and one.live.leads_where(connector)]
         for member in denied:
@@ -273,14 +282,15 @@ class Membership:
                 outbound.is_settled = True
 
     def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
-        """The link to the live broker at a place, if it has taken us for one of its cluster."""
+        """Return the link to the active broker at a place, if that one has accepted this broker for its cluster."""
         for link in self._links():
             if link.connector.leads_where(connector) and not link.waits:
                 return link
         return None
 
     def sees(self, member: Member) -> bool:
-        """Whether there is a connection with a member's live broker, which others may only have told of."""
+        """Return True if there is a connection with a member's active broker. Without one, only the news of others
+        names it."""
         return member.live is not None and (
             self.link_to(member.live) is not None or self.inbound_peers.has_live(member.node_id)
         )
@@ -303,7 +313,7 @@ class Membership:
             self._remove_at(link.connector)
 
     def _remove_at(self, connector: TransportConfiguration) -> None:
-        """The live broker of a member went away."""
+        """Handle the end of a member's active broker."""
         for member in list(self.topology.members.values()):
             if member.live is not None and member.live.leads_where(connector):
                 self._remove(member)
@@ -315,7 +325,7 @@ class Membership:
             self._seek(member)
 
     def _seek(self, member: Member) -> None:
-        """Whoever was live there may come back."""
+        """Search at the place of a lost active broker, which may come back."""
         if member.live is not None:
             until = self.now.monotonic + _DEPARTED_SOUGHT_S
             self._departed = [each for each in self._departed if not each[0].leads_where(member.live)]
@@ -331,7 +341,7 @@ class Membership:
             link.send(announcement, CONTROL_CHANNEL)
 
     def _on_announce(self, inbound: InboundPeer, packet: NodeAnnounce) -> None:
-        """Another broker says what it is."""
+        """Handle the announcement of another broker."""
         if packet.connector is None:
             return
         if packet.backup:
@@ -342,7 +352,7 @@ class Membership:
             verdict = self._hear(announced_member(packet))
         removed = self.topology.removal_of(packet.node_id)
         if verdict is NewsResult.REMOVED and removed is not None:
-            # A broker announces itself before it subscribes, and tells its version with that.
+            # A broker announces itself before it subscribes, and its version comes with the subscription.
             version = inbound.peer.version or self._version
             down = packet_for(MemberDown(packet.node_id, removed), version, self._version)
             inbound.peer.send(down, PING_CHANNEL)
@@ -358,7 +368,8 @@ class Membership:
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
                 is_there = member.live is not None and member.live.leads_where(link.connector)
                 if verdict is NewsResult.REMOVED and is_there and is_of_others:
-                    # It is there and says so itself. A backup, which nobody connects to, has no other way to learn it.
+                    # It is there and announces itself. A backup, to which no broker connects, has no other way to find
+                    # out.
                     self.topology.revive(member)
             case MemberDown(node_id, event_id):
                 self._hear_down(link, node_id, event_id)
@@ -393,14 +404,14 @@ class Membership:
             return
         member = self.topology.members.get(node_id)
         if member is not None and member.live is not None and self.link_to(member.live) is not None:
-            # We talk to it at this moment, so it is the news that is wrong.
+            # The link to it works at this moment, so the news is wrong.
             if event_id >= member.event_id:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
         elif self.topology.remove(node_id, event_id) and member is not None:
             self._seek(member)
 
     def _say(self, text: str) -> None:
-        """What an operator has to mend is said once in the life of a broker."""
+        """Log a text for the operator once per broker start."""
         if text not in self._said and len(self._said) < _SAID_MAX:
             self._said[text] = None
             self._log(text)
@@ -411,7 +422,7 @@ def _among(connector: TransportConfiguration, others: list[TransportConfiguratio
 
 
 def own_connector(config: BrokerConfig, settings: ClusterConnection) -> TransportConfiguration:
-    """How others reach this broker: the connector it names, or where it listens."""
+    """Return how others reach this broker: the configured connector, or the address of its acceptor."""
     if settings.connector is not None:
         return config.connectors[settings.connector]
     return TransportConfiguration(config.name, parameters={"host": config.host, "port": str(config.port)})

@@ -1,7 +1,7 @@
-"""The places where a broker looks for others: dialled until somebody answers, and again when they are lost.
+"""The places where a broker searches for others: dialled until a broker answers, and again when the connection is lost.
 
-Responsible for the attempts at each place and the pauses between them. Refuses to know which places are worth it, and
-what is said there.
+Responsible for the attempts at each place and the pauses between them. Does not depend on which places are needed, and
+not on the packets of a link.
 """
 
 from __future__ import annotations
@@ -18,55 +18,73 @@ from ._peer import Pipe
 
 __all__ = ["ConnectionDialer", "DialHandler", "OutboundPeer", "OutboundPeerOwner"]
 
-# A broker that is started a little later than its peer is nothing to talk about.
+# A broker that is started a little later than its peer is not worth a log line.
 _UNREACHED_SAID_AFTER_S = 10.0
 # The password of a broker does not change while it runs; but the peer may be another one by then.
 _REFUSED_PAUSE_S = 30.0
-# Who lives answers at once, or when the operating system has asked again, after one second and after three.
+# A running peer answers at once, or when the operating system has repeated the request, after one second and after
+# three.
 _DIAL_SECONDS_MAX = 5.0
 
 
 class DialHandler(Protocol):
-    """Who asked for a connection, and is told everything about it."""
+    """The owner of a requested connection, which receives all its events."""
 
     def opened(self, pipe: Pipe, now: Instant) -> None:
-        """The connection is there."""
+        """Handle the open connection."""
 
     def not_opened(self, reason: str, now: Instant) -> None:
-        """There will be none."""
+        """Handle the failure of the request."""
 
     def receive(self, data: bytes, now: Instant) -> None:
-        """The peer sent this."""
+        """Handle bytes of the peer."""
 
     def lost(self, reason: str, now: Instant) -> None:
-        """The connection broke, or the peer closed it."""
+        """Handle the end: the connection broke, or the peer closed it."""
 
 
 class ConnectionDialer(Protocol):
-    """Where connections are asked for."""
+    """Open connections on request."""
 
     def dial(self, caller: DialHandler, connector: TransportConfiguration, timeout_s: float) -> int:
-        """Ask for a connection; returns its number."""
+        """Request a connection; return its number.
+
+        Args:
+            caller: Receives the events of the connection.
+            connector: The place.
+            timeout_s: The bound of the attempt, in seconds.
+        """
 
     def hang_up(self, number: int) -> None:
-        """Nobody waits for that connection any more."""
+        """Cancel the request for a connection."""
 
 
 class OutboundPeerOwner(Protocol):
-    """Who wants to talk to whoever is at a contact's place."""
+    """The owner of an `OutboundPeer`, which uses its link."""
 
     def rearm(self) -> None:
-        """The contact's deadline is earlier than it was."""
+        """Note that the deadline of the peer is earlier than it was."""
 
     def on_authorized(self, link: ControlLink) -> None:
-        """The peer takes us for a broker of its cluster."""
+        """Use the link, which the peer has accepted as one of its cluster."""
 
     def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
-        """The link is over; the contact tries again by itself."""
+        """Handle the end of the link; the outbound peer dials again by itself."""
 
 
 class OutboundPeer:
-    """One place."""
+    """One place, which is dialled until the owner gives it up.
+
+    Args:
+        connector: The place.
+        settings: The cluster connection, with the pauses between attempts in milliseconds.
+        credentials: Cluster user and password, which the peer must accept.
+        version: The newest protocol version of this broker.
+        dialer: Opens the connections.
+        owner: Receives the link when it is authorized, and its end.
+        log: Receives lines for the operator.
+        now: The time of the first attempt.
+    """
 
     def __init__(
         self,
@@ -92,17 +110,17 @@ class OutboundPeer:
         self._interval_ms: float = settings.retry_interval_ms
         self._due = now.monotonic
         self._unreached_since: float | None = now.monotonic
-        #: Whether it is known who is at this place, or that nobody is.
+        #: Whether it is known which broker is at this place, or that none is.
         self.is_settled = False
 
     @property
     def authorized_link(self) -> ControlLink | None:
-        """The link, once the peer has taken the cluster user and password."""
+        """Return the link, once the peer has accepted the cluster user and password."""
         link = self.link
         return link if link is not None and link.state is LinkState.AUTHORIZED else None
 
     def give_up(self, reason: str) -> None:
-        """This place is of no interest any more."""
+        """Give this place up."""
         if self._number is not None and self.link is None:
             self._dialer.hang_up(self._number)
         self._number = None
@@ -113,13 +131,13 @@ class OutboundPeer:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due; None while a connection is on its way."""
+        """Return when `on_time` is due, in monotonic seconds; None while a connection is on its way."""
         if self.link is not None:
             return self.link.next_deadline()
         return self._due if self._number is None else None
 
     def on_time(self, now: Instant) -> None:
-        """Dial if nothing is there; look after the link that is."""
+        """Dial if there is no connection; otherwise run the timed work of the link."""
         self._now = now
         if self.link is not None:
             self.link.on_time(now)
@@ -157,7 +175,7 @@ class OutboundPeer:
         if since is None:
             self._unreached_since = now.monotonic
         elif now.monotonic - since >= _UNREACHED_SAID_AFTER_S:
-            # Said once: no time is later than this by ten seconds.
+            # Logged once: no time is later than this by ten seconds.
             self._unreached_since = float("inf")
             self._log(f"nobody answers at {where(self.connector)}, which is tried again and again: {reason}")
         self._pause_before_retry()

@@ -1,6 +1,6 @@
-"""The ends of connections as the cluster sees them, whoever opened them.
+"""The ends of connections in a cluster, accepted or dialled.
 
-Responsible for saying what is asked of a connection that a broker accepted, and of the pipe under one that it opened.
+Responsible for the interfaces of a connection that a broker accepted, and of the pipe under one that it opened.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from embedclient.wire.core import Packet
 
 __all__ = ["CONTROL_CHANNEL", "PING_CHANNEL", "STREAM_CHANNEL", "FrameReceiver", "Peer", "Pipe", "Send"]
 
-# What two brokers use beside each other on one connection (core-protocol 1.4).
+# The channels that two brokers use beside each other on one connection (core-protocol 1.4).
 PING_CHANNEL, STREAM_CHANNEL, CONTROL_CHANNEL = 0, 2, 3
 
-#: Takes one frame of the stream channel: packet type, buffer, start, end.
+#: Receives one frame of the stream channel: packet type, buffer, start, end.
 FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]
-#: Sends a packet on a channel of a connection, whoever opened that.
+#: Sends a packet on a channel of a connection, accepted or dialled.
 Send = Callable[[Packet, int], None]
 
 
@@ -26,11 +26,11 @@ class Peer(Protocol):
 
     @property
     def version(self) -> int:
-        """The protocol version the peer told, 0 before it did."""
+        """Return the protocol version that the peer sent, 0 before that."""
 
     @property
     def name(self) -> str:
-        """Where it is, for the operator."""
+        """Return where the peer is, for the operator."""
 
     def send(self, packet: Packet, channel_id: int) -> None:
         """Send a packet; on a connection that is gone it goes nowhere."""
@@ -43,13 +43,13 @@ class Peer(Protocol):
 
 
 class Pipe(Protocol):
-    """Where bytes of a connection that this broker opened go."""
+    """The output of a connection that this broker opened."""
 
     def write(self, frame: bytes) -> None:
         """Send bytes behind those of before."""
 
     def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> object:
-        """Send what belongs together."""
+        """Send pieces that belong together."""
 
     def close(self, reason: str) -> None:
         """End the connection after what was written was handed over."""

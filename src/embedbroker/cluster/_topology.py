@@ -1,11 +1,14 @@
-"""The brokers of a cluster as one of them knows them: who is live where, and who stands by (cluster-and-ha 4).
+"""The brokers of a cluster as one of them has found them: which is active where, and its backup (cluster-and-ha 4).
 
-Responsible for which news counts, and for telling whoever listens. Refuses to know connections, packets and clocks.
+Responsible for which news counts, and for informing the listeners. Does not depend on connections, packets and clocks.
 
 Every change carries an event id, the wall time in milliseconds of the broker that made it. The rules are Artemis', with
-three additions. An event of our own is newer than whatever it changes, even when our clock is behind. Of a removal and
-an announcement with the same id the removal counts, in whichever order they are heard: brokers that tell each other of
-both would never come to an end. And one place has one live broker, the latest.
+three additions:
+
+1. An event of this broker is newer than whatever it changes, even when its clock is behind.
+2. Of a removal and an announcement with the same id the removal counts, in whichever order they arrive. Otherwise
+   brokers that send each other both would never come to an end.
+3. One place has one active broker, the latest.
 """
 
 from __future__ import annotations
@@ -19,14 +22,23 @@ from embedclient.model import TransportConfiguration
 
 __all__ = ["Change", "Listener", "Member", "MemberDown", "MemberUp", "NewsResult", "Topology"]
 
-# More lives than any cluster has, so that a broken peer cannot fill the memory. Removals are remembered as long.
+# More entries than any cluster has, so that a broken peer cannot fill the memory. As many removals are remembered.
 MEMBERS_MAX = 1_000
 REMOVALS_MAX = 1_000
 
 
 @frozen
 class Member:
-    """A live broker, its backup, or both: they share a node id."""
+    """An active broker, its backup, or both: they share a node id.
+
+    Args:
+        node_id: The node id.
+        event_id: The wall time in milliseconds of the last change, at the broker that made it.
+        live: Where the active broker is; None if it is not known.
+        backup: Where the backup is; None if it is not known.
+        backup_group_name: The replication group of the two.
+        scale_down_group_name: The scale-down group of the active broker.
+    """
 
     node_id: str
     event_id: int
@@ -38,7 +50,7 @@ class Member:
 
 @frozen
 class MemberUp:
-    """A member is new or has changed. ``last`` ends what a new listener is told at once."""
+    """A member is new or has changed. ``last`` ends the members that a new listener receives at once."""
 
     member: Member
     last: bool = False
@@ -46,7 +58,7 @@ class MemberUp:
 
 @frozen
 class MemberDown:
-    """The live broker of a member is gone."""
+    """The active broker of a member is gone."""
 
     node_id: str
     event_id: int
@@ -57,39 +69,39 @@ Listener = Callable[[Change], None]
 
 
 class NewsResult(Enum):
-    """What became of news about a member."""
+    """The result of news about a member."""
 
     TAKEN = "taken"
     OLD = "old"
     #: Older than the removal of that member.
     REMOVED = "removed"
-    #: Another broker claims to be the live one of our own node id.
+    #: Another broker announces itself as active with the node id of this broker.
     RIVAL = "rival"
-    #: There are as many members as there may be.
+    #: The number of members has reached its limit.
     FULL = "full"
 
 
 class Topology:
-    """Members by node id, in the order in which they became known."""
+    """Hold members by node id, in the order in which they became known."""
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self._removals: dict[str, int] = {}
         self._listeners: dict[Listener, None] = {}
-        # The node id that this broker is live for: nobody else may be, and nobody may remove it.
+        # The node id for which this broker is active: no other broker may be, and none may remove it.
         self._own: str | None = None
 
-    # -- listening -----------------------------------------------------------------------------------------------
+    # -- listeners -----------------------------------------------------------------------------------------------
 
     def listen(self, listener: Listener) -> None:
-        """Tell a listener of every member now, and of every change from now on."""
+        """Send every member to a listener now, and every change from now on."""
         count = len(self.members)
         for number, member in enumerate(list(self.members.values()), 1):
             listener(MemberUp(member, last=number == count))
         self._listeners[listener] = None
 
     def forget(self, listener: Listener) -> None:
-        """A listener hears nothing any more; one that is not known does no harm."""
+        """Remove a listener; an unknown one does no harm."""
         self._listeners.pop(listener, None)
 
     def _tell(self, change: Change) -> None:
@@ -99,9 +111,9 @@ class Topology:
     # -- what this broker does itself ----------------------------------------------------------------------------
 
     def become_live(self, member: Member) -> Member:
-        """This broker is live: its entry replaces whatever was known of its node id, its backup too."""
+        """Enter this broker as active: its entry replaces all that is known of its node id, its backup too."""
         own = evolve(member, event_id=self._newer(member.node_id, member.event_id))
-        # First among the members, as it is on the wire of a broker that has just started.
+        # First among the members, the same order as on the wire of a broker that has just started.
         self.members = {own.node_id: own} | {key: value for key, value in self.members.items() if key != own.node_id}
         self._own = own.node_id
         self._tell(MemberUp(own))
@@ -109,12 +121,12 @@ class Topology:
         return own
 
     def become_backup(self, node_id: str) -> None:
-        """This broker is not live, or not any more: who is may say so."""
+        """Note that this broker is not active, or not any more: another broker may announce itself for the node."""
         if self._own == node_id:
             self._own = None
 
     def repeat(self, node_id: str, now_ms: int) -> Member:
-        """Tell everybody of a member once more, as news."""
+        """Send a member to all listeners once more, as news."""
         member = self.members[node_id]
         self.members[node_id] = member = evolve(member, event_id=self._newer(node_id, now_ms))
         self._tell(MemberUp(member))
@@ -123,7 +135,7 @@ class Topology:
     def put_backup(
         self, node_id: str, backup: TransportConfiguration | None, backup_group_name: str | None, now_ms: int
     ) -> NewsResult:
-        """A backup announced itself, or is gone (None): what else is known of the member stays."""
+        """Note that a backup announced itself, or is gone (None). All else that is known of the member stays."""
         known = self.members.get(node_id)
         if known is None:
             if len(self.members) >= MEMBERS_MAX:
@@ -136,22 +148,22 @@ class Topology:
         return NewsResult.TAKEN
 
     def drop(self, node_id: str, now_ms: int) -> None:
-        """This broker has seen that a member's live broker is gone."""
+        """Remove a member whose active broker this broker has seen go."""
         self.remove(node_id, self._newer(node_id, now_ms))
 
     def revive(self, news: Member) -> None:
-        """This broker has seen that a member that was removed is there."""
+        """Enter a removed member again, because this broker has seen that it is there."""
         self._store(evolve(news, event_id=self._newer(news.node_id, news.event_id)))
 
     def _newer(self, node_id: str, now_ms: int) -> int:
-        """An event id for now, above all that is known of a member."""
+        """Return an event id for now, above all that is known of a member."""
         known = self.members.get(node_id)
         return max(now_ms, self._removals.get(node_id, -1) + 1, known.event_id + 1 if known is not None else 0)
 
-    # -- what others say -----------------------------------------------------------------------------------------
+    # -- news of others ------------------------------------------------------------------------------------------
 
     def update(self, news: Member) -> NewsResult:
-        """Another broker tells of a member."""
+        """Handle the news of another broker about a member."""
         removed = self._removals.get(news.node_id)
         if removed is not None and 0 != news.event_id <= removed:
             return NewsResult.REMOVED
@@ -169,7 +181,7 @@ class Topology:
             live = news.live or known.live
             backup = news.backup or known.backup
             if live is not None and backup is not None and live.leads_where(backup):
-                # A backup that took over is not its own backup: Artemis leaves the old entry's standing here.
+                # A backup that took over is not its own backup: Artemis leaves the old entry's backup standing here.
                 backup = None
             self._store(evolve(news, live=live, backup=backup, event_id=max(news.event_id, known.event_id)))
             return NewsResult.TAKEN
@@ -178,7 +190,7 @@ class Topology:
             and news.backup is not None
             and not (known.live and known.live.leads_where(news.backup))
         ):
-            # Nobody is told: who needs a backup asks, and the next news carries it.
+            # No listener is called: a broker that needs a backup requests it, and the next news carries it.
             self.members[news.node_id] = evolve(known, backup=news.backup)
         return NewsResult.OLD
 
@@ -199,9 +211,9 @@ class Topology:
         return own is not None and own.live is not None and news.live is not None and own.live.leads_where(news.live)
 
     def _at_place_of(self, news: Member) -> list[Member]:
-        """Who else is said to be live where this one is.
+        """Return the other members whose active broker is announced at the place of this one.
 
-        One of them is gone: a broker that keeps nothing has another node id each time it starts, and nobody else
+        One of them is gone. A broker that keeps nothing has another node id each time it starts, and no other broker
         remembers the last one.
         """
         if news.live is None:
@@ -210,7 +222,7 @@ class Topology:
         return [each for each in others if each.live is not None and each.live.leads_where(news.live)]
 
     def remove(self, node_id: str, event_id: int) -> bool:
-        """A member's live broker is gone. False when that is old news, or about this broker itself."""
+        """Remove a member whose active broker is gone; return False for old news, or news about this broker itself."""
         known = self.members.get(node_id)
         if node_id == self._own or (known is not None and known.event_id > event_id):
             return False
@@ -225,13 +237,13 @@ class Topology:
         return True
 
     def removal_of(self, node_id: str) -> int | None:
-        """The event id with which a member was removed, if it was."""
+        """Return the event id with which a member was removed; None if it was not."""
         return self._removals.get(node_id)
 
-    # -- looking at it -------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def member_at(self, connector: TransportConfiguration) -> Member | None:
-        """The member whose live broker or backup is reached by a connector."""
+        """Return the member whose active broker or backup is reached by a connector."""
         for member in self.members.values():
             for one in (member.live, member.backup):
                 if one is not None and one.leads_where(connector):

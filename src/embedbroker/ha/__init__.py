@@ -1,4 +1,4 @@
-"""High availability: which broker of a group is live.
+"""High availability: the choice of the active broker of a group.
 
 Responsible for what the policies have in common: the contract of an activation, answers of a lock store, and changes of
 role. The policies are packages below this one.

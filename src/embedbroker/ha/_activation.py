@@ -1,7 +1,7 @@
 """The activation of a broker: what a node needs of it, whichever policy decides.
 
 Responsible for the contract between a node and its policy. `ReplicationActivation` and `SharedStoreActivation` keep it;
-a broker without a lock store and without replication has none, and is live at once. Does not depend on a policy.
+a broker without a lock store and without replication has none, and is active at once. Does not depend on a policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Activation"]
 
 
 class Activation(Protocol):
-    """The right of one broker start to be live. One instance per start."""
+    """The right of one broker start to be active. One instance per start."""
 
     #: A decision was made that the node has not followed yet. The node clears it before it calls `role_after`.
     has_changed: bool
@@ -60,7 +60,7 @@ class Activation(Protocol):
         """Start an orderly stop; with ``fails_over`` a backup must take over."""
 
     def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
-        """Give the right to be live back. The journal must have been closed before."""
+        """Give the right to be active back. The journal must have been closed before."""
 
     def end(self) -> None:
         """End without a farewell to the other brokers."""
@@ -88,7 +88,7 @@ class Activation(Protocol):
 
     @property
     def needs_room(self) -> bool:
-        """Return True if this broker must not be live without room for the next segment of its journal."""
+        """Return True if this broker must not be active without room for the next segment of its journal."""
 
     @property
     def waits_for_room(self) -> bool:

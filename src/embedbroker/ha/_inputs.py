@@ -1,4 +1,4 @@
-"""What a lock store or a lock manager answers, as inputs of a node."""
+"""The answers of a lock store or a lock manager, as inputs of a node."""
 
 from __future__ import annotations
 

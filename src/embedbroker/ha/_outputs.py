@@ -1,4 +1,4 @@
-"""What an activation reports, as outputs of a node."""
+"""The reports of an activation, as outputs of a node."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["RoleChanged"]
 
 @frozen
 class RoleChanged:
-    """What the broker is to its group from now on. Ready comes with LIVE, Stopped says the rest.
+    """The role of the broker in its group from now on. Ready comes with LIVE, Stopped reports the rest.
 
-    ``in_sync``: it has a backup that is a whole copy, or is one. A change of that alone is told with the same role.
+    ``in_sync``: it has a backup that is a whole copy, or is one. A change of that alone is reported with the same role.
     """
 
     role: Role

@@ -19,7 +19,7 @@ _RECORD_BYTES_MAX = 64 * 1024
 
 
 class RecordFile:
-    """Reads the record once, and replaces it as often as it is told, in order. ``failure`` says that it cannot."""
+    """Read the record once, and replace it once per request, in order. ``failure`` is set when it cannot."""
 
     def __init__(self) -> None:
         self.record = ReplicaRecord()
@@ -41,11 +41,11 @@ class RecordFile:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was told is written."""
+        """Return True if every requested record is written."""
         return self.file.is_idle
 
     def read(self, then: Callable[[], None]) -> None:
-        """Read what there is; ``then`` is called when `record` says it."""
+        """Read the file; ``then`` is called when `record` holds its content."""
 
         def understand(text: bytes | None) -> None:
             self.is_unfinished = storage.UNFINISHED_COPY in self.file.names
@@ -64,6 +64,7 @@ class RecordFile:
         then: Callable[[], None] | None = None,
         on_failed: Callable[[str], None] | None = None,
     ) -> None:
-        """Replace it; ``then`` is called when that survives a power cut. With ``on_failed`` a failure is not final."""
+        """Replace the record; ``then`` is called when it survives a power cut. With ``on_failed`` a failure is not
+        final."""
         self.record = record
         self.file.replace(record.text(), lambda: then() if then is not None else None, on_failed)

@@ -1,4 +1,4 @@
-"""Who may be live: the seams of lock store and lock manager, the rules for them, and both in memory.
+"""The right to be active: the seams of lock store and lock manager, the rules for them, and both in memory.
 
 Its parts load when the first of their names is used: a broker without a directory needs none of them.
 """

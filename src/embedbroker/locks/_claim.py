@@ -1,31 +1,32 @@
-"""The way of one broker to the right to be live, and what it does about that right until it ends.
+"""The way of one broker to the right to be active, and its behaviour while it has that right.
 
-Responsible for the rules: who may take the live lock when, who goes before whom, when a live backup gives way, and what
-the record says afterwards. Refuses to run operations, to read a clock, and to know what being live means; the node asks
-it, and tells it when the journal is read and when the broker leaves.
+Responsible for the rules: which broker may take the live lock when, which goes before which, when an active backup
+gives way, and what the record contains afterwards. Does not run operations, does not read a clock, and does not depend
+on what being active means. The node reads the state of the claim, and reports when the journal is read and when the
+broker leaves.
 
 What may happen with a primary P and two backups A and B on one store:
 
-1. P is live: it holds the live lock, the record is active. A holds the backup lock and asks for the live lock again and
-   again; B asks for the backup lock.
+1. P is active: it holds the live lock, the record is active. A holds the backup lock and requests the live lock again
+   and again; B requests the backup lock.
 2. P dies. Its locks are free, the record is still active: A takes the live lock, gives the backup lock to B once it
-   serves, and B asks for the live lock now.
+   serves, and B requests the live lock now.
 3. P is stopped in order instead: the record is paused, and A waits on, although the lock is free. With
    failover-on-shutdown the record stays active, as in 2.
-4. P returns after 2: it takes the failback lock and asks for the live lock. A sees the failback lock, writes that it
+4. P returns after 2: it takes the failback lock and requests the live lock. A sees the failback lock, writes that it
    gives way, and ends. P gets the lock, because no backup takes it while a primary holds the failback lock. When P
    serves, it gives the failback lock back.
-5. P dies while it waits in 4. Its failback lock is free: A stays live, or, when A has ended already, B takes over,
-   because a record that says "failing back" with nobody to fail back to is as good as an active one.
-6. P starts after a stop in order, and dies before it serves. It said that it is live when it got the lock, before it
+5. P dies while it waits in 4. Its failback lock is free: A stays active, or, when A has ended already, B takes over. A
+   record "failing back" without a primary to fail back to counts as an active one.
+6. P starts after a stop in order, and dies before it serves. It wrote that it is active when it got the lock, before it
    touched the journal: A takes over.
-7. A, which is next, is frozen when P dies. B sees that nobody takes the free live lock, and takes it itself after a
+7. A, which is next, is frozen when P dies. B sees that no broker takes the free live lock, and takes it itself after a
    while. A goes on waiting when it wakes up.
-8. P returns after 2, and is frozen before A has given way. Nobody takes the free live lock: A, a backup again, does
-   after a while, and does not give way to P again before P has given its failback lock back. P does so when it wakes
-   up and finds somebody else live, and asks again a moment later.
-9. The locks do not reach every machine, and P is live on one and A on another. The record says whose life was granted
-   last: the other one reads that when it looks, and ends.
+8. P returns after 2, and is frozen before A has given way. No broker takes the free live lock: A, a backup again, does
+   after a while. A does not give way to P again before P has given its failback lock back. P does so when it wakes up
+   and finds another broker active, and requests the lock again a moment later.
+9. The locks do not reach every machine, and P is active on one and A on another. The record contains the broker start
+   to which the lock was granted last: the other broker reads that at its next check, and ends.
 """
 
 from __future__ import annotations
@@ -57,30 +58,32 @@ from ._transitions import state_after
 
 __all__ = ["Claim"]
 
-#: How often a broker that waits asks: what a failover waits for at most before the journal is read.
+#: Seconds between the requests of a waiting broker: a failover waits at most that long before the journal is read.
 ASK_EVERY_S = 0.05
-#: How often a store that fails again and again is told of.
+#: Seconds between log lines about a store that fails again and again.
 NOTED_EVERY_S = 60.0
-#: How long it leaves a store alone that failed.
+#: Seconds without a request after the store failed.
 ASK_AFTER_FAULT_S = 2.0
-#: The same for who needs its answer, while the store is short of something that comes back.
+#: The same for a broker that needs the answer, while the store is short of something that comes back.
 ASK_AFTER_SHORTAGE_S = 0.25
-#: How often a live broker looks whether it still has the lock, and whether a primary waits to be live again.
+#: Seconds between the checks of an active broker: whether it holds the lock, and whether a primary waits to fail back.
 LOOK_EVERY_S = 0.5
-#: The same for a broker that shares its directory with nobody.
+#: The same for a broker that shares its directory with no other.
 LOOK_ALONE_EVERY_S = 2.0
-#: How long a look counts: a live broker that slept for longer looks before it lets the disk confirm anything.
+#: How long a check counts, in seconds. After a longer sleep an active broker checks again before the disk confirms
+#: anything.
 SURE_FOR_S = 4.0
-#: How long a store may take to answer who needs it. Servers of files keep locks of the silent for a minute or more.
+#: How long an answer that a broker needs may take, in seconds. File servers keep locks of silent clients for a minute
+#: or more.
 ANSWERED_WITHIN_S = 15.0
-#: Who slept himself has not heard the answer yet.
+#: How much longer an overdue answer may take, in seconds: a process that slept itself has not received it yet.
 HEARD_WITHIN_S = 2.0
-#: How long a backup waits for a first live broker before that looks like a mistake in the configuration.
+#: How long a backup waits for a first active broker before that looks like a mistake in the configuration, in seconds.
 NO_PRIMARY_AFTER_S = 10.0
 
 _WAITS = (ClaimState.ASKING, ClaimState.QUEUED, ClaimState.WAITING)
 _HOLDS = (ClaimState.CLAIMING, ClaimState.GRANTED, ClaimState.SETTLING, ClaimState.LIVE)
-# What a poll asks; answers come in this order.
+# The operations of a poll; results come in this order.
 _ALONE = (Acquire(Lock.LIVE), ReadHolder(Lock.LIVE), ReadRecord())
 _PRIMARY = (Acquire(Lock.FAILBACK), *_ALONE)
 _BACKUP = (ReadHolder(Lock.FAILBACK), ReadRecord())
@@ -89,10 +92,15 @@ _INHERITED = (LiveState.ACTIVE, LiveState.FAILING_BACK)
 
 
 class Claim:
-    """The claim of one life of a broker, whose number no other life of any broker has.
+    """The claim of one broker start, whose number no other start of any broker has.
 
-    ``failure`` is set when it must end. ``wanted_by`` names a primary that waits, if this broker is to give way to one,
-    and ``wanted_since`` when it came.
+    ``failure`` is set when the broker must end. ``wanted_by`` names a primary that waits, if this broker must give way
+    to one, and ``wanted_since`` when it came.
+
+    Args:
+        policy: The part of the broker in its group; not a replication policy.
+        acquisition_timeout_ms: How long it waits for the lock, in milliseconds; below zero without a limit.
+        life: The number of this broker start.
     """
 
     def __init__(self, policy: HAPolicy, acquisition_timeout_ms: int, life: int) -> None:
@@ -115,7 +123,7 @@ class Claim:
         self._batches = 0
         self._under_way: tuple[LockOperation, ...] | None = None
         self._wanted: tuple[LockOperation, ...] | None = None
-        # What of both writes down how far the journal has come, and may fail.
+        # The one of `_wanted` and `_under_way` that records how far the journal has come, and may fail.
         self._optional: tuple[LockOperation, ...] | None = None
         # When the batch under way was handed out, and when its answer is overdue.
         self._asked_at = 0.0
@@ -123,29 +131,29 @@ class Claim:
         self._overslept = False
         # When the live lock was held for sure the last time.
         self._sure_at = 0.0
-        # Since when the store has been short of something, each time that it was asked, and until when it has peace.
+        # Since when the store has been short of something, at each request, and until when it receives no request.
         self._short_since: float | None = None
         self._paused_until = -inf
-        # Of a backup whose claim a shortage ended: when it claims again.
+        # For a backup whose claim a shortage ended: when it claims again.
         self._claims_at = -inf
         self._fault_noted: tuple[str, float] = "", -inf
-        # What the record said when the live lock was granted.
+        # The record from before the live lock was granted.
         self._before = StoreRecord()
-        # Of a backup: it takes the live lock as soon as that is free.
+        # For a backup: whether it takes the live lock as soon as that is free.
         self._inherits = False
         self._is_next = False
         self._vacancy = Vacancy()
-        # It did not wait for the primary that waits: that one was frozen.
+        # It did not wait for the primary that waits: that primary was frozen.
         self._passed_over = False
-        # Of a primary.
+        # For a primary.
         self._sign = Sign()
         self._troubled = False
         self._said = ""
 
-    # -- what the node tells -------------------------------------------------------------------------------------
+    # -- events of the node --------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """Ask for the right to be live."""
+        """Request the right to be active."""
         self._apply(ClaimEvent.STARTED)
         if self._timeout_s is not None:
             self._gives_up_at = now + self._timeout_s
@@ -185,15 +193,15 @@ class Claim:
             )
 
     def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None = None) -> None:
-        """Say in the record which node is live, then be it. ``last_batch`` of its journal is on disk."""
+        """Record which node is active, then be it. ``last_batch`` of its journal is on disk."""
         self._apply(ClaimEvent.RECOVERED)
         record = StoreRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life, last_batch=last_batch)
         self._say(record)
 
     def note_last_batch(self, last_batch: int) -> bool:
-        """Write down how far the journal is on disk, as the next work; return True if there is something to write.
+        """Record how far the journal is on disk, as the next work; return True if there is something to write.
 
-        A store that fails to is no reason to stop: the record is behind then, and the next one is right again.
+        A failure of the store is no reason to stop: the record is behind then, and the next one is right again.
         """
         if self.state is not ClaimState.LIVE or self.record.last_batch == last_batch:
             return False
@@ -202,9 +210,9 @@ class Claim:
         return True
 
     def leave(self, state: LiveState | None, last_batch: int | None = None) -> None:
-        """The journal is closed: write how, or leave the record as it is, and end.
+        """Write the state of the closed journal, or leave the record unchanged, and end.
 
-        Who has not served yet leaves the group as it was before, whatever the state.
+        A broker that has not served yet leaves the group unchanged, whatever the state.
         """
         if state is None or self.state not in _HOLDS:
             if self.state is not ClaimState.OVER:
@@ -219,28 +227,29 @@ class Claim:
 
     @property
     def farewell(self) -> LiveState | None:
-        """What an orderly stop should write; None, when a backup is to take over."""
+        """Return what an orderly stop must write; None if a backup must take over."""
         hands_over = not isinstance(self._policy, PrimaryOnly) and self._policy.failover_on_shutdown
         return None if hands_over else LiveState.PAUSED
 
     @property
     def restarts(self) -> bool:
-        """Whether its broker, having given way, is to wait as backup again."""
+        """Return True if its broker, having given way, must wait as backup again."""
         return isinstance(self._policy, SharedStoreBackup) and self._policy.restart_backup
 
     @property
     def sure_until(self) -> float:
-        """How long the last look counts. Who was frozen may have lost the live lock without having seen it."""
+        """Return how long the last check counts, in monotonic seconds. A broker that was frozen may have lost the live
+        lock without having seen it."""
         return self._sure_at + SURE_FOR_S if self.state in _HOLDS else inf
 
     def is_sure(self, now: float) -> bool:
-        """Whether it looked lately enough."""
+        """Return True if the last check still counts."""
         return now <= self.sure_until
 
     # -- work ----------------------------------------------------------------------------------------------------
 
     def take_work(self, now: float) -> LockWork | None:
-        """The operations to do now, one batch at a time."""
+        """Return the operations to do now, one batch at a time."""
         if self._under_way is not None or self.state in (ClaimState.NEW, ClaimState.OVER) or now < self._paused_until:
             return None
         operations, self._wanted = self._wanted, None
@@ -248,7 +257,7 @@ class Claim:
             if self._due is None or now < self._due or self.state is ClaimState.LEAVING:
                 return None
             operations = self._question(now)
-        if operations is not self._optional:  # the next look keeps its time
+        if operations is not self._optional:  # the next check keeps its time
             self._due = None
         self._under_way = operations
         self._batches += 1
@@ -258,13 +267,13 @@ class Claim:
         return LockWork(self._batches, operations)
 
     def next_deadline(self) -> float | None:
-        """When there is work to take, or an answer is overdue."""
+        """Return when there is work to take, or an answer is overdue, in monotonic seconds."""
         if self.state is ClaimState.OVER:
             return None
         return self._due if self._under_way is None else self._overdue_at
 
     def on_time(self, now: float) -> bool:
-        """Look whether an answer is overdue; True, if that changes something."""
+        """Check whether an answer is overdue; return True if that changes something."""
         if self._under_way is None or self._overdue_at is None or now < self._overdue_at:
             return False
         if not self._overslept:
@@ -288,7 +297,7 @@ class Claim:
         return True
 
     def on_done(self, batch: int, results: tuple[object, ...], now: float) -> None:
-        """The store did a batch."""
+        """Handle the results of a batch."""
         operations = self._finish(batch)
         if self.state is ClaimState.OVER:
             return
@@ -306,7 +315,8 @@ class Claim:
             self._on_written(operations, now)
 
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
-        """The store could not: who waits tries again, who is live cannot know whether it still may be."""
+        """Handle a failure of the store: a waiting broker tries again, an active one cannot be sure of its right any
+        more."""
         operations = self._finish(batch)
         match self.state:
             case ClaimState.OVER:
@@ -335,14 +345,16 @@ class Claim:
         self._troubled = True
 
     def _outlasts(self, operations: tuple[LockOperation, ...], fault: LockFault, now: float) -> bool:
-        """Whether a shortage at the store is waited for. It is no answer, and counts like silence.
+        """Return True if the claim waits for a shortage at the store to end.
 
-        What is held is held still, and `sure_until` keeps a live broker from confirming anything meanwhile.
+        A shortage is no answer, and counts like silence.
+
+        What is held is held still, and `sure_until` keeps an active broker from confirming anything meanwhile.
         """
         if self._short_since is None:
             self._short_since = self._asked_at
         if isinstance(self._policy, SharedStoreBackup) and self.state in (ClaimState.ASKING, ClaimState.CLAIMING):
-            # No client is served here yet: it waits as long as it takes.
+            # No client is served here yet: it waits without a limit.
             self._note_fault(fault, now)
             if self.state is ClaimState.CLAIMING:
                 self._give_up_claim(now)
@@ -359,7 +371,7 @@ class Claim:
         return True
 
     def _give_up_claim(self, now: float) -> None:
-        """The live lock goes back: another broker may be luckier."""
+        """Give the live lock back: another broker may succeed."""
         self._apply(ClaimEvent.NEXT if self._is_next else ClaimEvent.BEHIND)
         self.record = self._before
         self._inherits = False
@@ -368,7 +380,7 @@ class Claim:
         self._due = now
 
     def _repeat(self, operations: tuple[LockOperation, ...]) -> None:
-        """What was to be written is still to be written, unless something newer is."""
+        """Keep what was to be written for the next work, unless something newer is."""
         wanted = self._wanted
         if operations == _LOOK or wanted is None:
             self._wanted = wanted if operations == _LOOK else operations
@@ -382,7 +394,7 @@ class Claim:
         return operations
 
     def _end_leaving(self) -> None:
-        """What was under way before goes first."""
+        """End, unless work from before must be done first."""
         if self._wanted is None:
             self._apply(ClaimEvent.RECORDED)
 
@@ -395,7 +407,7 @@ class Claim:
         self._apply(ClaimEvent.FAILED)
 
     def _say(self, record: StoreRecord) -> None:
-        """Write the record, if it is another one; who is live needs no other lock any more."""
+        """Write the record, if it is another one; an active broker needs no other lock any more."""
         writes = (WriteRecord(record, over=self._life),) if record != self.record else ()
         self.record = record
         self._wanted = (*writes, Release(Lock.FAILBACK), Release(Lock.BACKUP))
@@ -412,7 +424,8 @@ class Claim:
                 return self._question_of_backup(now)
 
     def _question_of_backup(self, now: float) -> tuple[LockOperation, ...]:
-        """The live lock is touched only when it would be kept, or seldom: a primary that asks must find it free."""
+        """Return the operations of a poll by a backup. It touches the live lock only when it would keep it, or seldom:
+        a primary that requests it must find it free."""
         queues = () if self._is_next else (Acquire(Lock.BACKUP),)
         if self._inherits:
             return (*queues, Acquire(Lock.LIVE), *_BACKUP)
@@ -439,7 +452,8 @@ class Claim:
             self._wait(now)
 
     def _claim_it(self, over: int | None) -> None:
-        """The live lock is here. From now on the record says so, although nobody is served yet: see 6 and 9 above."""
+        """Record that the live lock is here. The record names this broker from now on, although it serves no client
+        yet: see 6 and 9 above."""
         self._apply(ClaimEvent.LOCKED)
         self._before = self.record
         self.record = evolve(self.record, state=LiveState.ACTIVE, copied=False, life=self._life)
@@ -447,7 +461,7 @@ class Claim:
         self._wanted = (WriteRecord(self.record, over=over),)
 
     def _on_written(self, operations: tuple[LockOperation, ...], now: float) -> None:
-        """Only who holds the live lock writes."""
+        """Go on after a write, which only the holder of the live lock does."""
         if isinstance(operations[0], WriteRecord):
             self._sure_at = self._asked_at
         self._due = now + self._look_every_s if self.is_sure(now) else now
@@ -457,9 +471,11 @@ class Claim:
             self._begin_if_sure(now)
 
     def _begin_if_sure(self, now: float) -> None:
-        """Who was frozen while the store answered looks once more before it serves anybody.
+        """Become active if the last check counts.
 
-        A look that was under way when the journal was read says nothing of the record, which is still to be written.
+        A broker that was frozen while the store answered checks once more before it serves.
+
+        A check that was under way when the journal was read does not cover the record, which is still to be written.
         """
         if self.state is ClaimState.SETTLING and self._wanted is None and self.is_sure(now):
             self._apply(ClaimEvent.RECORDED)
@@ -473,7 +489,8 @@ class Claim:
             self._due = now + ASK_EVERY_S
 
     def _is_new_node(self) -> bool:
-        """A copied store would make the same node exist twice. Who shares it with nobody takes a new id instead."""
+        """Become a new node if that is allowed; return True if it was. A copied store would make the same node exist
+        twice, so only a broker that shares it with no other takes a new id instead."""
         if isinstance(self._policy, PrimaryOnly):
             self.notes.append(
                 LogEntry(
@@ -495,7 +512,7 @@ class Claim:
                 self._fail(f"the data directory is used by {holder}")
             return  # a backup looked at the lock in that moment
         name = str(holder or "another broker")
-        # A live backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
+        # An active backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
         equals = name.startswith("primary ")
         question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
         self._wait_for(ClaimEvent.NEXT, f"waits to be live: {name} is{question}", warning=equals)
@@ -519,7 +536,7 @@ class Claim:
             self._wait_for(ClaimEvent.BEHIND, "waits behind another backup")
 
     def _may_inherit(self, answers: dict[LockOperation, object], now: float, *, waits: bool) -> bool:
-        """Whether nobody goes before this backup, or nobody who does anything."""
+        """Return True if no broker goes before this backup, or only frozen ones."""
         if now < self._claims_at:
             return False
         if self._is_next and not waits:

@@ -20,13 +20,13 @@ class ClaimState(Enum):
     NEW = "new"
     #: The store has not answered yet.
     ASKING = "asking"
-    #: Another backup is before this one.
+    #: Another broker is active, or has the right to be.
     QUEUED = "queued"
     #: Another broker is live, or has the right to be.
     WAITING = "waiting"
     #: The live lock is here; the record that names this broker is being written.
     CLAIMING = "claiming"
-    #: The journal may be read.
+    #: The record that names the active node is being written.
     GRANTED = "granted"
     #: The record that names the live node is being written.
     SETTLING = "settling"
@@ -82,7 +82,7 @@ CLAIM_TRANSITIONS: dict[ClaimState, dict[ClaimEvent, ClaimState]] = {
 
 
 def called(policy: HAPolicy, name: str) -> str:
-    """How a broker is named to others of its group: what it was configured as, and its name."""
+    """Return the name of a broker for others of its group: its configured kind, and its name."""
     match policy:
         case PrimaryOnly():
             kind = "broker"

@@ -1,8 +1,8 @@
-"""What those who wait do about others who wait, too, and are frozen.
+"""Waiting brokers that are frozen, and how others that wait get past them.
 
-Responsible for noticing that nobody takes a free live lock, and for how a primary shows that it is awake. A frozen
-process keeps its locks, so that one which only waits could keep everybody else from being live. Refuses to ask the
-store: the claim does, and tells what it heard.
+Responsible for noticing that no broker takes a free live lock, and for how a primary shows that it is awake. A frozen
+process keeps its locks, so a frozen broker that only waits could keep all others from being active. Does not read the
+store: the claim does, and passes the results on.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from attrs import define, field
 
 __all__ = ["HIDDEN_S", "LEFT_FREE_S", "Sign", "Vacancy"]
 
-#: How long those who go before it may leave the live lock free before a backup takes it.
+#: How long the brokers that go before a backup may leave the live lock free before the backup takes it, in seconds.
 LEFT_FREE_S = 5.0
-#: How often it looks meanwhile.
+#: Seconds between its checks meanwhile.
 SEE_EVERY_S = 0.5
-#: After how long beside a live backup a primary shows that it is awake, and how long it gives its failback lock back
-#: for that: a live broker looks twice.
+#: Seconds beside an active backup until a primary shows that it is awake; and for how many seconds it gives its
+#: failback lock back for that: an active broker checks twice.
 SHOWN_AFTER_S = 5.0
 HIDDEN_S = 1.25
 
@@ -29,11 +29,11 @@ class Vacancy:
     _sees_at: float = field(init=False, default=0.0)
 
     def is_to_be_seen(self, now: float) -> bool:
-        """Whether it is time to look who has the live lock."""
+        """Return True if a check of the live lock is due."""
         return now >= self._sees_at
 
     def see(self, *, free: bool, now: float) -> None:
-        """The store was asked."""
+        """Note the result of a check."""
         self._sees_at = now + SEE_EVERY_S
         if not free:
             self._since = None
@@ -41,11 +41,11 @@ class Vacancy:
             self._since = now
 
     def end(self) -> None:
-        """Somebody has it, or nobody is to."""
+        """Note that the lock is taken, or must not be taken."""
         self._since = None
 
     def lasts(self, before: int, now: float) -> bool:
-        """Whether so many that go before have had their time. Who is nearer is to be first."""
+        """Return True if ``before`` brokers that go first have had their time. A nearer broker must be first."""
         return self._since is not None and now >= self._since + before * LEFT_FREE_S
 
 
@@ -60,11 +60,11 @@ class Sign:
     _due: float | None = field(init=False, default=None)
 
     def is_due(self, life: int | None, now: float) -> bool:
-        """Whether to show it now, with the life of the broker that is live."""
+        """Return True if the sign is due now. ``life`` is the start number of the active broker."""
         if self._due is None:
             self._due = now + SHOWN_AFTER_S
         elif life != self._life:
-            self._due = now  # somebody became live although this one goes before
+            self._due = now  # another broker became active although this one goes before
         self._life = life
         if now < self._due:
             return False

@@ -1,15 +1,18 @@
-"""The way to the right to be live through a lock manager: whose data is the newest, and who holds the lease.
+"""The way to the right to be active through a lock manager: the newest data, and the lease.
 
-Responsible for the rules of the activation sequence and for keeping a lease that was taken. Refuses to run operations,
-to read a clock, and to write the broker's own number: it says when that is to be written, and waits until it is told.
+Responsible for the rules of the activation sequence and for keeping a lease that was taken. Does not run operations,
+does not read a clock, and does not write the broker's own number: it returns the number to write, and waits for
+`on_written`.
 
 Every copy of the data has a number, and the lock manager has one for all of them, under the node id. Each time a broker
-begins to confirm what no other copy has, both grow by one: the copies that are left behind are told by their number.
+begins to confirm what no other copy has, both grow by one. The number shows which copies are left behind.
 
 Why the number is claimed before it is noted, and only then set (`sequential`):
-1. P is live at 4, and its backup B is lost. P writes -5 at the manager, 5 at itself, 5 at the manager.
-2. P dies behind the first: B, which has 4 and finds -5, knows that nothing was confirmed without it. It may go on at 5.
-3. P dies behind the second: P has 5 and finds -5. The same holds for both; whoever takes the lease first goes on.
+
+1. P is active at 4, and its backup B is lost. P writes -5 at the manager, 5 at itself, 5 at the manager.
+2. P dies behind the first: B, which has 4 and finds -5, can conclude that nothing was confirmed without it. It may go
+   on at 5.
+3. P dies behind the second: P has 5 and finds -5. The same holds for both; the first one to take the lease goes on.
 4. P dies behind the third: B has 4 and finds 5. It is left behind.
 5. P is frozen behind the second, and B goes on at 5, then at 6: P's last step does not find -5 any more, and P ends.
 """
@@ -36,23 +39,23 @@ from ._operations import LockFault
 
 __all__ = ["ActivationAttempt", "AttemptResult", "LeaseActivation"]
 
-#: How long the lease is asked for when the data is the newest, and how often.
+#: How long a broker with the newest data requests the lease, and the interval of its requests, in seconds.
 TAKE_WITHIN_S = 2.0
 TAKE_EVERY_S = 0.05
-#: How often a lease without an end is looked after; one with an end several times before it is over.
+#: Seconds between checks of a lease without an end; a lease with an end is renewed several times before it is over.
 LOOK_EVERY_S = 0.5
 KEEPS_PER_LEASE = 3
-#: What is taken off the end of a lease: more than any step takes.
+#: What is taken off the end of a lease, in seconds and as a share: more than any step takes.
 GRACE_S = 0.5
 GRACE_SHARE = 0.2
-#: How long a manager that failed is left alone by a broker that holds a lease.
+#: Seconds without a request to a manager that failed, while this broker holds a lease.
 AFTER_FAULT_S = 0.25
-#: How long a lease without an end counts while the manager is short of something that comes back.
+#: How long a lease without an end counts while the manager is short of something that comes back, in seconds.
 SHORT_FOR_S = 15.0
 
 
 class AttemptResult(Enum):
-    """What came of an attempt. FAILED: the manager could not say, and may be asked again."""
+    """The result of an attempt. FAILED: the manager did not decide; another attempt is allowed."""
 
     GRANTED = "granted"
     STALE = "stale"
@@ -62,7 +65,8 @@ class AttemptResult(Enum):
 
 @frozen
 class ActivationAttempt:
-    """``text`` says why for everything but GRANTED; ``sequence`` is this broker's number now."""
+    """The result of an attempt with its reason. ``text`` is the reason for everything but GRANTED; ``sequence`` is this
+    broker's number now."""
 
     verdict: AttemptResult
     sequence: int
@@ -84,7 +88,8 @@ _Way = Generator[_Request, tuple[object, ...], ActivationAttempt]
 
 
 class LeaseActivation:
-    """Of one life of a broker. ``failure`` is set when a right that was there is gone: its broker must end."""
+    """The lease and the attempts of one broker start. ``failure`` is set when a right that was there is gone: its
+    broker must end."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -94,7 +99,7 @@ class LeaseActivation:
         self.holds = False
         self._until: float | None = None
         self._way: _Way | None = None
-        # It is an attempt of a broker that is not live: a lease that was taken for it is no right yet.
+        # It is an attempt of a broker that is not active: a lease that was taken for it is no right yet.
         self._asks = False
         self._request: _Request | None = None
         self._pause_until = 0.0
@@ -104,42 +109,43 @@ class LeaseActivation:
         # The lease goes back, and the next one is of another key.
         self._drops = False
         # Leases that this broker may have at the manager, which failed as one was taken or given back. It gives them
-        # back until that is done: nobody else could be live.
+        # back until that is done: otherwise no other broker could be active.
         self._owed: dict[str, None] = {}
         self._owed_due = 0.0
         self._next_key = key
         self._batches = 0
         self._under_way: tuple[LeaseOperation, ...] | None = None
         self._handed_out = 0.0
-        # When it was sure for the last time that the lease is held.
+        # When the lease was held for sure the last time.
         self._kept_at = 0.0
         self._now = 0.0
 
-    # -- what is asked of it -------------------------------------------------------------------------------------
+    # -- requests of the node ------------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
-        """Whether an attempt is under way."""
+        """Return True if an attempt is under way."""
         return self._way is not None
 
     def try_to_activate(self, sequence: int, now: float) -> None:
-        """Take the lease if this data is the newest; with GRANTED nobody else has it, and the number is this one's."""
+        """Take the lease if this data is the newest. With GRANTED no other broker has it, and the number is this
+        broker's."""
         self._begin(_activating(self._next_key, sequence), now)
         self._asks = True
 
     def renew(self, sequence: int, now: float) -> None:
-        """This broker goes on without a backup: leave all other copies behind. After FAILED it may be tried again."""
+        """Go on without a backup: leave all other copies behind. After FAILED another attempt is allowed."""
         assert self.holds, "only who holds the lease claims a number"
         self._begin(_under_lease(self.key, sequence), now)
         self._asks = False
 
     def drop(self) -> None:
-        """Give the lease back for now: others may have it until the next attempt."""
+        """Give the lease back for now: other brokers may have it until the next attempt."""
         assert self._way is None
         self._drops = self.holds
 
     def change_key(self, key: str) -> None:
-        """The data is that of another node from now on."""
+        """Use another key: the data is that of another node from now on."""
         assert self._way is None
         self._next_key = key
         if self.holds:
@@ -148,46 +154,46 @@ class LeaseActivation:
             self.key = key
 
     def leave(self) -> None:
-        """Give the lease back, as soon as what is under way is over; `is_over` says when."""
+        """Give the lease back, as soon as what is under way is over; `is_over` is True then."""
         self._way = self._request = None
         self._ending = True
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it was told to give the lease back."""
+        """Return True if `leave` was called."""
         return self._ending
 
     @property
     def is_over(self) -> bool:
-        """Whether everything is given back."""
+        """Return True if everything is given back."""
         return self._ending and self._under_way is None and not self.holds
 
     def is_lapsed(self, now: float) -> bool:
-        """Whether the right is not sure any more: nothing is confirmed."""
+        """Return True if the right is not sure any more: nothing must be confirmed."""
         return self._until is not None and now >= self._until
 
     def take_attempt(self) -> ActivationAttempt | None:
-        """The outcome of an attempt, once."""
+        """Return the outcome of an attempt, once."""
         attempt, self.attempt = self.attempt, None
         return attempt
 
     def number_to_write(self) -> int | None:
-        """What this broker has to note of itself, durably; each is returned once."""
+        """Return the number that this broker must write for itself, durably; each is returned once."""
         if isinstance(self._request, _Write) and not self._number_given:
             self._number_given = True
             return self._request.number
         return None
 
     def on_written(self, number: int) -> None:
-        """It is noted."""
-        # An attempt that ended meanwhile may have asked for it.
+        """Go on after the number is written."""
+        # The request may be from an attempt that ended meanwhile.
         if self._request == _Write(number):
             self._go_on(())
 
     # -- work and answers ----------------------------------------------------------------------------------------
 
     def take_work(self, now: float) -> LeaseWork | None:
-        """The operations to do now, one batch at a time."""
+        """Return the operations to do now, one batch at a time."""
         self._now = now
         if isinstance(self._request, _Pause) and now >= self._pause_until:
             self._go_on(())
@@ -212,7 +218,7 @@ class LeaseActivation:
         return LeaseWork(self._batches, operations)
 
     def next_deadline(self) -> float | None:
-        """When there is work to take, or a right ends."""
+        """Return when there is work to take, or a right ends, in monotonic seconds."""
         if self.failure is not None:
             return None
         dues = [] if self._until is None else [self._until]
@@ -228,13 +234,13 @@ class LeaseActivation:
         return min(dues, default=None)
 
     def on_time(self, now: float) -> None:
-        """Look whether the right has ended."""
+        """Check whether the right has ended."""
         self._now = now
         if self.is_lapsed(now) and self.failure is None and not self._ending:
             self._fail("the lock manager has not answered in time: another broker may be live")
 
     def on_done(self, batch: int, results: tuple[object, ...], now: float) -> None:
-        """The manager did a batch."""
+        """Handle the results of a batch."""
         operations = self._finish(batch, now)
         for operation, result in zip(operations, results, strict=True):
             if isinstance(operation, TakeLease | KeepLease):
@@ -246,7 +252,7 @@ class LeaseActivation:
             self._go_on(results)
 
     def on_failed(self, batch: int, fault: LockFault, now: float) -> None:
-        """The manager could not: an attempt ends, and a right goes on until it ends by itself."""
+        """Handle a failure of the manager: an attempt ends, and a right goes on until it ends by itself."""
         operations = self._finish(batch, now)
         first = operations[0]
         if isinstance(first, GiveLease):
@@ -305,7 +311,8 @@ class LeaseActivation:
         self.key = self._next_key
 
     def _fail(self, reason: str) -> None:
-        """The lease is not sure any more: who is live by it ends, and who only wants to be gives it back."""
+        """Handle the loss of a sure lease: an active broker ends, and one that only requests to be active gives it
+        back."""
         if self._way is None or not self._asks:
             self.failure = reason
             self._way = self._request = None
@@ -340,7 +347,8 @@ class LeaseActivation:
 
 
 def _activating(key: str, sequence: int) -> _Way:
-    """An unsure look first: who is left behind troubles nobody. What counts is the look under the lease."""
+    """Check without the lease first, so that a broker that is left behind takes no lease. The check under the lease
+    decides."""
     text = yield from _behind(key, sequence)
     if text is not None:
         return ActivationAttempt(AttemptResult.STALE, sequence, text)
@@ -364,7 +372,7 @@ def _under_lease(key: str, sequence: int) -> _Way:
     (shared,) = yield (ReadSequence(key),)
     assert isinstance(shared, int)
     if shared < 0 and sequence in (-shared, -shared - 1):
-        # Whoever claimed that number is gone, and has confirmed nothing under it.
+        # The broker that claimed that number is gone, and has confirmed nothing under it.
         yield _Write(-shared)
         (swapped,) = yield (SwapSequence(key, shared, -shared),)
         if not swapped:
@@ -379,7 +387,7 @@ def _sequential(key: str, sequence: int) -> _Way:
     following = sequence + 1
     (claimed,) = yield (SwapSequence(key, sequence, -following),)
     if not claimed:
-        # Perhaps by somebody who is gone, and has confirmed nothing under it: the next look tells by the number.
+        # Perhaps by a broker that is gone, and has confirmed nothing under it: the next check finds out by the number.
         return ActivationAttempt(AttemptResult.FAILED, sequence, "another broker has claimed the activation sequence")
     yield _Write(following)
     (swapped,) = yield (SwapSequence(key, -following, following),)

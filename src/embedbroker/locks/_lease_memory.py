@@ -1,9 +1,9 @@
 """A lock manager in memory, for brokers of one process.
 
-Responsible for the seam's rules without any file. Refuses to reach another process.
+Responsible for the seam's rules without any file. Does not reach another process.
 
-Brokers may run in different threads: taking a lease is one operation on a dictionary, and a number is swapped by nobody
-but the holder of its lease.
+Brokers may run in different threads: taking a lease is one operation on a dictionary, and only the holder of a lease
+swaps its number.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["MemoryLockManager"]
 
 
 class MemoryLockManager:
-    """Decides which broker of a replicating pair is live, for pairs in this process, as long as it lives itself.
+    """Decide which broker of a replicating pair is active, for pairs in this process, as long as the manager exists.
 
-    Hand the same object to all brokers: ``EmbeddedBroker(config, lock_manager=manager)``. It serves many pairs.
+    Pass the same object to all brokers: ``EmbeddedBroker(config, lock_manager=manager)``. It serves many pairs.
     """
 
     def __init__(self) -> None:
@@ -38,20 +38,20 @@ class MemoryLockManager:
         return _MemorySession(self, holder)
 
     def holder(self, key: str) -> str | None:
-        """Who holds the lease of a node id."""
+        """Return the name of the holder of a node id's lease; None if it is free."""
         session = self._holders.get(key)
         return session.holder if session is not None else None
 
     def sequence(self, key: str) -> int:
-        """The activation sequence of a node id; 0 before it was ever live."""
+        """Return the activation sequence of a node id; 0 before it was ever active."""
         return self._sequences.get(key, 0)
 
     def revoke(self, key: str) -> None:
-        """Take a lease away from its holder, who finds out when it asks to keep it."""
+        """Take a lease away from its holder, which finds out at its next renewal."""
         self._holders.pop(key, None)
 
     def take(self, key: str, session: _MemorySession) -> bool:
-        """Whether the session holds the lease now."""
+        """Return True if the session holds the lease now."""
         return self._holders.setdefault(key, session) is session
 
     def give(self, key: str, session: _MemorySession) -> None:

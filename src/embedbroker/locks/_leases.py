@@ -1,17 +1,18 @@
-"""What a lock manager is to replicating brokers: leases and numbers by name, as a few dumb operations.
+"""The lock manager of replicating brokers: leases and numbers by name, as a few simple operations.
 
 Responsible for the operation values and for the ``LockManagers`` seam with its rules. It is to a pair with two
-directories what ``Locks`` is to a group with one. Refuses to know who should have what; `Activation` does.
+directories what ``Locks`` is to a group with one. Does not decide which broker gets a lease; `Activation` does.
 
 Rules of the seam:
-- A lease and a number are known by a key, the node id that a primary and its backups share. Each has its own.
+
+- A lease and a number have a key, the node id that a primary and its backups share. Each key has one of both.
 - A lease has at most one session that holds it. Two sessions of one process are two holders. No operation waits.
-- An answer says how long the right lasts, counted from the moment when the work was handed out: the manager counts from
-  a later one. None lasts until it is given back, or until somebody takes it away, which `KeepLease` finds out.
+- An answer contains how long the right lasts, counted from the moment when the work was handed out: the manager counts
+  from a later one. None lasts until it is given back, or until it is taken away, which `KeepLease` finds out.
 - A session that ends in order has given everything back. One that dies keeps what it had for as long as it lasts.
-- A number that nobody wrote is 0. What was swapped survives a power cut of whoever keeps it. Only who holds the lease
-  of a key swaps its number.
-- A fault says nothing about what happened: an operation that failed may have been done.
+- A number that was never written is 0. What was swapped survives a power cut of the manager. Only the holder of the
+  lease of a key swaps its number.
+- A fault does not show what happened: an operation that failed may have been done.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ __all__ = [
 
 @frozen
 class Lease:
-    """A right that lasts so many seconds, counted from when the work was handed out; None: no end is known."""
+    """A right that lasts ``lasts_s`` seconds, counted from when the work was handed out; None: no end is known."""
 
     lasts_s: float | None = None
 
 
 @frozen
 class TakeLease:
-    """Take the lease of ``key`` if nobody has it. Result: a Lease, also when this session has it already, or None."""
+    """Take the lease of ``key`` if it is free. Result: a Lease, also when this session has it already, or None."""
 
     key: str
 
 
 @frozen
 class KeepLease:
-    """Have the lease of ``key`` last longer. Result: a Lease, or None when this session does not have it any more."""
+    """Renew the lease of ``key``. Result: a Lease, or None when this session does not have it any more."""
 
     key: str
 
@@ -65,7 +66,7 @@ class GiveLease:
 
 @frozen
 class ReadLeaseHolder:
-    """Result: a description of who holds the lease of ``key`` (this session, too), or None when nobody does."""
+    """Result: a description of the holder of the lease of ``key`` (this session, too), or None if it is free."""
 
     key: str
 
@@ -90,7 +91,7 @@ LeaseOperation: TypeAlias = TakeLease | KeepLease | GiveLease | ReadLeaseHolder 
 
 
 class LeaseSession(Protocol):
-    """The part of one broker's life in a lock manager. Synchronous; the caller decides on which thread it runs."""
+    """The session of one broker start in a lock manager. Synchronous; the caller decides on which thread it runs."""
 
     #: Whether ``run`` never waits for a device, so that it may run where everything else waits for it.
     immediate: bool
@@ -99,7 +100,7 @@ class LeaseSession(Protocol):
         """Do the operations in order and return one result for each.
 
         Raises:
-            LockFault: an operation failed; those after it did not happen.
+            LockFault: An operation failed; those after it did not happen.
         """
 
     def close(self) -> None:
@@ -107,13 +108,16 @@ class LeaseSession(Protocol):
 
 
 class LockManagers(Protocol):
-    """A lock manager, as its clients see it."""
+    """A lock manager, as its clients use it."""
 
     def open(self, holder: str) -> LeaseSession:
-        """Begin a session; ``holder`` is who to name to others.
+        """Begin a session.
+
+        Args:
+            holder: The name of this broker for others.
 
         Raises:
-            LockFault: this broker is not set up for it. A manager that is not there now is asked again and again.
+            LockFault: This broker is not set up for it. Requests to a manager that is not there now are repeated.
         """
 
 

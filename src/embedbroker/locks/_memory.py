@@ -1,6 +1,6 @@
 """Locks in memory, for brokers of one process: each group shares one ``MemoryLocks``.
 
-Responsible for the seam's rules without any file. Refuses to reach another process.
+Responsible for the seam's rules without any file. Does not reach another process.
 
 Brokers may run in different threads: taking a lock is one operation on a dictionary.
 """
@@ -26,9 +26,9 @@ __all__ = ["MemoryLocks"]
 
 
 class MemoryLocks:
-    """Decides which of several brokers in this process is live, and remembers their node id as long as it lives itself.
+    """Decide which of several brokers in this process is active, and hold their node id as long as the object exists.
 
-    Hand the same object to the brokers of one live and backup group: ``EmbeddedBroker(config, locks=locks)``.
+    Pass the same object to the brokers of one live and backup group: ``EmbeddedBroker(config, locks=locks)``.
     """
 
     def __init__(self) -> None:
@@ -40,16 +40,16 @@ class MemoryLocks:
         return _MemorySession(self, holder)
 
     def holder(self, lock: Lock) -> str | None:
-        """Who holds a lock."""
+        """Return the name of the holder of a lock; None if it is free."""
         session = self._holders.get(lock)
         return session.holder if session is not None else None
 
     def revoke(self, lock: Lock) -> None:
-        """Take a lock away from its holder, who finds out when it looks the next time."""
+        """Take a lock away from its holder, which finds out at its next check."""
         self._holders.pop(lock, None)
 
     def take(self, lock: Lock, session: _MemorySession) -> bool:
-        """Whether the session holds the lock now."""
+        """Return True if the session holds the lock now."""
         return self._holders.setdefault(lock, session) is session
 
     def give(self, lock: Lock, session: _MemorySession) -> None:

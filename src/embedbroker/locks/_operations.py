@@ -1,19 +1,20 @@
-"""What a lock store is to a broker: a few dumb operations on named locks and one record, their results and failures.
+"""The lock store of a broker: a few simple operations on named locks and one record, their results and failures.
 
 Responsible for the operation values, the ``Locks`` seam with its rules, and the unit of work that a claim hands out. It
-is to the right to be live what the disk is to the journal. Refuses to open files itself: the driver over files lives in
-``embedbroker.runtime``, the simulated one in ``embedbroker.testing``; one conformance suite runs over all of them.
+is to the right to be active what the disk is to the journal. Does not open files itself: ``embedbroker.runtime``
+contains the driver over files, ``embedbroker.testing`` the simulated one. One conformance suite runs over all of them.
 
 Rules of the seam:
-- The brokers of one live and backup group share one store. Each opens a session of its own in it, for one life.
+
+- The brokers of one live and backup group share one store. Each opens a separate session in it, for one broker start.
 - A lock has at most one session that holds it. Two sessions of one process are two holders.
-- No operation waits for a lock: who wants one asks again.
-- A session that ends, in whatever way, has given everything back. What the record says stays.
-- Only the holder of the live lock writes the record, so nobody reads it half written and nobody overwrites another's.
-  The record says whose it is: locks that do not reach every machine are given twice, and then the record tells it.
+- No operation waits for a lock: a broker that needs one repeats its request.
+- A session that ends, in whatever way, has given everything back. The content of the record stays.
+- Only the holder of the live lock writes the record, so no broker reads it half written and none overwrites another's.
+  The record contains its writer: locks that do not reach every machine are given twice, and then the record shows it.
 - A holder that is frozen keeps its locks. A store whose locks run out instead (leases) fits in like this: acquiring and
-  verifying answer how long the right lasts, counted from the moment when the work was handed out, and the claim ends
-  its broker when that is over, whether an answer has come or not.
+  verifying return how long the right lasts, counted from the moment when the work was handed out. The claim ends its
+  broker when that is over, whether an answer has come or not.
 """
 
 from __future__ import annotations
@@ -44,37 +45,42 @@ __all__ = [
 
 
 class Lock(Enum):
-    """What can be held. The values are names for files and log lines."""
+    """The locks of a store. The values are names for files and log lines."""
 
-    #: The right to be live: to open the journal and to serve.
+    #: The right to be active: to open the journal and to serve.
     LIVE = "live"
     #: First in the queue of backups.
     BACKUP = "backup"
-    #: A primary waits to be live again. It goes before every backup.
+    #: A primary waits to be active again. It goes before every backup.
     FAILBACK = "failback"
 
 
 class LiveState(Enum):
-    """How the last broker that was live is doing, as it said itself."""
+    """The state of the broker that was active last, as it wrote it itself."""
 
-    #: There was none.
+    #: No broker was active yet.
     NOT_STARTED = "not started"
-    #: It is live, or died without saying so: a backup takes over when the live lock is free.
+    #: It is active, or died without another record: a backup takes over when the live lock is free.
     ACTIVE = "active"
     #: It gave way to a primary that waited.
     FAILING_BACK = "failing back"
-    #: It was stopped, and nobody is to take over.
+    #: It was stopped, and no backup must take over.
     PAUSED = "paused"
 
 
 @frozen
 class StoreRecord:
-    """What a store remembers of the node that its brokers are one after the other.
+    """The record of a store: the node that its brokers are one after the other.
 
-    ``node_id`` and ``journal_identity`` are None as long as no broker was live. ``copied`` is said by the driver when
-    what it read was not written here: then another store with the same node id exists, or existed. ``life`` is the
-    number of the life that wrote it, which no other life of any broker has. ``last_batch`` is a batch that the journal
-    had on disk when this was written: a healthy one never ends before it. None: an earlier release wrote the record.
+    Args:
+        state: The state of the broker that was active last.
+        node_id: The node id; None as long as no broker was active.
+        journal_identity: The journal of that node; None as long as no broker was active.
+        copied: Set by the driver when what it read was not written here. Then another store with the same node id
+            exists, or existed.
+        life: The number of the broker start that wrote it, which no other start of any broker has.
+        last_batch: A batch that the journal had on disk when this was written: a healthy one never ends before it.
+            None: an earlier release wrote the record.
     """
 
     state: LiveState = LiveState.NOT_STARTED
@@ -85,13 +91,13 @@ class StoreRecord:
     last_batch: int | None = None
 
     def may_follow(self, life: int | None) -> bool:
-        """Whether who last knew the record as that of ``life`` may replace this one; a removed one always."""
+        """Return True if a broker that last saw ``life`` in the record may replace this one; a removed one always."""
         return self.life is None or self.life == life
 
 
 @frozen
 class Acquire:
-    """Take ``lock`` if nobody has it. Result: whether this session holds it now, True also if it did before."""
+    """Take ``lock`` if it is free. Result: whether this session holds it now, True also if it did before."""
 
     lock: Lock
 
@@ -105,14 +111,14 @@ class Release:
 
 @frozen
 class ReadHolder:
-    """Result: a description of who holds ``lock`` (this session, too), or None when nobody does."""
+    """Result: a description of the holder of ``lock`` (this session, too), or None if it is free."""
 
     lock: Lock
 
 
 @frozen
 class Verify:
-    """Result: whether this session surely still holds ``lock``, asked anew of the store that everybody else asks."""
+    """Result: whether this session surely still holds ``lock``, read anew from the store that all brokers use."""
 
     lock: Lock
 
@@ -126,7 +132,7 @@ class ReadRecord:
 class WriteRecord:
     """Replace the record, so that it survives a power cut. Result: None.
 
-    It is a fault not to hold the live lock, and to find the record of another life than ``over``.
+    It is a fault not to hold the live lock, and to find the record of another start than ``over``.
     """
 
     record: StoreRecord
@@ -137,7 +143,7 @@ LockOperation: TypeAlias = Acquire | Release | ReadHolder | Verify | ReadRecord 
 
 
 NOT_HELD = "the live lock is not held: another broker may be live"
-#: A store that would be asked by every machine would not have given its lock twice.
+#: A store that serves every machine would not have given its lock twice.
 NOT_ALONE = (
     "another broker was made live on the same store while this one had the live lock: do its locks reach every machine"
     " that shares it (an NFS mount with local_lock keeps them local)?"
@@ -145,7 +151,7 @@ NOT_ALONE = (
 
 
 class LockFault(Exception):
-    """The store could not do an operation; the text names it and tells the operator why.
+    """The store could not do an operation; the text names it and gives the operator the reason.
 
     ``passes``: it is short of something that comes back, such as descriptors, memory or space. What is held is held
     still, and the same operation may succeed a moment later.
@@ -157,7 +163,7 @@ class LockFault(Exception):
 
 
 class LockSession(Protocol):
-    """The part of one broker's life in a store. Synchronous; the caller decides on which thread it runs."""
+    """The session of one broker start in a store. Synchronous; the caller decides on which thread it runs."""
 
     #: Whether ``run`` never waits for a device, so that it may run where everything else waits for it.
     immediate: bool
@@ -166,7 +172,7 @@ class LockSession(Protocol):
         """Do the operations in order and return one result for each.
 
         Raises:
-            LockFault: an operation failed; those after it did not happen.
+            LockFault: An operation failed; those after it did not happen.
         """
 
     def close(self) -> None:
@@ -177,10 +183,13 @@ class Locks(Protocol):
     """A lock store."""
 
     def open(self, holder: str) -> LockSession:
-        """Begin a session; ``holder`` is who to name to others, see `called`.
+        """Begin a session.
+
+        Args:
+            holder: The name of this broker for others, see `called`.
 
         Raises:
-            LockFault: the store is not to be had.
+            LockFault: The store is not available.
         """
 
 

@@ -1,4 +1,4 @@
-"""Live and backup: a second broker that keeps the same files, and takes over."""
+"""Active and backup: a second broker that keeps the same files, and takes over."""
 
 from embedclient.wire.core import ReplicaRegistration, ReplicaWaiting
 

@@ -1,15 +1,15 @@
-"""The backup's end of a replication: what the primary does to its files is done to the ones here.
+"""The backup's end of a replication, which repeats the primary's disk work on the files here.
 
-Responsible for the order in which copied parts and work are done, for the answers, and for what is true of the files
-when the stream ends, however it ends. Refuses to know what the work means, and who may be live.
+Responsible for the order in which copied parts and work are done, for the answers, and for the state of the files at
+the end. Does not depend on what the work means, and does not decide which broker is active.
 
-Works of one lane are done in their order, and each behind those of the other lane that were done when the primary
-issued it, as the stream says. A work is done behind all parts of the copy that came before it, so that no older bytes
-come over newer ones; parts that come after it hold nothing of what it wrote (see ``_initial_copy``).
+Works of one lane are done in their order. Each is done behind those of the other lane that were done when the primary
+issued it; the stream contains their numbers. A work is done behind all parts of the copy that came before it, so that
+no older bytes come over newer ones. Parts that come after it hold nothing of what it wrote (see ``_initial_copy``).
 
-While files are copied nothing in them counts, and syncs in works are left out. A mark syncs what was touched; the last
-one is the hand-over: when everything before it is synced, the files hold what the primary's did at that place of the
-stream, and from there on each answer says that a work is done with its syncs.
+While files are copied nothing in them counts, and syncs in works are left out. A mark syncs what was touched. The last
+mark is the hand-over: when everything before it is synced, the files hold what the primary's did at that place of the
+stream. From there on each answer means that a work is done with its syncs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from ._stream_packets import nonsense, sealed, sealed_answer, unsealed
 
 __all__ = ["Replica"]
 
-# What is done in one piece of disk work.
+# The limits of one piece of disk work.
 _GATHERED_BYTES = 1024 * 1024
 _GATHERED_MAX = 64
 _WORK_LANES = (Lane.JOURNAL, Lane.BACKGROUND)
@@ -68,7 +68,7 @@ _WORK_LANES = (Lane.JOURNAL, Lane.BACKGROUND)
 
 @frozen
 class _Item:
-    """A work that came: done when the numbers of ``after`` are, in their lanes."""
+    """A work that was received: done when the numbers of ``after`` are, in their lanes."""
 
     number: int
     after: tuple[tuple[Lane, int], ...]
@@ -78,7 +78,10 @@ class _Item:
 
 @define(eq=False)
 class _WorkLane:
-    """``under_way`` is the number of what the disk does, 0 when it does none; ``doing`` the last work in that."""
+    """The works of a lane. ``under_way`` is the batch that the disk does, 0 if none; ``doing`` the last work in that.
+
+    `0 <= done <= doing <= received` holds for the numbers of works.
+    """
 
     received: int = 0
     done: int = 0
@@ -92,11 +95,18 @@ _Part = CopyBegin | StreamChunk | tuple[CopyMark, dict[Lane, int]]
 
 
 class Replica:
-    """One attempt at one primary, on a directory that nobody else touches meanwhile.
+    """One attempt at one primary, on a directory that no other component uses meanwhile.
 
-    ``on_accepted`` is called when it is known whose copy this will be, ``on_in_sync`` when it may take over, and
-    ``on_over`` once when it is over and the files are at rest. Files that were in the way are kept, up to ``saved_max``
-    journals, -1 for all. A peer that says nothing for ``answer_timeout_s`` after the registration is given up.
+    ``on_accepted`` is called when the node of the copy is known, ``on_in_sync`` when this backup may take over.
+    ``on_over`` is called once, when the attempt is over and the files are at rest.
+
+    Args:
+        line: The connection to the primary.
+        settings: The settings of the journal in the directory.
+        saved_max: How many journals that were in the way are kept, -1 for all.
+        answer_timeout_s: Seconds after the registration after which a silent peer is given up.
+        log: Receives warnings for the operator.
+        inform: Receives lines about ordinary events; None: ``log`` receives them, too.
     """
 
     def __init__(
@@ -125,7 +135,7 @@ class Replica:
         self._copy = CopyLane(self._numbers)
         self._copy_received = 0
         self._copy_done = 0
-        # Parts of the copy that are not done, with their numbers; the one that is being done stays until it is.
+        # Parts of the copy that are not done, with their numbers; the part under way stays until it is done.
         self._parts: deque[tuple[int, _Part]] = deque()
         self._files: tuple[CopiedFile, ...] = ()
         # Files that were touched since the last sync, as an ordered set.
@@ -133,7 +143,7 @@ class Replica:
         self._stop_called = False
         self._hands_over = False
         self._in_sync = False
-        # How it ended, and whether its owner has heard: that waits for the disk.
+        # How it ended, and whether `on_over` was called: that waits for the disk.
         self._over: tuple[EndingKind, str, Refusal | None] | None = None
         self._told = False
         # The disk failed, and that is being noted on it.
@@ -141,11 +151,11 @@ class Replica:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the disk does nothing for it, and will not."""
+        """Return True if the disk does nothing for it, and will not."""
         return self._told
 
     def begin(self, registration: ReplicaRegistration, now: Instant) -> None:
-        """Offer itself; the registration goes over the control channel, so its owner has sent it."""
+        """Begin to wait for the answer to the registration, which the owner sends over the control channel."""
         assert registration.format == STREAM_FORMAT
         self._due = now.monotonic + self._answer_timeout_s
         self._line.on_frame = self._on_frame
@@ -245,7 +255,7 @@ class Replica:
     # -- the disk ------------------------------------------------------------------------------------------------
 
     def take_work(self) -> list[DiskWork]:
-        """What the disk is to do."""
+        """Return the work for the disk."""
         found = []
         copy = self._copy.take()
         if copy is not None:
@@ -294,7 +304,7 @@ class Replica:
         return [each for each in operations if not isinstance(each, storage.Sync | storage.SyncDirectory)]
 
     def on_disk_done(self, batch: int, results: tuple[object, ...]) -> None:
-        """The disk did a piece of work."""
+        """Handle the results of a piece of work."""
         if batch == self._copy.under_way:
             self._copy.done(results)
         for lane, flow in self._lanes.items():
@@ -305,7 +315,7 @@ class Replica:
         self._come_to_rest()
 
     def on_disk_failed(self, batch: int, fault: DiskFault) -> None:
-        """The disk could not: what it did is unknown, and these files are no copy any more."""
+        """Handle a failure of the disk: what it did is unknown, and these files are no copy any more."""
         if batch == self._copy.under_way:
             self._copy.failed()
         for flow in self._lanes.values():
@@ -337,7 +347,7 @@ class Replica:
     # -- the copy ------------------------------------------------------------------------------------------------
 
     def _work_through(self) -> CopySteps:
-        """Say what is there from before, then do the parts of the copy as they come."""
+        """Send what is there from before, then do the parts of the copy as they come."""
         yield from self._take_stock()
         while not self._in_sync:
             yield lambda: bool(self._parts)
@@ -363,7 +373,7 @@ class Replica:
         self._send(ReplicaInventory(holdings.identity, holdings.newest, files))
 
     def _write(self) -> Generator[Request, tuple[object, ...], int]:
-        """The chunks that wait, as far as they make one piece of work; returns the number of the last."""
+        """Write the chunks that wait, as far as they make one piece of work; return the number of the last."""
         writes: list[DiskOperation] = []
         size = last = 0
         for number, part in self._parts:
@@ -396,11 +406,11 @@ class Replica:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End it from this side."""
+        """End the attempt from this side."""
         self._end(EndingKind.CLOSED, "this broker ended it")
 
     def _break(self, text: str) -> None:
-        """This side cannot go on: the primary is told why, and the connection ended."""
+        """End the attempt and the connection, because this side cannot go on; send the reason to the primary."""
         if self._over is None:
             # A stream that makes no sense brings nothing into sync; what already is remains so.
             self._hands_over = self._in_sync
@@ -417,20 +427,20 @@ class Replica:
         self._due = None
         self._over = kind, text, refusal
         self.state = ReplicaState.OVER
-        # What came is done, if it makes sense: perhaps the primary is gone with the only other copy of it.
+        # Received work is done, if it makes sense: perhaps the primary is gone with the only other copy of it.
         if kind is EndingKind.CLOSED or not (self._in_sync or self._hands_over):
             self._drop()
         self._come_to_rest()
 
     def _drop(self) -> None:
-        """What was not begun is not done any more."""
+        """Drop all work that was not begun."""
         self._parts.clear()
         self._copy.abandon()
         for flow in self._lanes.values():
             flow.items.clear()
 
     def _come_to_rest(self) -> None:
-        """The end is told when the disk has done what it was given."""
+        """Report the end when the disk has done its work."""
         if self._over is None or self._told or self._parts or self._doubts or self._copy.under_way:
             return
         if any(flow.under_way or flow.items for flow in self._lanes.values()):
@@ -444,11 +454,11 @@ class Replica:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         return self._due
 
     def on_time(self, now: Instant) -> None:
-        """Give up a peer that says nothing: what does not know this kind of replication ignores a registration."""
+        """Give up a silent peer: one without this kind of replication ignores a registration."""
         if self._due is not None and now.monotonic >= self._due:
             text = (
                 f"{self._line.name} did not answer for {self._answer_timeout_s:g} s: is it an embedbroker? Replication"

@@ -1,7 +1,7 @@
-"""What both halves of replication say to each other: the one that moves bytes, and the one that decides who is live.
+"""The values between the two halves of replication: one moves bytes, one decides which broker is active.
 
-Responsible for the states and endings of the two ends of a stream, and for the seam to the connection below. Refuses to
-do anything.
+Responsible for the states and endings of the two ends of a stream, and for the seam to the connection below. Contains
+no behaviour.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ __all__ = [
     "other_format",
 ]
 
-# Where everything but the registration travels.
+# The channel of all packets except the registration.
 STREAM_CHANNEL = 2
 
-#: Of everything that follows a registration. Another one is refused.
+#: The format of all packets that follow a registration. Another one is refused.
 STREAM_FORMAT = 2
 
-#: Takes one frame of the stream channel: packet type, buffer, start, end.
+#: Receives one frame of the stream channel: packet type, buffer, start, end.
 FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]
 
 
 class StreamConnection(Protocol):
-    """A connection between two brokers of a cluster, whoever opened it, after cluster user and password were right."""
+    """A connection between two brokers of a cluster, opened by either, after cluster user and password were right."""
 
-    #: Who takes the frames of the stream channel, and who is told when the connection is gone, whoever ended it.
+    #: Receives the frames of the stream channel; and is called when the connection is gone, whichever end closed it.
     on_frame: FrameReceiver | None
     on_gone: Callable[[], None] | None
 
     @property
     def name(self) -> str:
-        """Where the peer is, for the operator."""
+        """Return where the peer is, for the operator."""
 
     def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
         """Send whole frames; on a connection that is gone they go nowhere."""
@@ -69,7 +69,7 @@ class ReplicatorState(Enum):
 
 
 class ReplicaState(Enum):
-    """The way of a backup beside one primary. Only IN_SYNC may take over."""
+    """The stages of a backup beside one primary. Only IN_SYNC may take over."""
 
     JOINING = "joining"
     COPYING = "copying"
@@ -78,7 +78,7 @@ class ReplicaState(Enum):
 
 
 class Refusal(IntEnum):
-    """Why a primary does not take a backup; the first three as Artemis numbers them."""
+    """Why a primary does not accept a backup; the first three as Artemis numbers them."""
 
     NOT_READY = 0
     AUTHENTICATION = 1
@@ -90,8 +90,8 @@ class Refusal(IntEnum):
 class EndingKind(Enum):
     """Why a backup's stream is over.
 
-    LOST: the connection went away. FAIL_OVER: the primary ended in order, and this one is to take over. STOP_CALLED:
-    the connection went away after an orderly stop had begun. REFUSED: the primary does not take it. BROKEN: one of the
+    LOST: the connection went away. FAIL_OVER: the primary ended in order, and this one must take over. STOP_CALLED: the
+    connection went away after an orderly stop had begun. REFUSED: the primary does not accept it. BROKEN: one of the
     two ends could not go on (a disk that failed, bytes that make no sense). CLOSED: this side ended it.
     """
 
@@ -105,10 +105,15 @@ class EndingKind(Enum):
 
 @frozen
 class Ending:
-    """``in_sync``: the files hold everything that the primary ever confirmed up to now. ``refusal`` with REFUSED.
+    """The end of a backup's stream.
 
-    ``disk_failed``: it failed so that not even that could be noted on it. What it shows may not be there, so this
-    directory must not be used again by this broker: it has to stop.
+    Args:
+        kind: Why the stream is over.
+        text: The reason, for the operator.
+        in_sync: Whether the files hold everything that the primary ever confirmed up to now.
+        refusal: Why the primary did not accept the backup; set with REFUSED.
+        disk_failed: Whether the disk failed, and could not even record that. What it shows may not be there, so this
+            broker must not use the directory again, and must stop.
     """
 
     kind: EndingKind
@@ -120,7 +125,14 @@ class Ending:
 
 @frozen
 class PrimaryStatus:
-    """What a primary tells a backup of itself: whose copy it will be, and of what."""
+    """The facts that a primary sends to a backup: the node and the journal of the copy.
+
+    Args:
+        node_id: The node id.
+        journal_identity: The identity of the journal.
+        activation_sequence: The activation sequence of the primary, its epoch.
+        allows_fail_back: Whether the primary gives way to a backup in sync that is configured as primary.
+    """
 
     node_id: str
     journal_identity: int
@@ -129,7 +141,7 @@ class PrimaryStatus:
 
 
 def other_format(theirs: int) -> str:
-    """What to tell the operator of two brokers that do not understand each other."""
+    """Return the text for the operator of two brokers with different formats."""
     return (
         f"the other broker speaks format {theirs} of replication, and this one {STREAM_FORMAT}: install the same"
         " version on both"

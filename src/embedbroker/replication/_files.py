@@ -1,6 +1,6 @@
-"""Which files of a directory a copy has: those of the journal, and the words that its node gave as a voter.
+"""The files of a directory that a copy has: those of the journal, and the grants of its node as a voter.
 
-Refuses to know what is in them. The record of a broker (``node.state``) is its own, and stays where it is.
+Does not depend on their content. The record of a broker (``node.state``) belongs to that broker, and is not copied.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ NEW_VOTES_FILE = "votes.state.new"
 
 
 def is_copied(name: str) -> bool:
-    """Whether what happens to a file of such a name happens to that of the copy."""
+    """Return True if changes of a file of that name are repeated in the copy."""
     return storage.belongs(name) or name in (VOTES_FILE, NEW_VOTES_FILE)

@@ -1,13 +1,14 @@
-"""The initial copy, seen from the primary: which files there are, what of them the backup lacks, and sending that.
+"""The initial copy, at the primary: the list of files, what of them the backup lacks, and sending that.
 
-Responsible for the moment at which the copy is taken, for what the backup may keep, and for the part of each file that
-is copied. Refuses to know what is in the files, and when the backup is in sync.
+Responsible for the moment of the copy, for what the backup may keep, and for the part of each file that is copied. Does
+not depend on what is in the files, and does not decide when the backup is in sync.
 
 The copy is of one moment, at which the disk does nothing for the journal. Work issued later travels as work, while
 chunks are read from files that it changes. What makes that right:
+
 - Bytes that such work wrote are left out of chunks, whenever they were read: the work carries them. All others are
-  as they were at that moment. So it does not matter in which order the backup does a chunk and a work that was sent
-  after it... as long as it does not do an older chunk after newer work, and it does not: see ``_backup``.
+  unchanged since that moment. So a chunk and a work that was sent after it may be done in any order, except for an
+  older chunk after newer work. The backup never does that: see ``_backup``.
 - Work that renames, removes or cuts a file waits until that file is copied.
 """
 
@@ -29,18 +30,19 @@ __all__ = ["InitialCopy"]
 
 _KIB = 1024
 CHUNK_BYTES = 128 * _KIB
-# Chunks that may be unanswered. What is sent meanwhile stands behind them, so this is what the traffic pays for a copy
-# (docs/performance.md), and with the way there and back it bounds the rate: 10 ms to the backup are 50 MiB/s.
+# The limit of unanswered chunks. What is sent meanwhile stands behind them, so this is the price of a copy for the
+# traffic (docs/performance.md). With the way there and back it bounds the rate: 10 ms to the backup are 50 MiB/s.
 WINDOW_BYTES = 512 * _KIB
-# A backup syncs after so many bytes: all at once would make the end long, and each other sync of that disk with it.
+# The bytes after which a backup syncs: all at once would make the end long, and each other sync of that disk with it.
 SYNC_EVERY_BYTES = 4 * 1024 * _KIB
 _ZEROS = bytes(CHUNK_BYTES)
 
 
 class InitialCopy:
-    """To one backup. ``listing``: new work has to wait. ``begun``: the moment of the copy is over. ``copied``: all is.
+    """The copy for one backup. ``listing``: new work must wait. ``begun``: the moment of the copy is over.
 
-    ``uncopied`` has the files of which a part is still to be read, now or in the copy, as an ordered set.
+    ``copied``: the whole copy is. ``uncopied`` has the files of which a part is still to be read, now or in the copy,
+    as an ordered set.
     """
 
     def __init__(
@@ -54,20 +56,20 @@ class InitialCopy:
         self._clock = clock
         self._log = log
         self._is_quiet = is_quiet
-        # What the backup has of files, proved to be the same.
+        # The bytes of each file that the backup has, proved to be the same.
         self._kept: dict[str, int] = {}
-        # What work wrote since the moment of the copy, as (start, end), by file.
+        # The parts that work wrote since the moment of the copy, as (start, end), by file.
         self._written: dict[str, list[tuple[int, int]]] = {}
         self._sent_bytes = 0
         self._synced_at = 0
 
     @property
     def catches_up(self) -> bool:
-        """Whether the backup keeps something of what it has."""
+        """Return True if the backup keeps some of its files."""
         return bool(self._kept)
 
     def note_writes(self, operations: Iterable[DiskOperation]) -> None:
-        """Work behind the moment of the copy."""
+        """Note the work behind the moment of the copy."""
         for operation in operations:
             if isinstance(operation, storage.WriteAt | storage.Zero) and operation.file in self.uncopied:
                 end = operation.offset + written_bytes(operation)
@@ -80,7 +82,7 @@ class InitialCopy:
     # -- the steps -----------------------------------------------------------------------------------------------
 
     def run(self, inventory: ReplicaInventory, identity: int) -> CopySteps:
-        """Everything from what the backup has to the last byte of the copy."""
+        """Run the copy, from the comparison with the backup's files to the last byte."""
         sizes = yield from self._list()
         afresh = True
         if inventory.newest and inventory.journal_identity == identity:
@@ -89,7 +91,7 @@ class InitialCopy:
         if afresh:
             self._kept.clear()
         sizes = yield from self._list()
-        # Those of which little is copied first: work on them waits.
+        # Files with little to copy come first: work on them waits.
         names = sorted(sizes, key=lambda name: (storage.copied_bytes(name, sizes[name]), name))
         files = tuple([CopiedFile(name, min(self._kept.get(name, 0), sizes[name]), sizes[name]) for name in names])
         self.uncopied = dict.fromkeys(names)
@@ -105,7 +107,7 @@ class InitialCopy:
         self.copied = True
 
     def _list(self) -> Generator[Request, tuple[object, ...], dict[str, int]]:
-        """The files there are and their sizes, at a moment when no work is under way."""
+        """Return the files and their sizes, at a moment when no work is under way."""
         self.listing = True
         yield self._is_quiet
         (found,) = yield (storage.ListFiles(),)
@@ -116,7 +118,8 @@ class InitialCopy:
         return {name: size for name, size in zip(names, stats, strict=True) if isinstance(size, int)}
 
     def _compare(self, inventory: ReplicaInventory, sizes: dict[str, int]) -> CopySteps:
-        """Which files of the backup are what stands in ours, the newest first: without it the others do not count."""
+        """Find the files of the backup that are the start of those here, the newest first: without it the others do not
+        count."""
         held = sorted(inventory.files, key=lambda file: file.name != inventory.newest)
         held = [file for file in held if 0 < file.size <= sizes.get(file.name, -1)]
         self.uncopied = dict.fromkeys([file.name for file in held])
@@ -158,7 +161,7 @@ class InitialCopy:
             self._flow.send_chunk(index, offset, data, self._clock())
 
     def _unwritten(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
-        """What of a part of a file no work has written."""
+        """Return the spans of a part of a file that no work has written."""
         parts = [(start, end)]
         for low, high in self._written.get(name, ()):
             parts = [

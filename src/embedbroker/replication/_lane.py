@@ -1,7 +1,7 @@
 """The copy lane of a disk: long work as a generator, which may also wait for something else than the disk.
 
-Responsible for one request at a time, for numbers that no work of a journal has, and for answers that come after the
-work they belong to was given up. Refuses to know what is copied.
+Responsible for one request at a time, for numbers that no work of a journal has, and for answers to work that was given
+up. Does not depend on what is copied.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from embedbroker.storage import DiskOperation, DiskWork, Lane, Steps
 
 __all__ = ["CopyLane", "CopySteps", "Numbers", "Request", "disk_steps"]
 
-#: Operations to do, or a condition to wait for; it is asked whenever work is taken.
+#: Operations to do, or a condition to wait for; it is called whenever work is taken.
 Request = tuple[DiskOperation, ...] | Callable[[], bool]
 CopySteps = Generator[Request, tuple[object, ...], None]
 T = TypeVar("T")
 
 
 def disk_steps(steps: Steps[T]) -> Generator[Request, tuple[object, ...], T]:
-    """Long work of a journal's directory, in this lane."""
+    """Run long work of a journal's directory in this lane."""
     try:
         request = next(steps)
         while True:
@@ -35,7 +35,7 @@ def disk_steps(steps: Steps[T]) -> Generator[Request, tuple[object, ...], T]:
 
 @define(eq=False)
 class Numbers:
-    """Numbers of work that is no journal's: below zero."""
+    """Generate numbers below zero, for work that does not belong to a journal."""
 
     last: int = 0
 
@@ -46,7 +46,7 @@ class Numbers:
 
 @define(eq=False)
 class CopyLane:
-    """``under_way`` is the number of the work that the disk does, 0 when it does none."""
+    """Run one long work. ``under_way`` is the number of the work that the disk does, 0 if none."""
 
     numbers: Numbers
     under_way: int = 0
@@ -56,7 +56,7 @@ class CopyLane:
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way, and nothing waits."""
+        """Return True if nothing is under way, and nothing waits."""
         return self._steps is None and not self.under_way
 
     def begin(self, steps: CopySteps) -> None:
@@ -66,7 +66,7 @@ class CopyLane:
         self._advance(None)
 
     def take(self) -> DiskWork | None:
-        """The work to do now."""
+        """Return the work to do now."""
         if self.under_way:
             return None
         while callable(self._request):
@@ -79,7 +79,7 @@ class CopyLane:
         return DiskWork(Lane.COPY, self.under_way, self._request)
 
     def done(self, results: tuple[object, ...]) -> None:
-        """The disk did what `take` returned."""
+        """Handle the results of the work that `take` returned."""
         assert self.under_way
         self.under_way = 0
         if self._stale:
@@ -88,7 +88,7 @@ class CopyLane:
             self._advance(results)
 
     def failed(self) -> bool:
-        """The disk could not; returns whether anybody still wanted it."""
+        """Handle a failure of the disk; return True if the work was not given up before."""
         self.under_way = 0
         wanted, self._stale = not self._stale, False
         if wanted:
@@ -96,7 +96,7 @@ class CopyLane:
         return wanted
 
     def abandon(self) -> None:
-        """Give the work up; an answer that still comes is of no interest."""
+        """Give the work up; an answer that still comes is ignored."""
         self._stale = bool(self.under_way)
         steps, self._steps, self._request = self._steps, None, None
         if steps is not None:

@@ -1,7 +1,7 @@
-"""Disk operations as the stream carries them, and back.
+"""Disk operations in the form of the stream, and back.
 
-Responsible for which operations change anything, and so travel, and for refusing names that are none of a journal's
-files: what a peer says must not reach beside them. Refuses to do operations.
+Responsible for which operations change anything, and so travel, and for refusing names that are not of a journal's
+files: a peer must not reach beside them. Does not run operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WRITE, _SYNC, _RENAME, _ALLOCATE, _TRUNCATE, _REMOVE, _SYNC_NAMES, _ZERO = map(
 
 
 def carried(operations: Iterable[storage.DiskOperation]) -> list[StreamOperation]:
-    """What of some work has to be done by the other side, too."""
+    """Return the operations of some work that the other side must do, too."""
     found: list[StreamOperation] = []
     for operation in operations:
         match operation:
@@ -49,10 +49,10 @@ def carried(operations: Iterable[storage.DiskOperation]) -> list[StreamOperation
 
 
 def restored(operations: Sequence[StreamOperation]) -> list[storage.DiskOperation]:
-    """What the other side wants to be done.
+    """Return the operations that the other side sent.
 
     Raises:
-        RemoteProtocolError: an operation is about a file that is none of a journal's.
+        RemoteProtocolError: An operation is about a file that is not a journal's.
     """
     found: list[storage.DiskOperation] = []
     for code, file, number, data, other, size in operations:
@@ -85,7 +85,7 @@ def _operation(
 
 
 def size_of(operations: Iterable[storage.DiskOperation]) -> int:
-    """Bytes that some work writes."""
+    """Return the number of bytes that some work writes."""
     size = 0
     for operation in operations:
         if type(operation) is storage.WriteAt or type(operation) is storage.Zero:
@@ -94,12 +94,12 @@ def size_of(operations: Iterable[storage.DiskOperation]) -> int:
 
 
 def written_bytes(operation: storage.WriteAt | storage.Zero) -> int:
-    """Bytes that one operation writes."""
+    """Return the number of bytes that one operation writes."""
     return operation.size if isinstance(operation, storage.Zero) else sum(map(len, operation.data))
 
 
 def names_in(operations: Iterable[storage.DiskOperation]) -> Iterator[str]:
-    """The files that need a sync after some work was done without its own, under the names they have then."""
+    """Return the files that need a sync after some work was done without its own, under the names they have then."""
     for operation in operations:
         match operation:
             case (
@@ -112,7 +112,7 @@ def names_in(operations: Iterable[storage.DiskOperation]) -> Iterator[str]:
 
 
 def structural_names(operations: Iterable[storage.DiskOperation]) -> list[str]:
-    """The files whose name or end some work changes, or that it replaces."""
+    """Return the files whose name or end some work changes, or that it replaces."""
     names: list[str] = []
     for operation in operations:
         match operation:

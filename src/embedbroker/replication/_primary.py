@@ -1,8 +1,8 @@
-"""The primary's end of a replication: disk work is done here and by a backup, and the journal hears when both did it.
+"""The primary's end of a replication: disk work is done here and by a backup, and the journal waits for both.
 
-Responsible for what of the journal's disk work goes to the backup, for when it counts as done, and for the way from a
-backup that joins to one that is in sync. Refuses to know what the work means, and who may be live: it says when a
-backup is in sync, and when one is lost, and waits to be told that it may go on alone.
+Responsible for the journal's disk work that goes to the backup, and for when it counts as done. Leads a joining backup
+to one in sync. Does not depend on what the work means, and does not decide which broker is active. It reports when a
+backup is in sync, and when one is lost, and waits for `go_on_alone`.
 
 When a piece of work counts as done:
 
@@ -15,11 +15,13 @@ HELD           not before `go_on_alone`
 =============  ================================================================
 
 Why a hand-over counts for both from its mark on:
-1. The primary sends the mark, and the backup, which has everything up to it, is in sync as soon as it has synced that.
+
+1. The primary sends the mark. The backup has everything up to it, and is in sync as soon as it has synced that.
 2. The primary confirms what was issued behind the mark, because its own disk has it. It dies.
-3. The backup knows that it is in sync, and takes over without what was confirmed.
-So nothing behind the mark is confirmed before the backup has it; and a backup that is lost behind the mark may believe
-that it is in sync, whatever it managed to answer: that is HELD.
+3. The backup has found itself in sync, and takes over without what was confirmed.
+
+So nothing behind the mark is confirmed before the backup has it. A backup that is lost behind the mark may believe that
+it is in sync, whatever it managed to answer: that is HELD.
 """
 
 from __future__ import annotations
@@ -52,12 +54,13 @@ from ._stream_packets import nonsense, sealed, unsealed, unsealed_answer
 
 __all__ = ["Replicator"]
 
-# What the backup may be behind while it is not in sync. Beyond, the journal waits for it.
+# How far the backup may be behind while it is not in sync. Beyond, the journal waits for it.
 BACKLOG_BYTES_MAX = 16 * 1024 * 1024
 # The same once everything is copied: a hand-over waits for it.
 LAST_BACKLOG_BYTES_MAX = 1024 * 1024
-# A backup looks through what it has before it says so, and reads all of it: so many call time-outs. How much that is
-# nobody knows here, and it begins anew with each attempt: so the next one may take twice as long, so often.
+# How many call time-outs a backup has to read all its files before it sends its inventory. The size of its files is not
+# known here, and each attempt reads all of them again. So each next attempt may take twice as long, up to
+# `_DOUBLED_MAX` times.
 _JOIN_CALLS_MAX = 20
 _DOUBLED_MAX = 6
 _ANSWER = int(StreamType.ANSWER)
@@ -74,11 +77,16 @@ class _Issued:
 
 
 class Replicator:
-    """Of one life of a live broker. ``now`` is kept current by its owner.
+    """The replication of one start of an active broker. The owner keeps ``now`` current.
 
-    ``call_timeout_s``: a backup that owes an answer for so long is lost. ``sync_timeout_s`` bounds the hand-over.
-    ``on_synchronised`` is called when a backup is in sync; ``on_lost`` with the reason when one is gone that was not
-    sent away, and with whether that leaves the state HELD.
+    ``on_synchronised`` is called when a backup is in sync. ``on_lost`` is called when a backup is gone that was not
+    dismissed: with the reason, and with True if that leaves the state HELD.
+
+    Args:
+        call_timeout_s: Seconds after which a backup that owes an answer is lost.
+        sync_timeout_s: The bound of the hand-over, in seconds.
+        log: Receives warnings for the operator.
+        inform: Receives lines about ordinary events; None: ``log`` receives them, too.
     """
 
     def __init__(
@@ -93,7 +101,7 @@ class Replicator:
         self.registration: ReplicaRegistration | None = None
         self.on_synchronised: Callable[[], None] | None = None
         self.on_lost: Callable[[str, bool], None] | None = None
-        #: Whether a backup that has everything may be in sync now; asked whenever there may be work.
+        #: Whether a backup that has everything may be in sync now; called whenever there may be work.
         self.may_hand_over: Callable[[], bool] = lambda: True
         self._call_timeout_s = call_timeout_s
         self._sync_timeout_s = sync_timeout_s
@@ -103,7 +111,7 @@ class Replicator:
         self._identity = 0
         self._issued: dict[Lane, _Issued] = {}
         self._withheld: dict[Lane, DiskWork] = {}
-        # Work that is no journal's, before and after it was given to the disk.
+        # Work that does not belong to the journal, before and after it was given to the disk.
         self._beside: DiskWork | None = None
         self._issued_beside: _Issued | None = None
         self._done: dict[Lane, int] = {}
@@ -114,39 +122,39 @@ class Replicator:
         # Behind this number of the copy lane the backup is in sync; 0 before the hand-over.
         self._hand_over = 0
         self._due: float | None = None
-        # How often in a row, without a backup in sync, one took too long to say what it has.
+        # How many times in a row, without a backup in sync, one took too long to send its inventory.
         self._slow_joins = 0
 
     @property
     def replica_name(self) -> str:
-        """Where the backup is, for the operator; empty when there is none."""
+        """Return where the backup is, for the operator; empty without one."""
         return self._flow.line.name if self._flow is not None else ""
 
     @property
     def is_steady(self) -> bool:
-        """Whether works and answers are all that comes and goes: one by one they change nothing but what is done."""
+        """Return True if only works and their answers pass: one by one they change nothing but what is done."""
         if self.state is ReplicatorState.SYNCHRONISED:
             return True
         return self.state is ReplicatorState.ALONE and self._flow is None
 
     @property
     def is_owed(self) -> bool:
-        """Whether the backup has something to answer."""
+        """Return True if an answer of the backup is outstanding."""
         return self._flow is not None and self._flow.owes
 
     @property
     def catches_up(self) -> bool:
-        """Whether a backup gets its copy, and has a part of it from before."""
+        """Return True if a backup receives its copy, and has a part of it from before."""
         return self._copying is not None and self._copying.catches_up
 
     # -- joining -------------------------------------------------------------------------------------------------
 
     def refuse(self, line: StreamConnection, refusal: Refusal, text: str) -> None:
-        """Tell a backup that it is not taken. The connection stays as it is."""
+        """Send a refusal to a backup. The connection does not change."""
         line.write_pieces([sealed(ReplicaRefused(refusal, text))])
 
     def register(self, line: StreamConnection, registration: ReplicaRegistration, status: PrimaryStatus) -> None:
-        """A backup offers itself: take it, or say why not."""
+        """Accept a backup that registers, or refuse it with a reason."""
         if registration.format != STREAM_FORMAT:
             self.refuse(line, Refusal.OTHER_FORMAT, other_format(registration.format))
         elif registration.node_id not in ("", status.node_id):
@@ -188,18 +196,18 @@ class Replicator:
         return self.now.monotonic
 
     def _is_quiet(self) -> bool:
-        """Whether the disk does nothing for the journal: the moment to look which files there are."""
+        """Return True if the disk does nothing for the journal: the moment to list the files."""
         return not self._issued and self._issued_beside is None
 
     # -- disk work -----------------------------------------------------------------------------------------------
 
     def take_work(self, works: list[DiskWork]) -> list[DiskWork]:
-        """What the disk is to do, from what the journal wants to be done."""
+        """Return the work for the disk, from the work that the journal issued."""
         for work in works:
             assert work.lane not in self._withheld
             self._withheld[work.lane] = work
         if self._copying is None:
-            # Most steps, and the copy lane is idle: what a lost backup left there is of no interest.
+            # Most steps, and the copy lane is idle: the remains of a lost backup there are not needed.
             return self._release()
         copy = self._lane.take()
         found = self._release()
@@ -209,12 +217,13 @@ class Replicator:
         return found
 
     def do_beside(self, work: DiskWork) -> None:
-        """Work of somebody else than the journal, in one of its lanes, one at a time.
+        """Do work that does not belong to the journal, in one of its lanes, one at a time.
 
-        It does not wait for a right to be renewed: others may need what it stands for to renew theirs. So neither does
-        it wait for the journal's work in that lane to count as done, which takes that right, but for the disk alone:
+        It must not wait for a right to be renewed: others may need its result to renew theirs. So it does not wait for
+        the journal's work in that lane to count as done, which needs that right, but for the disk alone:
+
         1. The backups of two voters are lost while their journals work in the background, and both are held.
-        2. Each asks the other, whose word would wait for that work, and so for the word of the first.
+        2. Each requests the vote of the other. The grant would wait for that work, and so for the grant of the first.
         """
         assert self._beside is None and self._issued_beside is None
         self._beside = work
@@ -264,13 +273,13 @@ class Replicator:
         issued.for_both = self.state is not ReplicatorState.COPYING
         if flow is None:
             issued.for_both = not is_beside
-            return  # HELD: nobody is there to send it to
+            return  # HELD: there is no backup to send it to
         if copying is not None:
             copying.note_writes(work.operations)
         issued.number = flow.send_work(work.lane, work.operations, parts, self._done, self.now.monotonic)
 
     def on_disk_done(self, batch: int, results: tuple[object, ...]) -> None:
-        """The disk did a piece of work."""
+        """Handle the results of a piece of work."""
         if batch == self._lane.under_way:
             self._lane.done(results)
             return
@@ -280,7 +289,7 @@ class Replicator:
         self._complete()
 
     def on_disk_failed(self, batch: int, fault: DiskFault) -> bool:
-        """The disk could not do a piece of work; False when that was the journal's, which has to hear it now."""
+        """Handle a failure of the disk; return False if the work was the journal's, which must receive it now."""
         if batch == self._lane.under_way:
             if self._lane.failed():
                 self._give_up(f"the copy failed: {fault}")
@@ -302,7 +311,7 @@ class Replicator:
             self._done[lane] = max(self._done[lane], issued.number)
 
     def take_completed(self) -> Sequence[tuple[int, tuple[object, ...]]]:
-        """Work that is done as the journal understands it: (batch, results)."""
+        """Return the work that is done by the journal's rules: (batch, results)."""
         if not self._completed:
             return ()
         completed, self._completed = self._completed, []
@@ -326,7 +335,7 @@ class Replicator:
     # -- the way to being in sync --------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Everything is copied and synced, and the backup is not far behind: hand over."""
+        """Hand over if everything is copied and synced, and the backup is not far behind."""
         flow, copying = self._flow, self._copying
         if self.state is not ReplicatorState.COPYING or flow is None or copying is None:
             return
@@ -381,7 +390,7 @@ class Replicator:
     # -- the end of a backup -------------------------------------------------------------------------------------
 
     def _give_up(self, reason: str) -> None:
-        """This side ends it, because it makes no sense to go on; the other side is told why."""
+        """End the replication from this side, because it makes no sense to go on, and send the reason."""
         line = self._detach()
         if line is not None:
             farewell = StreamFarewell(Farewell.BROKEN, reason)
@@ -404,7 +413,7 @@ class Replicator:
         if flow is None:
             return None
         for issued in self._all_issued():
-            issued.number = 0  # of a stream that is over: it says nothing to the next backup
+            issued.number = 0  # of a stream that is over: it has no meaning for the next backup
         flow.line.on_frame = flow.line.on_gone = None
         return flow.line
 
@@ -423,7 +432,7 @@ class Replicator:
             self.on_lost(reason, held)
 
     def go_on_alone(self) -> None:
-        """The right to be live was renewed, and no backup will take over: confirm what waits."""
+        """Confirm what waits: the right to be active was renewed, and no backup will take over."""
         assert self.state is ReplicatorState.HELD, self.state
         self._become_alone()
 
@@ -434,17 +443,17 @@ class Replicator:
         self._complete()
 
     def announce_stop(self) -> None:
-        """An orderly stop has begun, after which the backup is to take over."""
+        """Announce an orderly stop, after which the backup must take over."""
         if self._flow is not None:
             self._flow.send(StreamFarewell(Farewell.STOP_CALLED, ""))
 
     def announce_failover(self) -> None:
-        """Everything is written: the backup is to take over as soon as it has done all of it."""
+        """Announce that everything is written: the backup must take over as soon as it has done all of it."""
         if self._flow is not None:
             self._flow.send(StreamFarewell(Farewell.FAIL_OVER, ""))
 
     def close(self, reason: str) -> None:
-        """Let the backup go: for a broker that stops. What waits for it is done when it is done here."""
+        """Dismiss the backup, for a broker that stops. What waits for it counts when it is done here."""
         line = self._detach()
         if line is not None:
             self._inform(f"backup {line.name} is let go: {reason}")
@@ -453,7 +462,7 @@ class Replicator:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         flow = self._flow
         if flow is None or not flow.owes:
             return self._due

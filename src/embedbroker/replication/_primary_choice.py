@@ -1,7 +1,7 @@
-"""Which live broker a backup joins (cluster-and-ha 12.9).
+"""The choice of the active broker that a backup joins (cluster-and-ha 12.9).
 
-Responsible for the order of candidates: the node that it had before first, whoever was not tried yet before the others,
-and nobody of another group. Refuses to know connections, and why somebody refused.
+Responsible for the order of candidates: the node that it had before first, untried ones before the others, and none of
+another group. Does not depend on connections, and not on the reason of a refusal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ __all__ = ["PrimaryChoice"]
 
 
 class PrimaryChoice:
-    """``only`` restricts it to one node id, ``group_name`` to the primaries of a group."""
+    """Choose among candidates. ``only`` restricts it to one node id, ``group_name`` to the primaries of a group.
+
+    Args:
+        group_name: The group of the backup; None: any.
+        retry_s: Seconds after a refusal before the same candidate is tried again.
+    """
 
     def __init__(self, group_name: str | None, retry_s: float) -> None:
         self.only: str | None = None
@@ -23,13 +28,13 @@ class PrimaryChoice:
         self._tried: dict[str, float] = {}
 
     def fits(self, node_id: str, group_name: str | None) -> bool:
-        """Whether a live broker is a candidate at all."""
+        """Return True if an active broker is a candidate at all."""
         if self.only is not None:
             return node_id == self.only
         return self._group_name is None or group_name == self._group_name
 
     def next(self, candidates: Iterable[str], now: float) -> str | None:
-        """Who to try now; None: nobody, or nobody yet."""
+        """Return the node id to try now; None if there is no candidate, or none yet."""
         waiting = [each for each in candidates if self._tried.get(each, now) <= now]
         if not waiting:
             return None
@@ -39,14 +44,14 @@ class PrimaryChoice:
         return untried[0] if untried else min(waiting, key=lambda each: self._tried[each])
 
     def tried(self, node_id: str, now: float) -> None:
-        """It did not take this backup: others go first for a while."""
+        """Note that it did not accept this backup: others go first for a while."""
         self._tried.pop(node_id, None)
         self._tried[node_id] = now + self._retry_s
 
     def forget(self) -> None:
-        """Something changed in the cluster: everybody may be tried again."""
+        """Allow all candidates again, because something changed in the cluster."""
         self._tried.clear()
 
     def next_deadline(self, candidates: Iterable[str]) -> float | None:
-        """When somebody may be tried again."""
+        """Return when a candidate may be tried again, in monotonic seconds; None without one."""
         return min((self._tried[each] for each in candidates if each in self._tried), default=None)

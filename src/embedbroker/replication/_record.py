@@ -1,9 +1,9 @@
-"""What a replicating broker remembers of itself, in one small file beside its journal.
+"""The record of a replicating broker, in one small file beside its journal.
 
-Responsible for the text of that file. Refuses to write it: that is disk work like any other.
+Responsible for the text of that file. Does not write it: that is disk work like any other.
 
-It is called as the record of a lock store is (``node.state``), and says the same things, so that a broker keeps its
-node id when it gets a backup. A store that finds it takes it for a copy, which it is: of what another policy wrote.
+The file has the name and the content of a lock store's record (``node.state``). So a broker keeps its node id when it
+gets a backup. A store that finds it takes it for a copy, which it is: of what another policy wrote.
 """
 
 from __future__ import annotations
@@ -17,21 +17,28 @@ NEW_NODE_RECORD_FILE = "node.state.new"
 
 
 class DamagedRecord(Exception):
-    """The file says something else; the text tells the operator what to do."""
+    """The file has another content; the text gives the operator the remedy."""
 
 
 @frozen
 class ReplicaRecord:
-    """``node_id`` and ``journal_identity`` are None as long as it was neither live nor in sync.
+    """The node and the journal of the data here, and which other broker may have it.
 
-    ``activation`` counts how often a broker of that node began to confirm what no other copy has; a copy has the count
-    of the life that it was in sync with. ``in_sync``: the files are that broker's journal, up to the end of that life
-    or up to where this one left it. ``gave_way``: it was live, and let a primary take over. ``last_batch`` is a batch
-    that its own journal had on disk while it was live: a healthy one never ends before it. None for a new copy.
+    ``node_id`` and ``journal_identity`` are None as long as it was neither active nor in sync.
 
-    Where votes decide, and ``quorum`` is not 0: ``quorum`` is how many brokers were live at the same time, at most, as
-    far as was seen with this data; ``partner`` is the connector of the only other broker that may have gone on from
-    there, as votes tell it, and None when there is none.
+    ``activation`` counts how many times a broker of that node began to confirm what no other copy has. A copy has the
+    count of the broker start that it was in sync with.
+
+    ``in_sync``: the files are that broker's journal, up to its end or up to where this one left it.
+
+    ``gave_way``: it was active, and let a primary take over.
+
+    ``last_batch`` is a batch that its own journal had on disk while it was active: a healthy one never ends before it.
+    None for a new copy.
+
+    Where votes decide, and ``quorum`` is not 0: ``quorum`` is the largest number of brokers that were active at the
+    same time, as far as was seen with this data. ``partner`` is the connector of the only other broker that may have
+    gone on from there, in the form of votes; None without such a broker.
     """
 
     node_id: str | None = None
@@ -45,11 +52,11 @@ class ReplicaRecord:
 
     @property
     def is_only_one(self) -> bool:
-        """Whether nobody else can have gone on from this data."""
+        """Return True if no other broker can have gone on from this data."""
         return self.in_sync and self.quorum > 0 and self.partner is None
 
     def text(self) -> bytes:
-        """The content of the file."""
+        """Return the content of the file."""
         journal = "none" if self.journal_identity is None else f"{self.journal_identity:x}"
         state = "failing back" if self.gave_way else "active" if self.in_sync else "not started"
         end = f"last batch: {self.last_batch}\n" if self.last_batch is not None else ""
@@ -61,10 +68,10 @@ class ReplicaRecord:
 
     @classmethod
     def read(cls, text: bytes) -> ReplicaRecord:
-        """What a file says.
+        """Return the record of a file.
 
         Raises:
-            DamagedRecord: it cannot be understood.
+            DamagedRecord: The text cannot be understood.
         """
         lines = dict(line.split(": ", 1) for line in text.decode("utf-8", "replace").splitlines() if ": " in line)
         try:
@@ -93,5 +100,9 @@ def _escaped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Raises ValueError: it was not written by `_escaped`."""
+    """Return an escaped text as it was.
+
+    Raises:
+        ValueError: It was not written by `_escaped`.
+    """
     return text.encode("ascii").decode("unicode_escape")

@@ -1,13 +1,13 @@
 """The directory of a backup before and after a copy: what was in the way, and the mark of a copy that is not whole.
 
-Responsible for keeping the newest of the journals that were in the way, for making place for the files of the copy, and
-for doing both so that a crash at any point leaves nothing that a journal would start on. Refuses to know where the
-copy comes from.
+Responsible for keeping the newest of the journals that were in the way, and for making place for the files of the copy.
+A crash at any point of both must leave nothing that a journal would start on. Does not depend on where the copy comes
+from.
 
-Files in the way get the names ``oldreplica.<number>.<name>``. The mark ``unfinished.copy`` stands before the first
-name is changed and says which number that is: a crash in between goes on with the same one. When the disk fails, the
-mark says that, too: what a read shows may be gone from the disk, although a later sync succeeds. It may have failed so
-that not even that could be written: what is there under another mark is written again before it is worth anything.
+Files in the way get the names ``oldreplica.<number>.<name>``. The mark ``unfinished.copy`` stands before the first name
+is changed and contains that number: a crash in between goes on with the same one. When the disk fails, the mark records
+that, too: what a read shows may be gone from the disk, although a later sync succeeds. The disk may have failed so that
+not even that could be written. So what is there under another mark is written again before it counts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ _SAVED = re.compile(r"oldreplica\.(\d{1,9})\.(.+)\Z", re.ASCII | re.DOTALL)
 _ASIDE = re.compile(rb"aside (\d{1,9})\Z")
 _DOUBT = b"in doubt"
 _MARK_BYTES_MAX = 64
-# The mark has its name when it says what it says: an empty one would be that of another copy.
+# The mark gets its name when its content is whole: an empty one would be that of another copy.
 _NEW_MARK = "unfinished.new"
-# Operations in one piece of work, and files of a directory may be many.
+# Operations in one piece of work; a directory may have many files.
 _OPERATIONS_MAX = 64
 
 
 def begin_copy(begin: CopyBegin, saved_max: int) -> CopySteps:
-    """Bring the directory to what the copy begins with. ``saved_max`` -1 keeps all journals that were in the way."""
+    """Bring the directory to the state in which the copy begins. ``saved_max`` -1 keeps all journals that were in the
+    way."""
     (names,) = yield (storage.ListFiles(),)
     assert isinstance(names, tuple)
     present = [name for name in names if is_copied(name)]
@@ -48,7 +49,7 @@ def begin_copy(begin: CopyBegin, saved_max: int) -> CopySteps:
 
 
 def finish_copy() -> tuple[DiskOperation, ...]:
-    """All files are whole and synced, with their names."""
+    """Return the operations that end a copy: all files are whole and synced, with their names."""
     return storage.Remove(UNFINISHED_COPY), storage.SyncDirectory()
 
 
@@ -70,7 +71,7 @@ def _put_aside(present: list[str], names: tuple[str, ...], saved_max: int) -> Co
             saved.setdefault(int(match[1]), []).append(name)
     mark = yield from _read_mark()
     begun = _ASIDE.match(mark)
-    # What an earlier copy left is no journal of anybody.
+    # The remains of an earlier copy are not a journal.
     history = [name for name in present if storage.is_history(name)] if begun or not mark else []
     operations: list[DiskOperation] = []
     if history and saved_max:
@@ -91,7 +92,7 @@ def _put_aside(present: list[str], names: tuple[str, ...], saved_max: int) -> Co
 
 
 def _read_mark() -> Generator[Request, tuple[object, ...], bytes]:
-    """What the mark says, nothing when there is none."""
+    """Return the content of the mark, empty without one."""
     (size,) = yield (storage.Stat(UNFINISHED_COPY),)
     if size is None:
         return b""
@@ -101,7 +102,7 @@ def _read_mark() -> Generator[Request, tuple[object, ...], bytes]:
 
 
 def take_stock(settings: JournalSettings) -> Generator[Request, tuple[object, ...], FileInventory]:
-    """What is there from before, and survives a power cut. Nothing, when it may not be what it seems."""
+    """Return the files from before that survive a power cut; none if they may not be what they seem."""
     mark = yield from _read_mark()
     if mark == _DOUBT:
         return FileInventory(0, "", ())
@@ -109,14 +110,15 @@ def take_stock(settings: JournalSettings) -> Generator[Request, tuple[object, ..
 
 
 def leave_doubt() -> CopySteps:
-    """The disk failed. Files that were being put aside are not meant: the copy has not touched them."""
+    """Mark the directory, because the disk failed. Files that were being put aside are not affected: the copy has not
+    touched them."""
     mark = yield from _read_mark()
     if not _ASIDE.match(mark):
         yield _marked(_DOUBT)
 
 
 def _room_for(begin: CopyBegin, present: list[str]) -> list[DiskOperation]:
-    """Files of the right length, with zeros behind what is kept of them, and no others.
+    """Return operations for files of the right length, with zeros behind what is kept of them, and no others.
 
     Synced one by one: until then a file stays open, and there may be thousands. What is kept was perhaps written by a
     broker that was killed before it synced.

@@ -1,6 +1,6 @@
-"""What a primary has sent to its backup, and how much of it is answered.
+"""The work and the copied parts that a primary has sent to its backup, and how much of it is answered.
 
-Responsible for the numbers of works and copied parts, for what is unanswered and since when. Refuses to know states.
+Responsible for the numbers of works and copied parts, for what is unanswered and since when. Does not depend on states.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ from ._stream_packets import sealed
 
 __all__ = ["SendWindow"]
 
-# What a slow disk may need to make room for a file of a copy and sync it, and for its bytes where that writes them.
+# The time of a slow disk to make room for a file of a copy and sync it. Where that writes the file's bytes, they count
+# too.
 _ROOM_S_PER_FILE = 0.05
 _ROOM_BYTES_PER_S = 50 * 1024 * 1024
 
 
 @define(eq=False)
 class _Flow:
-    """One lane: the numbers of what was sent last and answered last, and the sizes of what lies between."""
+    """One lane: the numbers of what was sent last and answered last, and the sizes of what lies between.
+
+    `0 <= answered <= sent`
+    """
 
     sent: int = 0
     answered: int = 0
@@ -60,18 +64,19 @@ class _Flow:
 
 @define(eq=False)
 class SendWindow:
-    """To one backup, from the moment it joins to its end. ``quiet_since`` is when it last answered, or began to owe."""
+    """The stream to one backup, from the moment it joins to its end. ``quiet_since`` is when it last answered, or began
+    to owe."""
 
     line: StreamConnection
     quiet_since: float
     _flows: dict[Lane, _Flow] = Factory(lambda: {lane: _Flow() for lane in Lane})
-    # Of all lanes: asked for with each step.
+    # The sum of all lanes, because each step reads it.
     _unanswered: int = 0
     # How long the backup may take to make room for all files of the copy.
     _room_s: float = 0.0
 
     def send(self, packet: Packet) -> None:
-        """A packet that is not answered by number."""
+        """Send a packet that is not answered by number."""
         self.line.write_pieces([sealed(packet)])
 
     def send_work(
@@ -82,7 +87,7 @@ class SendWindow:
         done: dict[Lane, int],
         now: float,
     ) -> int:
-        """Returns its number. ``done`` are the numbers of works that the journal knows to be done."""
+        """Send a work and return its number. ``done`` are the numbers of works that are done for the journal."""
         number = self._add(lane, size_of(operations), now)
         after = (done[Lane.JOURNAL], done[Lane.BACKGROUND])
         self.line.write_pieces(encode_work(StreamWork(lane, number, after, parts), STREAM_CHANNEL))
@@ -99,16 +104,16 @@ class SendWindow:
         self.line.write_pieces(encode_chunk(StreamChunk(number, file, offset, data), STREAM_CHANNEL))
 
     def send_mark(self, mark: StreamMark, now: float) -> int:
-        """Returns the number that its answer has in the copy lane."""
+        """Send a mark and return the number that its answer has in the copy lane."""
         number = self._add(Lane.COPY, 0, now)
         self.send(CopyMark(mark, number))
         return number
 
     def on_answer(self, lane: int, number: int, now: float) -> None:
-        """The backup did more of what was sent.
+        """Note that the backup did more of what was sent.
 
         Raises:
-            RemoteProtocolError: that was never sent, or answered before.
+            RemoteProtocolError: That was never sent, or answered before.
         """
         flow = self._flows.get(lane)  # type: ignore[call-overload]  # an IntEnum is found by its number
         if flow is None:
@@ -122,7 +127,8 @@ class SendWindow:
 
     @property
     def extra_s(self) -> float:
-        """How much longer than usual an answer may take: the first of a copy comes when there is room for all of it."""
+        """Return how many seconds longer than usual an answer may take: the first of a copy comes when there is room
+        for all of it."""
         return self._room_s
 
     def answered(self, lane: Lane) -> int:
@@ -133,12 +139,12 @@ class SendWindow:
 
     @property
     def backlog_bytes(self) -> int:
-        """Work that the backup has not done yet."""
+        """Return the bytes of work that the backup has not done yet."""
         return self.unanswered_bytes(Lane.JOURNAL) + self.unanswered_bytes(Lane.BACKGROUND)
 
     @property
     def owes(self) -> bool:
-        """Whether the backup has something to answer."""
+        """Return True if an answer of the backup is outstanding."""
         return self._unanswered > 0
 
     def _add(self, lane: Lane, size: int, now: float) -> int:

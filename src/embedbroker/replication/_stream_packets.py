@@ -1,7 +1,7 @@
 """Packets of the stream, with a checksum as works and parts of files have one.
 
-Responsible for that checksum: one bit that changes on the way makes another mark, another answer or another file of
-them, and a copy count that is none. Refuses to know what packets say.
+Responsible for that checksum. One bit that changes on the way would make another mark, another answer or another file
+of them. Files would count as a copy although they are not. Does not depend on the content of packets.
 
 A frame of a packet::
 
@@ -36,7 +36,7 @@ _ANSWER_LENGTH = FRAME_HEADER_SIZE - 4 + _CRC.size + _ANSWER.size
 
 
 def nonsense(sender: str, error: RemoteProtocolError) -> str:
-    """What an operator is told of a stream that is damaged."""
+    """Return the text for the operator about a stream that is damaged."""
     return (
         f"{sender} sent what makes no sense: {error}. The backup joins again, and gets what it lacks; if that happens"
         " again, look for what changes bytes between the two (a proxy, a network card, memory), and install the same"
@@ -45,7 +45,7 @@ def nonsense(sender: str, error: RemoteProtocolError) -> str:
 
 
 def sealed(packet: Packet) -> bytes:
-    """The whole frame."""
+    """Return the whole frame of a packet."""
     frame = encode_packet(packet, STREAM_CHANNEL, 0)
     length, packet_type, channel_id = FRAME_HEADER.unpack_from(frame)
     body = frame[FRAME_HEADER_SIZE:]
@@ -54,10 +54,10 @@ def sealed(packet: Packet) -> bytes:
 
 
 def unsealed(buffer: bytes | bytearray, start: int, end: int, *, from_client: bool) -> Packet:
-    """Read a whole frame.
+    """Return the packet of a whole frame.
 
     Raises:
-        RemoteProtocolError: it is not as it was sent, or makes no sense.
+        RemoteProtocolError: The bytes changed on the way, or make no sense.
     """
     length, packet_type, channel_id = FRAME_HEADER.unpack_from(buffer, start)
     begin = start + FRAME_HEADER_SIZE + _CRC.size
@@ -69,17 +69,17 @@ def unsealed(buffer: bytes | bytearray, start: int, end: int, *, from_client: bo
 
 
 def sealed_answer(lane: int, number: int) -> bytes:
-    """The whole frame of a `StreamAnswer`."""
+    """Return the whole frame of a `StreamAnswer`."""
     body = _ANSWER.pack(lane, number)
     head = FRAME_HEADER.pack(_ANSWER_LENGTH, StreamType.ANSWER, STREAM_CHANNEL)
     return head + _CRC.pack(_sum(StreamType.ANSWER, body)) + body
 
 
 def unsealed_answer(buffer: bytes | bytearray, start: int, end: int) -> tuple[int, int]:
-    """Lane and number of a whole frame of a `StreamAnswer`.
+    """Return lane and number of a whole frame of a `StreamAnswer`.
 
     Raises:
-        RemoteProtocolError: it is not as it was sent.
+        RemoteProtocolError: The bytes changed on the way.
     """
     begin = start + FRAME_HEADER_SIZE + _CRC.size
     body = bytes(buffer[begin:end])

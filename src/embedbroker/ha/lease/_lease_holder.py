@@ -1,7 +1,7 @@
 """The lease of a replicating broker, with the number that it keeps beside it.
 
-Responsible for its `Activation`, whose key is the node that the data here belongs to, and for writing the numbers that
-it claims into the record before it goes on. Refuses to know what an outcome leads to.
+Responsible for its `Activation`, whose key is the node of the data here. Writes the numbers that it claims into the
+record before it goes on. Does not depend on what follows from an outcome.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ __all__ = ["LeaseHolder"]
 
 
 class LeaseHolder:
-    """Of one life of a broker that has a lock manager. ``on_change`` is called when a number was written."""
+    """The lease of one start of a broker that has a lock manager. ``on_change`` is called when a number was written."""
 
     def __init__(self, record_file: RecordFile, on_change: Callable[[], None]) -> None:
         self._record_file = record_file
         self._on_change = on_change
-        #: A live broker keeps its lease when an attempt fails.
+        #: An active broker keeps its lease when an attempt fails.
         self.is_live = False
         self._activation: locks.LeaseActivation | None = None
 
     @property
     def failure(self) -> str | None:
-        """Why its broker may not be live any more."""
+        """Return why its broker must not be active any more."""
         return self._activation.failure if self._activation is not None else None
 
     def meet(self, node_id: str) -> None:
-        """The data here is that of a node."""
+        """Use the node of the data here as key."""
         if self._activation is None:
             self._activation = locks.LeaseActivation(node_id)
         elif self._activation.key != node_id:
             self._activation.change_key(node_id)
 
     def try_to_activate(self, now: float) -> None:
-        """Ask for the right to be live, with the number of the record."""
+        """Request the right to be active, with the number of the record."""
         assert self._activation is not None
         self._activation.try_to_activate(self._record_file.record.activation, now)
 
     def renew(self, now: float) -> None:
-        """Go on without a backup."""
+        """Renew the right, to go on without a backup."""
         assert self._activation is not None
         self._activation.renew(self._record_file.record.activation, now)
 
     def take_attempt(self) -> locks.ActivationAttempt | None:
-        """The outcome of an attempt, once."""
+        """Return the outcome of an attempt, once."""
         activation = self._activation
         if activation is None:
             return None
@@ -70,7 +70,7 @@ class LeaseHolder:
         self._on_change()
 
     def leave(self) -> bool:
-        """Give the lease back; whether that is done."""
+        """Give the lease back; return True if that is done."""
         activation = self._activation
         if activation is None or activation.failure is not None:
             return True
@@ -81,11 +81,11 @@ class LeaseHolder:
     # -- work and time -------------------------------------------------------------------------------------------
 
     def take_work(self, now: float) -> locks.LeaseWork | None:
-        """What the lock manager is to do, one batch at a time."""
+        """Return the next batch for the lock manager, one at a time."""
         return self._activation.take_work(now) if self._activation is not None else None
 
     def on_answer(self, answer: LockDone | LockFailed, now: float) -> None:
-        """The lock manager did a batch, or could not."""
+        """Handle the answer of the lock manager to a batch."""
         assert self._activation is not None
         if isinstance(answer, LockDone):
             self._activation.on_done(answer.batch, answer.results, now)
@@ -93,10 +93,10 @@ class LeaseHolder:
             self._activation.on_failed(answer.batch, answer.fault, now)
 
     def next_deadline(self) -> float | None:
-        """When `on_time` or work is due."""
+        """Return when `on_time` or work is due, in monotonic seconds."""
         return self._activation.next_deadline() if self._activation is not None else None
 
     def on_time(self, now: float) -> None:
-        """Look whether a right has ended."""
+        """Check whether a right has ended."""
         if self._activation is not None:
             self._activation.on_time(now)

@@ -1,4 +1,4 @@
-"""Votes of the live brokers of a cluster: requests, rounds, and grants of voters."""
+"""Votes of the active brokers of a cluster: requests, rounds, and grants of voters."""
 
 from ._grants import DamagedGrants, VoteGrants, VoteRequest
 from ._round import Electorate, VoteRound, votes_needed

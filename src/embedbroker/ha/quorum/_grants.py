@@ -1,7 +1,8 @@
-"""To whom a voter gave its word: one asker for each activation of a node.
+"""The grants of a voter: one asker for each activation of a node.
 
-Responsible for which word may follow another, for the text of all of them in a file, and for what askers and voters add
-to the texts of Artemis' votes. Refuses to know why somebody asks, and to write files.
+Responsible for which grant may follow another, and for the text of all grants in a file. Also responsible for what
+askers and voters add to the texts of Artemis' votes. Does not depend on the reason of a request, and does not write
+files.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ from attrs import field, frozen
 
 __all__ = ["ABSTAINS", "DamagedGrants", "VoteGrants", "VoteRequest", "with_attempt", "without_attempt"]
 
-#: The text of a no that says nothing: the voter has nowhere to keep its word.
+#: The text of a no without information: the voter has no place to keep its grants.
 ABSTAINS = "abstains"
 
 # More nodes than any cluster has, so that a broken peer cannot fill the memory.
 _WORDS_MAX = 1_000
 _BID = re.compile(r"embedbroker (activation|start|withdrawn)=(\d{1,18})\.(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
 _ANSWER = re.compile(r"embedbroker attempt=(\d{1,18}) (.*)\Z", re.ASCII | re.DOTALL)
-# Who has a word that was given back; no connector is called so.
+# The holder of a grant that was given back; no connector has this name.
 _NOBODY = "nobody"
 
 
 class DamagedGrants(Exception):
-    """The text says something else."""
+    """The text is not that of grants."""
 
 
 @frozen
 class VoteRequest:
-    """Who wants to be the only one that goes on from an activation of a node.
+    """The request of an asker to be the only broker that goes on from an activation of a node.
 
-    ``starts``: a primary that begins its life. The whole cluster may begin with it, so voters need not have known it.
-    ``withdrawn``: it did not get enough words, and needs none any more. ``attempt`` tells one time that it asked from
-    another, and grows; 0: it is not told.
+    ``starts``: a primary begins. The whole cluster may begin with it, so voters need not have known it. ``withdrawn``:
+    the asker did not get enough grants, and needs none any more. ``attempt`` distinguishes the rounds of one asker, and
+    grows; 0: not given.
     """
 
     activation: int
@@ -48,7 +49,7 @@ class VoteRequest:
 
     @classmethod
     def read(cls, text: str | None) -> VoteRequest | None:
-        """From the text of a question; None for one of Artemis."""
+        """Return the request in the text of a question; None for a question of Artemis."""
         match = _BID.match(text) if text is not None else None
         if match is None:
             return None
@@ -57,46 +58,46 @@ class VoteRequest:
 
 
 def with_attempt(text: str | None, attempt: int) -> str | None:
-    """The text of an answer, which says to which attempt."""
+    """Return the text of an answer with its attempt."""
     return f"embedbroker attempt={attempt} {text or ''}" if attempt else text
 
 
 def without_attempt(text: str | None) -> tuple[str | None, int]:
-    """What `with_attempt` was given. Artemis does not say what it answers: 0."""
+    """Return the text and the attempt that `with_attempt` received; 0 for Artemis, whose answers contain no attempt."""
     match = _ANSWER.match(text) if text is not None else None
     return (match[2] or None, int(match[1])) if match is not None else (text, 0)
 
 
 @frozen
 class VoteGrants:
-    """By node id, the oldest first."""
+    """Hold the grants by node id, the oldest first."""
 
     given: dict[str, VoteRequest] = field(factory=dict)
 
     def has(self, node_id: str, request: VoteRequest) -> bool:
-        """Whether this very asker has it."""
+        """Return True if this very asker has the grant."""
         return self.given.get(node_id) == request
 
     def may_have(self, node_id: str, request: VoteRequest) -> bool:
-        """Whether nobody else has it, for that activation or a later one."""
+        """Return True if no other asker has the grant, for that activation or a later one."""
         given = self.given.get(node_id)
         if given is None or given == request:
             return True
         return given.activation < request.activation or given == VoteRequest(request.activation, _NOBODY)
 
     def after(self, node_id: str, request: VoteRequest) -> VoteGrants | None:
-        """These, with what a bid makes of them; None: it changes nothing."""
+        """Return the grants after a request; None if it changes nothing."""
         given = self.given.get(node_id)
         has = given is not None and given == request
         if request.withdrawn:
-            # A later attempt of the same asker may have been enough, with that word. Earlier activations stay over.
+            # A later attempt of the same asker may have won with that grant. Earlier activations stay over.
             is_its = has and given is not None and given.attempt == request.attempt
             return self.with_grant(node_id, VoteRequest(request.activation, _NOBODY)) if is_its else None
         is_late = has and given is not None and given.attempt >= request.attempt
         return self.with_grant(node_id, request) if self.may_have(node_id, request) and not is_late else None
 
     def with_grant(self, node_id: str, request: VoteRequest) -> VoteGrants:
-        """These, and one more."""
+        """Return the grants, and one more."""
         given = {known: each for known, each in self.given.items() if known != node_id}
         given[node_id] = request
         for known in list(given)[: max(len(given) - _WORDS_MAX, 0)]:
@@ -104,16 +105,16 @@ class VoteGrants:
         return VoteGrants(given)
 
     def text(self) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         lines = [b"\t".join(map(_escaped, (node_id, str(request)))) for node_id, request in self.given.items()]
         return b"\n".join([*lines, b"words: %d\n" % len(lines)])
 
     @classmethod
     def read(cls, text: bytes) -> VoteGrants:
-        """What a file says.
+        """Return the grants of a file.
 
         Raises:
-            DamagedGrants: it cannot be understood, or is not whole.
+            DamagedGrants: The text cannot be understood, or is not whole.
         """
         *lines, count, end = text.split(b"\n") if text.count(b"\n") else (b"", b"")
         if end or count != b"words: %d" % len(lines):

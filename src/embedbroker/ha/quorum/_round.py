@@ -1,22 +1,24 @@
-"""A question to the other live brokers of a cluster, asked until most of them said yes or it was asked often enough.
+"""A question to the other active brokers of a cluster, repeated until enough answered yes or the rounds are used up.
 
-Responsible for who is asked, how many have to say yes, and how long an answer is waited for (cluster-and-ha 13.1 and
-13.2). Refuses to know what the outcome leads to.
+Responsible for the receivers, for the number of votes that are needed, and for the time to wait for an answer
+(cluster-and-ha 13.1 and 13.2). Does not depend on what follows from the outcome.
 
-Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by default, and members without a
-replication policy never answer: a round ends here when everybody answered who could, or had two seconds for it.
+Artemis waits for silent members through the whole ``quorum-vote-wait``, 30 s by default. Members without a replication
+policy never answer. Here a round ends when all reachable members answered, or had two seconds for it.
 
-Each round is another attempt to voters that tell which one they answer, and is withdrawn when it is lost (`_voter.py`).
+Each round is another attempt to voters whose answers contain the attempt. A lost round is withdrawn (`_voter.py`).
 
-Silence is not a no. A voter that has just lost its own backup gives its word when it knows that, which takes as long as
-its call time-out:
-1. P, X and Y lose all their backups, whose network is gone. P has traffic, notices, and asks X and Y.
-2. Both write the word down, and wait for a backup that has it, too: they have not noticed yet.
-3. P stops after two seconds. X and Y notice, ask each other and P, and stop, too: there is nothing left to ask.
-So an asker may insist: its rounds follow each other while somebody is silent whose yes would be enough. Only one that
-confirms nothing meanwhile can afford that, and it is as safe as the rounds of a backup are. A word counts in the round
-that it was given for, each round is withdrawn before the next, so whatever a voter has said, it stands by one asker of
-that activation at a time; and who hears that another one has the word, hears a no, which no patience changes.
+Silence is not a no. A voter that has just lost its own backup grants its vote when it has noticed that, which takes as
+long as its call time-out:
+
+1. P, X and Y lose all their backups, whose network is gone. P has traffic, notices, and requests the votes of X and Y.
+2. Both write the grant down, and wait for a backup that has it, too: they have not noticed yet.
+3. P stops after two seconds. X and Y notice, request votes from each other and P, and stop, too: no voter is left.
+
+So an asker may insist: its rounds follow each other while a silent voter's yes would be enough. Only an asker that
+confirms nothing meanwhile may do so, and then it is as safe as the rounds of a backup. A grant counts only in its
+round, and each round is withdrawn before the next. So whatever a voter has answered, its grant for that activation
+belongs to one asker at a time. An answer that another asker has the grant is a no, which no patience changes.
 """
 
 from __future__ import annotations
@@ -41,23 +43,23 @@ from ._grants import ABSTAINS, VoteRequest, without_attempt
 
 __all__ = ["Electorate", "VoteRound", "votes_needed"]
 
-#: How long an answer is waited for; half of it under each name that a peer may know the handler by.
+#: How long to wait for an answer, in seconds; half of it under each name of the handler that a peer may have.
 ANSWER_WITHIN_S = 2.0
-#: After so long it is looked again whether enough of the others are there to be asked.
+#: Seconds until the next check whether enough of the others are reachable.
 LOOKS_AGAIN_S = 0.25
-# Of peers that say which version they speak.
+# Of peers that send their version.
 _PRIMARY_NAME_SINCE = 136
 
 
 def votes_needed(size: int) -> int:
-    """How many of the others must say yes, in a cluster that had so many live brokers."""
+    """Return how many of the others must answer yes, in a cluster that had ``size`` active brokers."""
     return size // 2 if size <= 2 else size // 2 + 1
 
 
 class Electorate:
-    """Remembers which nodes a cluster has had live at the same time, when it was largest.
+    """Hold the nodes that a cluster has had active at the same time, when it was largest.
 
-    ``remembered`` is how many there were in earlier lives. ``on_growth`` is called when there are more than this life
+    ``remembered`` is how many there were in earlier starts. ``on_growth`` is called when there are more than this start
     has seen.
     """
 
@@ -70,7 +72,7 @@ class Electorate:
 
     def _count(self, _change: object) -> None:
         members = [member for member in self._membership.topology.members.values() if member.live is not None]
-        # A broker that keeps nothing has another node id when it starts again: it is one all the same.
+        # A broker that keeps nothing has another node id when it starts again: both are one broker.
         nodes = [one.node_id for one in members if not any(_is_later(other, one) for other in members)]
         if len(nodes) > len(self._nodes):
             self._nodes = tuple(nodes)
@@ -79,26 +81,26 @@ class Electorate:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody was live yet, as far as is known here."""
+        """Return True if no broker has been active yet, as far as is known here."""
         return not self._nodes
 
     def size_with(self, node_id: str) -> int:
-        """How many there are with a node that votes are about. A broker that starts again may find itself among them,
-        when the others have not noticed yet that it was gone."""
+        """Return how many nodes there are, with the one that votes are about. A broker that starts again may find its
+        node counted, when the others have not noticed yet that it was gone."""
         return max(len(self._nodes) + (node_id not in self._nodes), self.remembered)
 
 
 def _is_later(one: Member, other: Member) -> bool:
-    """Whether somebody else is live in the place of a member, since then."""
+    """Return True if another broker became active in the place of a member later."""
     assert one.live is not None and other.live is not None
     return one.event_id > other.event_id and one.live.leads_where(other.live)
 
 
 @define(eq=False)
 class VoteRound:
-    """``won`` is None until the outcome is known. ``rounds`` below zero never ends.
+    """A request for votes, in one or more rounds. ``won`` stays None until the outcome is known.
 
-    ``counts`` says which answers are a yes.
+    ``rounds`` below zero never ends. ``counts`` returns True for an answer that is a yes.
     """
 
     _membership: Membership
@@ -109,12 +111,12 @@ class VoteRound:
     _pause_s: float
     _counts: Callable[[LiveVote], bool]
     won: bool | None = field(init=False, default=None)
-    #: For the operator: what became of the last round.
+    #: For the operator: the result of the last round.
     told: str = field(init=False, default="nobody was asked")
     _round: int = field(init=False, default=0)
     _asked: dict[str, ControlLink] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
-    # Who is to hear that a round is lost: they may have given their word.
+    # Voters that may have granted their vote: they must receive the withdrawal of a lost round.
     _bound_by_grant: dict[str, ControlLink] = field(init=False, factory=dict)
     _number: int = field(init=False, default=0)
     _looks_for_s: float = field(init=False, default=0.0)
@@ -123,15 +125,21 @@ class VoteRound:
     _begun_at: float | None = field(init=False, default=None)
     _asks_again: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
-    #: Whether anybody ever said no who may know why.
+    #: Whether any voter with knowledge of the node ever answered no.
     is_contradicted: bool = field(init=False, default=False)
 
     def begin(self, now: float, after_s: float, looks_for_s: float = 0.0, insists_for_s: float = 0.0) -> None:
-        """Ask the first time after a moment, in which others may notice what this broker noticed.
+        """Start the first round after a moment, in which others may notice what this broker noticed.
 
-        For ``looks_for_s`` a round for which too few were there to be asked is none: when all connections of a network
-        break at once, they are back in a moment, and nobody is to stop for that. For ``insists_for_s`` neither is one
-        that only silence has lost.
+        During ``looks_for_s`` a round without enough reachable voters does not count. When all connections of a network
+        break at once, they are back in a moment, and no broker must stop for that. During ``insists_for_s`` a round
+        that only silence has lost does not count either.
+
+        Args:
+            now: The monotonic time, in seconds.
+            after_s: Seconds until the first round, >= 0.
+            looks_for_s: Seconds from now, >= 0.
+            insists_for_s: Seconds from now, >= 0.
         """
         self._due = now + after_s
         self._looks_for_s = looks_for_s
@@ -139,11 +147,11 @@ class VoteRound:
         self._insists_until = now + insists_for_s
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         return self._due if self.won is None else None
 
     def on_time(self, now: float) -> None:
-        """Ask, ask by the other name, or count."""
+        """Send the question, send it under the other name, or count."""
         if self._due is None or now < self._due or self.won is not None:
             return
         if self._begun_at is None:
@@ -184,7 +192,7 @@ class VoteRound:
             link.send(QuorumVote(handler, question), CONTROL_CHANNEL)
 
     def _numbered(self, *, withdrawn: bool) -> LiveVote:
-        """The question of this round; Artemis asks without a bid, and hears nothing of rounds."""
+        """Return the question of this round. A question of Artemis contains no request and no attempt."""
         question = self._question
         request = VoteRequest.read(question.text)
         if request is None:
@@ -193,7 +201,7 @@ class VoteRound:
         return LiveVote(vote, question.node_id, str(evolve(request, attempt=self._number, withdrawn=withdrawn)))
 
     def withdraw(self) -> None:
-        """Whatever the others said, it is not made use of: they may give their word to somebody else."""
+        """Release the grants: this asker does not use them, and the voters may grant their vote to another asker."""
         if VoteRequest.read(self._question.text) is not None:
             body = encode_vote(self._numbered(withdrawn=True))
             for link in self._bound_by_grant.values():
@@ -202,7 +210,7 @@ class VoteRound:
         self._due = None
 
     def on_reply(self, link: ControlLink, packet: object, now: float) -> None:
-        """Somebody answered."""
+        """Count the answer of a voter."""
         assert isinstance(packet, QuorumVoteReply)
         voter = next((voter for voter, asked in self._asked.items() if asked is link), None)
         if voter is None or self.won is not None or self._begun_at is None:
@@ -215,7 +223,7 @@ class VoteRound:
         if number not in (0, self._number) or answer.node_id != self._question.node_id or voter in self._answers:
             return
         if not (number and answer.vote):
-            # It said no, or it is an Artemis, which gives no word.
+            # The answer is no, or comes from an Artemis, which grants nothing.
             del self._bound_by_grant[voter]
         counts = self._answers[voter] = self._counts(LiveVote(answer.vote, answer.node_id, text))
         self.is_contradicted |= not counts and text != ABSTAINS
@@ -243,7 +251,7 @@ class VoteRound:
         if len(self._asked) < needed and now < self._looks_until:
             self._due = now + LOOKS_AGAIN_S
         elif yes + silent >= needed and now < self._insists_until:
-            # Their connections may break now, as all may at the beginning.
+            # The connections of silent voters may break now, as all may at the beginning.
             self._looks_until = now + self._looks_for_s
             self._due = now
         elif 0 <= self._rounds <= self._round:

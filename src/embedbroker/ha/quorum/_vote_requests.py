@@ -1,7 +1,7 @@
 """The two questions of a replicating broker to the others of its cluster: may it go on, may it take over?
 
-Responsible for what is asked of how many, and for which answers are a yes (cluster-and-ha 13). Refuses to know what
-follows.
+Responsible for the content of a question, for the number of voters, and for which answers are a yes (cluster-and-ha
+13). Does not depend on what follows.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ._voter import connector_text, leads_to
 
 __all__ = ["receive_votes", "repeat_vote_request", "round_to_go_on", "round_to_take_over"]
 
-#: How long a live broker waits until enough of the others are there to be asked: Artemis' own bound for all of it.
+#: How long an active broker waits until enough voters are reachable, in seconds: Artemis' own bound for all of it.
 GOES_ON_WITHIN_S = 5.0
-#: How long a backup gives others to notice that a live broker is gone, before it asks them.
+#: How long others have to notice that an active broker is gone, before a backup requests their votes, in seconds.
 ASKS_AFTER_S = 0.1
 
 _Policy = ReplicationPrimary | ReplicationBackup
 
 
 def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0) -> LiveVote:
-    """Of a live broker whose backup has the data of ``activation``."""
+    """Return the question of an active broker whose backup has the data of ``activation``."""
     request = VoteRequest(activation, connector_text(membership.connector), attempt=attempt)
     return LiveVote(True, membership.node_id, str(request))
 
@@ -35,12 +35,12 @@ def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0
 def round_to_go_on(
     policy: _Policy, connection: ClusterConnection, membership: Membership, electorate: Electorate, activation: int
 ) -> VoteRound:
-    """One round, which has begun, and as many more as silence takes; who asks confirms nothing before it has won.
+    """Begin one round, and as many more as silence takes, for the vote to go on without a backup.
 
-    It waits until enough of the others are there to be asked, if that is soon. A voter whose own backup has fallen
-    silent as well knows it within the call time-out, and gives its word then; and one that is dead is known to be
-    dead, and not asked any more, when its connection has been silent for the TTL. So nobody who could still say yes is
-    silent for longer than both together.
+    The asker must confirm nothing before it has won. The round waits until enough of the others are reachable, if that
+    is soon. A voter whose own backup has fallen silent as well notices that within the call time-out, and grants its
+    vote then. A dead voter is noticed when its connection has been silent for the TTL, and receives no more questions.
+    So no voter that could still answer yes is silent for longer than both together.
     """
     vote_round = VoteRound(
         membership,
@@ -49,7 +49,7 @@ def round_to_go_on(
         1,
         GOES_ON_WITHIN_S,
         0.0,
-        # Who is told of another place knows another live broker of this node.
+        # An answer that names another place means another active broker of this node.
         lambda answer: answer.vote and leads_to(answer.text, membership.connector),
     )
     insists_for_s = (connection.call_timeout_ms + max(connection.connection_ttl_ms, 0)) / 1000
@@ -60,9 +60,9 @@ def round_to_go_on(
 def round_to_take_over(
     policy: _Policy, membership: Membership, electorate: Electorate, node_id: str, activation: int, *, starts: bool
 ) -> VoteRound | None:
-    """As many rounds as the policy says, the first after a moment; None when nobody has to be asked.
+    """Begin the rounds of the policy for the vote to take over, the first after a moment; None if no vote is needed.
 
-    ``starts``: nobody is lost, a broker begins with the data that it has. That is one round.
+    ``starts``: no active broker was lost, a broker begins with the data that it has. That is one round.
     """
     size = _size(policy, electorate, node_id)
     if votes_needed(size) == 0:
@@ -88,14 +88,14 @@ def _size(policy: _Policy, electorate: Electorate, node_id: str) -> int:
 
 
 def repeat_vote_request(link: ControlLink, membership: Membership, activation: int, attempt: int) -> None:
-    """Let a broker know that a live one went on from an activation; its answer is of no interest.
+    """Inform a broker that an active broker went on from an activation; the answer is not used.
 
-    ``attempt`` is none that is counted here.
+    ``attempt`` must not be one that is counted here.
     """
     question = _question_to_go_on(membership, activation, attempt)
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 
 def receive_votes(membership: Membership, heard: Callable[[ControlLink, Record], None]) -> None:
-    """Have every answer to a question passed on, for `VoteRound.on_reply`."""
+    """Pass every answer to a question on, for `VoteRound.on_reply`."""
     membership.handlers[QuorumVoteReply] = heard

@@ -1,48 +1,50 @@
-"""What a broker answers when others ask whether a live broker is still there (cluster-and-ha 13).
+"""The answers of a broker to the question whether an active broker is still there (cluster-and-ha 13).
 
 Responsible for the answer that Artemis would give from its topology, and for what makes the answers to embedbrokers
-safe. Refuses to ask, and to know what an answer leads to.
+safe. Does not send questions, and does not depend on what follows from an answer.
 
-A live broker that lost its backup asks whether it may go on, and a backup that lost its live broker asks whether it may
-take over. Both can be told yes by an Artemis broker, one after the other, whose topology changed in between:
+An active broker that lost its backup requests votes to go on. A backup that lost its active broker requests votes to
+take over. An Artemis broker can answer yes to both, one after the other, if its topology changed in between:
 
-1. P loses its backup B, asks, is told that it is there, goes on without B and confirms messages.
-2. P is cut off. B, which has not stopped asking, is told that there is no P. It takes over without those messages.
+1. P loses its backup B and requests a vote. The answer is that P is there. P goes on without B and confirms messages.
+2. P is cut off. B, which has not stopped its requests, receives the answer that there is no P. It takes over without
+   those messages.
 
-So an embedbroker says in its question which activation of the node it would end and who it is, and one that answers
-keeps its word: for each activation it says yes to one asker only, however its topology changes. Any two majorities have
-a voter in common.
+So the question of an embedbroker contains the activation of the node that it would end, and the asker. A voter keeps
+its grant: for each activation it answers yes to one asker only, however its topology changes. Any two majorities have a
+voter in common.
 
-A word that is forgotten is as good as none:
+A forgotten grant is worth nothing:
 
-1. P loses its backup B, and V tells it that it may go on. P confirms messages.
+1. P loses its backup B, and V grants P its vote to go on. P confirms messages.
 2. V's process is killed and started again. P dies.
-3. B asks, and V, which has heard of P from others meanwhile, tells it that it may take over.
+3. B requests a vote. V has learnt of P from others meanwhile, and grants B its vote to take over.
 
-So a word is on the disk before anybody hears of it, beside the journal: whoever is live next with that journal is the
-same voter, and keeps it. A broker that has no disk would forget, so it says no, and so does one that is not live: the
-word of its node is another broker's. A voter that does not know yet who else is there, because it has just begun, says
-no as well: it may be the only one that has not heard of the live broker.
+So a grant must be on the disk, beside the journal, before it is sent. The next active broker with that journal is the
+same voter, and keeps the grant. A broker without a disk would forget, so it answers no. A broker that is not active
+answers no too: the grants of its node are those of another broker. A voter that has just begun does not have the other
+members yet and answers no as well: it may be the only broker without news of the active broker.
 
-A word may be given back, or two askers would keep each other from a majority for ever:
+A grant may be given back. Otherwise two askers could keep each other from a majority for ever:
 
-1. {P, X} and {B, Y} lose each other. X tells P that it may go on, Y tells B that it may take over. Two are needed.
-2. The network is whole again. X has given its word to P, and Y to B.
+1. {P, X} and {B, Y} lose each other. X grants P its vote to go on, Y grants B its vote to take over. Two are needed.
+2. The network is whole again. X's grant is P's, and Y's is B's.
 
-So an asker that did not get enough words withdraws its bid, and the activation is free for the next one, but no earlier
-one is. It names the attempt, and a voter knows for which it gave its word last: a withdrawal that comes late, over a
-connection that was given up, does not take away the word with which the same asker has won meanwhile. For the same
-reason an answer says which attempt it is for.
+So an asker that did not get enough grants withdraws its request. The activation is then free for the next asker, but no
+earlier activation is. A withdrawal names the attempt, and a voter keeps the attempt of its last grant. So a late
+withdrawal, over a connection that was given up, does not take away the grant with which the same asker has won
+meanwhile. For the same reason an answer contains its attempt.
 
-What others say of a live broker does not keep anybody from taking over, or nobody ever would
+What others announce of an active broker must not keep a backup from taking over, or no backup ever would
 (`test_a_voter_that_knows_a_live_broker_by_hearsay_only_does_not_keep_its_backup_from_taking_over`):
 
-1. The network between P and X fails. X gives P up, and hears from Y that P is live all the same.
+1. The network between P and X fails. X gives P up, and receives from Y that P is active all the same.
 2. That between X and Y fails, too. P dies, which Y notices, and X does not.
-3. The network is whole again. Y has nothing to say of P any more, and X goes on believing that it is live: B, and P
-   when it is started again, are told no for ever.
+3. The network is whole again. Y sends no news of P any more, and X still counts it as active: B, and P when it is
+   started again, receive no for ever.
 
-So an embedbroker says no to a backup when it sees the live broker itself. Its word keeps the two apart.
+So for a backup an embedbroker counts an active broker only if it sees that broker itself. Its grants keep the two
+apart.
 """
 
 from __future__ import annotations
@@ -61,27 +63,27 @@ from ._grants import ABSTAINS, DamagedGrants, VoteGrants, VoteRequest, with_atte
 
 __all__ = ["GrantStore", "Voter", "connector_text", "leads_to"]
 
-# Questions that may wait for the disk. A cluster has far fewer brokers, and each asks twice.
+# Questions that may wait for the disk. A cluster has far fewer brokers, and each sends two.
 _WAITING_MAX = 1_000
 _PARAMETER = re.compile(r"[?&](host|port)=([^&]*)")
 
 
 class GrantStore(Protocol):
-    """Where words survive a power cut."""
+    """Store grants so that they survive a power cut."""
 
-    #: Why nothing is read or written any more, and who is told of that.
+    #: The reason why nothing is read or written any more, and the callback for that.
     failure: str | None
     on_failure: Callable[[], None] | None
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
-        """Read the file; None: there is none."""
+        """Read the file; pass None if there is no file."""
 
     def replace(self, text: bytes, then: Callable[[], None]) -> None:
         """Replace the file; ``then`` is called when that is durable."""
 
 
 def connector_text(connector: TransportConfiguration) -> str:
-    """A connector as Artemis describes it in a vote."""
+    """Return a connector as Artemis describes it in a vote."""
 
     def shown(key: str, value: object) -> str:
         return "****" if "password" in key.lower() else str(value)
@@ -92,7 +94,8 @@ def connector_text(connector: TransportConfiguration) -> str:
 
 
 def leads_to(text: str | None, connector: TransportConfiguration) -> bool:
-    """Whether a text describes this place. Java tells the parameters in any order, and more of them than we have."""
+    """Return True if a text describes this place. Java lists the parameters in any order, and more of them than are
+    known here."""
     if text is None:
         return False
     if "host" not in connector.parameters:
@@ -111,10 +114,10 @@ class VotingBroker(Protocol):
 
     @property
     def is_informed(self) -> bool:
-        """Return True if this broker has looked which others are there."""
+        """Return True if every place has sent its members, or has no broker."""
 
     def sees(self, member: Member) -> bool:
-        """Return True if there is a connection with the live broker of a member, from either side."""
+        """Return True if there is a connection with the active broker of a member, from either side."""
 
 
 class Voter:
@@ -128,7 +131,7 @@ class Voter:
         self._broker = broker
         self._log = log
         self._has_said = False
-        # Not known before they are read, which is when the first is asked for.
+        # Not known before they are read, which the first request starts.
         self._grants: VoteGrants | None = None
         self._is_busy = False
         self._waiting: deque[tuple[LiveVote, Callable[[LiveVote], None]]] = deque()
@@ -144,7 +147,11 @@ class Voter:
         return voter
 
     def _hear(self, packet: Record, send: Send) -> None:
-        """Raises RemoteProtocolError: the question cannot be read."""
+        """Answer a question from a control channel.
+
+        Raises:
+            RemoteProtocolError: The question cannot be read.
+        """
         assert isinstance(packet, QuorumVote)
         handler = packet.handler
         self.ask(
@@ -153,9 +160,9 @@ class Voter:
         )
 
     def ask(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
-        """Answer, at once or when the word that this takes cannot be forgotten any more.
+        """Answer at once, or when the grant for the answer survives a power cut.
 
-        True means yes: to a live broker that it may go on, to a backup that it may take over.
+        True means yes: to an active broker that it may go on, to a backup that it may take over.
         """
         request = VoteRequest.read(question.text)
         if request is not None and request.attempt:
@@ -172,7 +179,7 @@ class Voter:
             self._go_on()
 
     def _view(self, question: LiveVote) -> tuple[LiveVote, VoteRequest | None]:
-        """The answer as things stand now, and the word that it takes, or takes back."""
+        """Return the answer of this moment, and the request that needs a grant or a withdrawal for it."""
         node_id = question.node_id
         member = self._topology.members.get(node_id)
         live = member.live if member is not None else None
@@ -187,7 +194,7 @@ class Voter:
         if request is None or not answer.vote:
             return answer, None
         if question.vote and answer.text != request.asker:
-            # Somebody else is live for that node id, as far as is known here: the text tells.
+            # As far as is known here, another broker is active for that node id: the text names it.
             return LiveVote(False, node_id, answer.text), None
         known = request.starts or live is not None or self._topology.removal_of(node_id) is not None
         if (known or self._broker.is_informed) and self._may_speak():
@@ -195,7 +202,7 @@ class Voter:
         return self._no(node_id), None
 
     def _no(self, node_id: str) -> LiveVote:
-        """Somebody else has its word, or it does not know enough; or that is all it could ever say."""
+        """Return a no: another asker has the grant, too little is known here, or this voter abstains from all votes."""
         return LiveVote(False, node_id, None if self._may_speak() else ABSTAINS)
 
     def _may_speak(self) -> bool:
@@ -209,10 +216,10 @@ class Voter:
             self._has_said = True
             self._log(f"does not vote for other brokers of the cluster that want to be live: {why}")
 
-    # -- words ---------------------------------------------------------------------------------------------------
+    # -- grants --------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Answer those who wait, up to the first whose word has to be read or written."""
+        """Answer the waiting questions, up to the first whose grant must be read or written."""
         while self._waiting and not self._is_busy:
             question, reply = self._waiting[0]
             answer, request = self._view(question)
@@ -223,7 +230,7 @@ class Voter:
             reply(answer if given else self._no(question.node_id))
 
     def _begins(self, node_id: str, request: VoteRequest) -> bool:
-        """Whether something has to be done on the disk first; it goes on when that is done."""
+        """Return True if the disk must do something first; `_go_on` runs again when that is done."""
         store, grants = self._store, self._grants
         assert store is not None
         if grants is None:
@@ -258,7 +265,7 @@ class Voter:
         self._go_on()
 
     def _on_failure(self) -> None:
-        """The store failed: whoever waits is told no."""
+        """Answer no to all waiting questions, because the store failed."""
         assert self._store is not None and self._store.failure is not None
         self._tell(self._store.failure)
         self._is_busy = False

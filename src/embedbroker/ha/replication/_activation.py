@@ -41,7 +41,7 @@ __all__ = ["ReplicationActivation"]
 
 
 class ReplicationActivation:
-    """One instance per broker start. ``gives_way`` is set when it ends in favour of a primary."""
+    """The activation of one broker start. ``gives_way`` is set when it ends in favour of a primary."""
 
     needs_room = False
     waits_for_room = False
@@ -95,7 +95,7 @@ class ReplicationActivation:
             )
         self._active_role: ActiveRole | None = None
         self._hands_over = False
-        # When it looks again: for a live broker, or at the lock manager.
+        # When it searches for an active broker again, or sends the next request to the lock manager or the voters.
         self._due: float | None = None
         receive_votes(cluster, self._on_reply)
         cluster.inbound_peers.handlers[ReplicaRegistration] = self._on_registration
@@ -108,30 +108,31 @@ class ReplicationActivation:
 
     @property
     def node_id(self) -> str:
-        """As the record knows it; empty until this broker was live, or in sync with one that is."""
+        """Return the node id of the record; empty until this broker was active, or in sync with an active one."""
         return self._record.node_id or ""
 
     @property
     def journal_identity(self) -> int | None:
-        """The journal that belongs to that node."""
+        """Return the identity of the journal that belongs to that node."""
         return self._record.journal_identity
 
     @property
     def admits_peers(self) -> bool:
-        """Whether others may find this broker although it is not live: one of them may wait for what it says. Nobody
-        does while there is a live broker of that node, which may refuse this one as its backup again and again."""
+        """Return True if this broker must accept peer connections although it is not active, because a cold start may
+        need its answer. That is False while the node has an active broker, which may refuse this one as its backup
+        again and again."""
         can_meet = self._cold_start is not None and bool(self._record.node_id)
         return can_meet and self._waits and self._election.rival() is None
 
     @property
     def vote_round(self) -> VoteRound | None:
-        """Return the vote that is under way: to go on without a backup, or to become live."""
+        """Return the vote that is under way: to go on without a backup, or to become active."""
         going_on = self._active_role.vote_round if self._active_role is not None else None
         return going_on if going_on is not None else self._election.vote_round
 
     @property
     def vote_is_for_start(self) -> bool:
-        """Return True if the last vote to become live was about data from before, with no live broker lost."""
+        """Return True if the last vote to become active was about data from before, with no active broker lost."""
         return self._election.starts
 
     @property
@@ -140,7 +141,7 @@ class ReplicationActivation:
 
     @property
     def restarts(self) -> bool:
-        """Whether another node is to wait in the place of this one, which gave way."""
+        """Return True if another node must wait in the place of this one, which gave way."""
         may = isinstance(self._policy, ReplicationBackup) and self._policy.restart_backup
         return self.gives_way and self.failure is None and may
 
@@ -151,7 +152,7 @@ class ReplicationActivation:
 
     @property
     def is_calm(self) -> bool:
-        """Whether disk work and its answers are all that traffic can change."""
+        """Return True if traffic can change nothing but disk work and its answers."""
         return self._stage in (Stage.ACTIVE, Stage.BACKUP) and not self.has_changed and self.replica_disk.is_steady
 
     def begin(self, now: Instant) -> None:
@@ -159,19 +160,19 @@ class ReplicationActivation:
         self.replica_disk.record_file.read(self._on_record)
 
     def meet_journal(self, identity: int | None, last_batch: int | None) -> None:
-        """Compare the journal that was read with the record. None: there is none, and a backup would give up its own
-        for nothing."""
+        """Compare the journal that was read with the record. None: there is no journal, and a backup would give up its
+        data for nothing."""
         reason = self._node_record.meet_journal(identity, last_batch)
         if reason is not None:
             self._fail(reason)
 
     def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None) -> None:
-        """The node could serve: that is noted, and then it is live."""
+        """Record that the node could serve; it is active when that is durable."""
         self._apply(Event.RECOVERED)
         self._node_record.settle(node_id, journal_identity, last_batch, self._on_settled)
 
     def note_last_batch(self, last_batch: int) -> bool:
-        """Write down how far the journal is on disk. Return False: the disk does that, not the lock manager."""
+        """Record how far the journal is on disk. Return False: the disk does that, not the lock manager."""
         if self._stage is Stage.ACTIVE:
             self._node_record.note_last_batch(last_batch, partial(self._log, True))
         return False
@@ -186,7 +187,7 @@ class ReplicationActivation:
         """Do nothing: a replicating broker whose disk is full fails, and its backup takes over."""
 
     def begin_stop(self, *, fails_over: bool) -> None:
-        """An orderly stop has begun; with ``fails_over`` a backup in sync is to take over."""
+        """Start an orderly stop; with ``fails_over`` a backup in sync must take over."""
         self._hands_over = fails_over or self.gives_way
         self._backup_role.pause()
         self._election.withdraw()
@@ -204,7 +205,7 @@ class ReplicationActivation:
         self._active_role.let_go()
 
     def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
-        """Nothing is written to the journal any more: give the right back, then hand over."""
+        """Give the right to be active back, then hand over. Nothing is written to the journal any more."""
         self._apply(Event.JOURNAL_CLOSED)
         if self._stage is Stage.OVER:
             # It was not active: the lock manager takes the lease back with the session.
@@ -236,11 +237,11 @@ class ReplicationActivation:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether a primary does not know yet if another broker is live in its place."""
+        """Return True if a primary has not found out yet whether another broker is active in its place."""
         return self._stage not in ROLES and isinstance(self._policy, ReplicationPrimary)
 
     def role_after(self, now: Instant) -> Role | None:
-        """What the node is to become; None when nothing changes."""
+        """Return what the node must become; None when nothing changes."""
         self.has_changed = False
         if self.failure is not None:
             return Role.STOPPED
@@ -273,7 +274,7 @@ class ReplicationActivation:
             return None
         if self.has_changed:
             return self._cluster.now.monotonic
-        # Twice in each step, so without a list of them.
+        # This runs twice in each step, so it builds no list.
         earliest = self._due if self._stage in (Stage.SEARCHING, Stage.BACKUP) else None
         backup_role = self._backup_role if self._stage is Stage.BACKUP else None
         for part in (backup_role, self._lease, self._election, self._active_role):
@@ -283,7 +284,7 @@ class ReplicationActivation:
         return earliest
 
     def on_time(self, now: Instant) -> None:
-        """Do what is due by now. While it looks for a live broker or for votes, every input may be due."""
+        """Do what is due by now. During a search for an active broker and during a vote, any input may be due."""
         if self._stage not in (Stage.SEARCHING, Stage.VOTING):
             due = self.next_deadline()
             if due is None or due > now.monotonic:
@@ -385,7 +386,7 @@ class ReplicationActivation:
             self._pursue(event, starts=True)
 
     def _on_replication(self, result: InSync | ReplicationEnd) -> None:
-        """Follow what became of replication from an active broker."""
+        """Handle the result of replication from an active broker."""
         if isinstance(result, InSync):
             self._on_in_sync(result.status)
         else:
@@ -428,7 +429,7 @@ class ReplicationActivation:
         return self._stage in (Stage.BACKUP, Stage.VOTING) and not self._backup_role.is_joined
 
     def _on_cold_start(self, event: Event) -> None:
-        """Follow the agreement with a partner that waits as well."""
+        """Handle the agreement with a partner that waits as well."""
         self._election.withdraw()
         if event is Event.PARTNER_YIELDED:
             self._become_granted(event)
@@ -437,7 +438,7 @@ class ReplicationActivation:
         # Until the partner is active: this copy is the only other one.
         self._backup_role.choice.only = self.node_id
 
-    # -- asking --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def _pursue(self, event: Event, *, starts: bool = False) -> None:
         """Take the way to being active that was decided for. ``starts``: with data from before, no broker was lost."""
@@ -471,7 +472,7 @@ class ReplicationActivation:
             self._active_role.on_attempt(attempt)
             self._follow_active_role()
 
-    # -- being live ----------------------------------------------------------------------------------------------
+    # -- being active --------------------------------------------------------------------------------------------
 
     def _become_granted(self, event: Event) -> None:
         self._due = None

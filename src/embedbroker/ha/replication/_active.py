@@ -1,13 +1,13 @@
-"""A replicating broker that is live: the backup it takes, and what it does when that is gone.
+"""A replicating broker that is active: the backup it accepts, and its reaction to the loss of that backup.
 
-Responsible for who may register, for renewing the right to be live before anything is confirmed without a backup, and
-for handing over at the end. Refuses to know how it became live.
+Responsible for which backup may register, and for handing over at the end. Renews the right to be active before
+anything is confirmed without a backup. Does not depend on how it became active.
 
-What renews the right when a backup is lost that may believe itself in sync, in this order:
+How the right is renewed when a backup is lost that may believe itself in sync, in this order:
 
 ===================================  ===================================================================
 a lock manager                       the activation sequence grows under the lease (``Activation``)
-``vote_on_replication_failure``      most of the other live brokers say that this one is there
+``vote_on_replication_failure``      most of the other active brokers grant their vote to this one
 neither                              nothing: it goes on, and so may the backup
 ===================================  ===================================================================
 """
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ActiveRole"]
 
-#: How long a lock manager that failed is left alone; until the lease is over it is asked again.
+#: Seconds without a request after the lock manager failed; it receives requests again until the lease is over.
 AFTER_FAULT_S = 0.25
-#: How long whoever hands over waits until the backup has everything.
+#: How long a hand-over waits until the backup has everything, in seconds.
 HANDED_OVER_WITHIN_S = 5.0
-#: When a primary that nobody joined looks like a mistake in the configuration.
+#: When a primary without a backup looks like a mistake in the configuration, in seconds.
 NOBODY_AFTER_S = 30.0
 
 
 class ActiveRole:
-    """Of one life, from when it may be live. ``failure`` says why it may not be any more.
+    """The active role of one broker start. ``failure`` is the reason why it must not be active any more.
 
     ``on_change`` is called when something of it has changed.
     """
@@ -64,9 +64,9 @@ class ActiveRole:
     ) -> None:
         assert config.cluster_connection is not None
         self.failure: str | None = None
-        #: A primary is in sync that wants to be live again, and may.
+        #: Where the primary is that is in sync, requested to be active again, and may be.
         self.wanted_by: str | None = None
-        #: Everything is handed over, or there was nobody to hand over to.
+        #: Everything is handed over, or there was no backup to hand over to.
         self.has_handed_over = False
         self.is_handing_over = False
         self.vote_round: VoteRound | None = None
@@ -83,7 +83,7 @@ class ActiveRole:
         self._is_live = False
         self._leaves = False
         self._renews = False
-        # The last activation that this life has left behind: copies that have it must not be live any more.
+        # The last activation that this start has left behind: copies that have it must not be active any more.
         self._left_behind = 0
         self._told_as = 0
         self._due: float | None = None
@@ -100,11 +100,11 @@ class ActiveRole:
 
     @property
     def backup(self) -> object:
-        """The connection of a backup, which goes on when all others are closed."""
+        """Return the connection of a backup, which outlives all others."""
         return self._inbound.peer if self._inbound is not None and self.replicator.replica_name else None
 
     def begin(self, now: Instant) -> None:
-        """It is live."""
+        """Record that this broker is active."""
         self._is_live = True
         if self._lease is not None:
             self._lease.is_live = True
@@ -116,7 +116,7 @@ class ActiveRole:
     # -- a backup ------------------------------------------------------------------------------------------------
 
     def on_registration(self, inbound: InboundPeer, registration: ReplicaRegistration) -> None:
-        """A backup offers itself."""
+        """Accept or refuse a backup that registers."""
         replicator, record = self.replicator, self._node_record.record
         policy, group = self._policy, registration.group_name
         if not self._is_live or self._leaves:
@@ -132,7 +132,7 @@ class ActiveRole:
             )
             replicator.refuse(inbound, Refusal.NOT_READY, text)
         elif self._is_back(registration):
-            # The connection that it had is dead, and it knew before this broker.
+            # Its former connection is dead, and the backup noticed that before this broker.
             assert self._inbound is not None
             self._inbound.fail("the backup has come back on another connection")
             replicator.refuse(inbound, Refusal.ALREADY_REPLICATING, "its former connection has just ended")
@@ -151,9 +151,11 @@ class ActiveRole:
                 self._due = None
 
     def _may_hand_over(self) -> bool:
-        """Whoever is in sync may go on by itself: it is known here, after a crash too, that there is such a one.
+        """Record this backup as partner; return True if that is durable. A backup in sync may go on by itself, so after
+        a crash, too, this broker must not forget that it had one.
 
-        Not before the copy is whole, or this broker would wait after a crash for one that could not go on.
+        The record is not written before the copy is whole. Otherwise this broker would wait after a crash for a backup
+        that could not go on.
         """
         registration = self.replicator.registration
         assert registration is not None
@@ -229,13 +231,13 @@ class ActiveRole:
             self.replicator.go_on_alone()
 
     def on_attempt(self, attempt: locks.ActivationAttempt) -> None:
-        """The lock manager has answered."""
+        """Handle the answer of the lock manager."""
         if not self._renews:
             return
         if attempt.verdict is locks.AttemptResult.GRANTED:
             self._go_on()
         elif attempt.verdict is locks.AttemptResult.FAILED:
-            # As long as the lease lasts.
+            # The requests repeat as long as the lease lasts.
             self._due = self._membership.now.monotonic + AFTER_FAULT_S
         else:
             self.failure = f"lost its backup, and may not go on without one: {attempt.text}"
@@ -255,7 +257,7 @@ class ActiveRole:
             )
 
     def _tell_what_is_over(self, link: ControlLink) -> None:
-        """Who has just come, or was not asked, has not heard which copies are left behind."""
+        """Send which copies are left behind to a new peer, or to one that received no request for votes."""
         if self._node_record.votes:
             repeat_vote_request(link, self._membership, self._left_behind, self._told_as)
 
@@ -263,11 +265,11 @@ class ActiveRole:
 
     @property
     def is_held(self) -> bool:
-        """Whether a broker that stops would wait for ever."""
+        """Return True if a broker that stops would wait for ever."""
         return self.replicator.state is ReplicatorState.HELD
 
     def leave(self, *, hands_over: bool) -> None:
-        """A stop has begun, after which a backup that is in sync takes over, or decides by itself what to do."""
+        """Begin a stop, after which a backup that is in sync takes over, or decides by itself what to do."""
         self._leaves = True
         if self.vote_round is not None:
             self.vote_round.withdraw()
@@ -282,11 +284,11 @@ class ActiveRole:
             self.replicator.announce_stop()
 
     def let_go(self) -> None:
-        """Nothing is confirmed any more: what waits for a backup is done."""
+        """Complete the work that waits for a backup. Nothing is confirmed any more."""
         self.replicator.close("the broker stops")
 
     def hand_over(self, now: Instant, *, hands_over: bool) -> None:
-        """Everything is written."""
+        """Hand over to the backup, because everything is written."""
         self.is_handing_over = True
         if not hands_over or self.replicator.state is not ReplicatorState.SYNCHRONISED:
             self.replicator.close("the broker stops")
@@ -306,7 +308,7 @@ class ActiveRole:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         earliest = self._due
         for part in (self.replicator, self.vote_round):
             due = part.next_deadline() if part is not None else None
@@ -315,7 +317,7 @@ class ActiveRole:
         return earliest
 
     def on_time(self, now: Instant) -> None:
-        """Whatever is due."""
+        """Do what is due by now."""
         due = self.replicator.next_deadline()
         if due is not None and due <= now.monotonic:
             self.replicator.on_time(now)
@@ -336,7 +338,7 @@ class ActiveRole:
                 )
 
     def on_reply(self, link: ControlLink, packet: object, now: Instant) -> None:
-        """A vote."""
+        """Count a vote."""
         if self.vote_round is not None:
             self.vote_round.on_reply(link, packet, now.monotonic)
             self._look_at_round()

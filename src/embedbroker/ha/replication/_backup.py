@@ -1,7 +1,7 @@
-"""A replicating broker that is not live: whom it joins, and what becomes of that.
+"""A replicating broker that is not active: the active broker that it joins, and the result.
 
-Responsible for choosing among the live brokers of the cluster, for one replica after the other, and for what an
-operator has to be told when nobody takes this broker. Refuses to decide who is live.
+Responsible for the choice among the active brokers of the cluster, and for one replica after the other. Logs the reason
+for the operator when no broker accepts this one. Does not decide which broker is active.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BackupRole", "InSync", "ReplicationEnd"]
 
-#: How long a backup waits for a live broker before that looks like a mistake in the configuration.
+#: How long a backup waits for an active broker before that looks like a mistake in the configuration, in seconds.
 NOBODY_AFTER_S = 10.0
 _SAID_MAX = 100
 
@@ -49,7 +49,7 @@ class InSync:
 
 @frozen
 class ReplicationEnd:
-    """Replication is over. ``status`` is None if the active broker did not accept this backup."""
+    """Replication is over. ``status`` is set if the active broker accepted this backup, otherwise None."""
 
     ending: Ending
     status: PrimaryStatus | None
@@ -94,25 +94,25 @@ class BackupRole:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether the files here hold everything that the live broker confirmed."""
+        """Return True if the files here hold everything that the active broker confirmed."""
         replica = self._replica_disk.replica
         return replica is not None and replica.state is ReplicaState.IN_SYNC
 
     @property
     def is_joined(self) -> bool:
-        """Whether there is a live broker that this one talks to about its files."""
+        """Return True if a replica of this broker is connected to an active broker."""
         return self._replica_disk.replica is not None
 
     # -- looking for one -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Join whoever fits, now and whenever the last one is lost."""
+        """Join a fitting active broker, now and whenever the last one is lost."""
         self._joins = True
         if self._doubts_at is None:
             self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
 
     def keep(self, node_id: str | None) -> None:
-        """Join nobody but the live broker of a node, because the data here may be the newest of it; None: anybody."""
+        """Join only the active broker of a node, because the data here may be the newest of it; None: join any."""
         self.choice.only = node_id
         self.keeps = node_id is not None
 
@@ -123,7 +123,7 @@ class BackupRole:
             self._replica_disk.replica.close()
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         replica = self._replica_disk.replica
         if replica is not None:
             return replica.next_deadline()
@@ -137,7 +137,7 @@ class BackupRole:
         return min((due for due in dues if due is not None), default=None)
 
     def on_time(self) -> None:
-        """Join somebody, or say that there is nobody."""
+        """Join an active broker, or log that there is no candidate."""
         replica, now = self._replica_disk.replica, self._membership.now
         if replica is not None:
             replica.on_time(now)
@@ -149,7 +149,7 @@ class BackupRole:
                 self._join(node_id, candidates[node_id])
             elif self._doubts_at is not None and now.monotonic >= self._doubts_at:
                 self._doubts_at = None
-                # Whoever was asked, and does not take this backup, has been told of.
+                # The refusal of a candidate has been logged already.
                 if not candidates:
                     self.warn(self._doubts())
 
@@ -238,7 +238,7 @@ class BackupRole:
             self._replica_disk.record_file.fail(ending.text)
             return
         if ending.kind is EndingKind.FAIL_OVER:
-            # Whoever hands over waits for this, so that nothing it sent is lost.
+            # The former active broker waits for this, so that nothing it sent is lost.
             link.fail("it has handed over")
         if self._joins and self._doubts_at is None:
             self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
@@ -248,7 +248,7 @@ class BackupRole:
         self._log(False, text)
 
     def warn(self, text: str) -> None:
-        """What happens again and again is said once."""
+        """Log a text once, although its cause may repeat."""
         if text not in self._said and len(self._said) < _SAID_MAX:
             self._said[text] = None
             self._log(True, text)

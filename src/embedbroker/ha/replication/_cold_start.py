@@ -1,21 +1,21 @@
-"""Brokers that wait with copies of the same data, because not enough others are live to be asked: which of them begins?
+"""The cold start of brokers that wait with copies of the same data, because not enough others are active to vote.
 
-Responsible for what each says of its data, and for which of two gives its own up. Refuses to know when a broker waits,
-and what it does when it may begin.
+Responsible for what each sends about its data, and for which of two gives its own up. Does not depend on when a broker
+waits, and on what follows when it may begin.
 
-A cluster that is started as a whole has nobody who could vote, so votes alone would leave all of it waiting. But of
-each node two brokers at most can have the newest data: who was live last, and the one backup that it had then. Each
-remembers the other one as its partner, before anything is confirmed that both have; a live broker that goes on without
+A cluster that is started as a whole has no voters, so votes alone would leave all of it waiting. But of each node two
+brokers at most can have the newest data: the one that was active last, and the one backup that it had then. Each
+remembers the other as its partner, before anything is confirmed that both have. An active broker that goes on without
 its backup has the next activation, and no partner.
 
-1. Q was live last and had no backup. Nobody can have gone on from there: Q begins. P, which has older data, waits.
-2. P was live last, and Q in sync. P cannot know whether Q took over, confirmed more, and died (what votes are for).
-   Both wait, and listen. Q says that it has the same activation, so it did not take over; it writes down that its data
-   is not to be begun with, and says so. P begins.
-3. Q has taken over, and R was its backup: Q and P meet, and Q has the later activation. P gives its data up, but is not
-   whom Q waits for: R may have gone on from there.
+1. Q was active last and had no backup. No broker can have gone on from there: Q begins. P, which has older data, waits.
+2. P was active last, and Q in sync. P cannot find out whether Q took over, confirmed more, and died (what votes are
+   for). Both wait for offers. Q sends that it has the same activation, so it did not take over; it writes down that its
+   data is not to be begun with, and sends that. P begins.
+3. Q has taken over, and R was its backup: Q and P meet, and Q has the later activation. P gives its data up, but Q does
+   not wait for P: R may have gone on from there.
 
-Who gives way has it on its disk before it says so, and asks nobody any more whether it may be live. So however often
+A broker that gives way has that on its disk before it sends it, and requests no votes any more. So however many times
 either dies in between, one of the two at most begins.
 """
 
@@ -40,7 +40,7 @@ _NO_DATA = -1
 
 
 class Answer(Enum):
-    """What a waiting broker does about the offer of another one."""
+    """The reaction of a waiting broker to the offer of another one."""
 
     IGNORE = "ignore"
     OFFER = "offer"
@@ -76,17 +76,19 @@ class ColdStartAgreement:
         membership.handlers[ReplicaWaiting] = lambda link, said: self._hear(said, link.send)
 
     def look_around(self) -> None:
-        """Say once more to everybody else who waits which data is here: it may be told in vain, or too early."""
+        """Send the offer of the data here to all waiting brokers once more: an earlier one may be lost, or came too
+        early."""
         for link in self._membership.waiting:
             _tell(link.send, self._offer())
 
     def _welcome(self, inbound: InboundPeer) -> None:
-        """Whoever comes has to know that nobody is live here."""
+        """Inform a new peer that no broker is active here."""
         if self._waits():
             _tell(inbound.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:
-        """Who has given way offers what goes behind everything: the other one may not have heard of it."""
+        """Return the offer. After it gave way, a broker offers data that is older than all: the other may not have
+        received that."""
         return self._word(self._node_record.record.activation if self._node_record.may_be_newest else _NO_DATA)
 
     def _word(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:

@@ -1,7 +1,7 @@
 """The decisions of a replicating broker that is not active, as functions of what it has found.
 
-Responsible for which `Event` follows. Each function returns one that `TRANSITIONS` has in the stage in which it is
-called, or None to wait. Does not depend on time, disk, or network.
+Responsible for the next `Event`. Each function returns one that `TRANSITIONS` has in the stage in which it is called,
+or None to wait. Does not depend on time, disk, or network.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def after_lease_request(verdict: AttemptResult) -> Event:
 def after_vote(
     record: ReplicaRecord, *, has_rival: bool, won: bool | None, starts: bool, is_contradicted: bool
 ) -> Event | None:
-    """Decide in VOTING. ``won`` is None until the votes are counted.
+    """Decide in VOTING. ``won`` stays None until the votes are counted.
 
     ``starts``: the vote is about data from before, with no active broker lost. Without a contradiction such a broker
     begins if no other copy can have gone on from its data.

@@ -46,33 +46,33 @@ class Election:
         self._log = log
         self._warn = warn
         self.vote_round: VoteRound | None = None
-        #: The vote is about data from before: no live broker was lost.
+        #: The vote is about data from before: no active broker was lost.
         self.starts = False
 
     def rival(self) -> str | None:
-        """Who is live for the node of the data here, if there is a connection to it."""
+        """Return the broker that is active for the node of the data here, if there is a connection to it."""
         member = self._cluster.topology.members.get(self._node_record.record.node_id or "")
         live = member.live if member is not None else None
         return live.name if live is not None and self._cluster.link_to(live) is not None else None
 
     @property
     def may_ask(self) -> bool:
-        """Whether there is anybody to ask, or nobody has to be: the operator said so, or nobody else has this data."""
+        """Return True if there are voters, or none are needed: by the policy, or because this is the only copy."""
         size = self._policy.quorum_size
         nobody_has_to_be = size >= 0 and votes_needed(size) == 0
         return not self._electorate.is_empty or self._node_record.record.is_only_one or nobody_has_to_be
 
     @property
     def pause_s(self) -> float:
-        """How long it waits before it asks again."""
-        # The two of a pair do not ask for votes at the same time for ever.
+        """Return the pause before the next request, in seconds."""
+        # The two brokers of a pair must not request votes at the same time for ever.
         is_later = self._lease is None and isinstance(self._policy, ReplicationBackup)
         return BACKUP_PAUSE_S if is_later else PAUSE_S
 
     # -- the lock manager ----------------------------------------------------------------------------------------
 
     def ask_manager(self) -> None:
-        """Whether the data here is the newest, and nobody else is live."""
+        """Request the lease: granted if the data here is the newest and no other broker is active."""
         assert self._lease is not None
         self._lease.try_to_activate(self._cluster.now.monotonic)
 
@@ -84,7 +84,7 @@ class Election:
         if attempt.verdict is locks.AttemptResult.STALE:
             self._warn(f"may not be live, and waits as backup: {attempt.text}")
             if attempt.sequence == self._node_record.record.activation:
-                # What it says of other data than that which is here by now, it does not say of this.
+                # The answer is about the data of that moment, not about other data that is here by now.
                 self._node_record.believe_stale()
         else:
             why = (
@@ -98,7 +98,7 @@ class Election:
     # -- votes ---------------------------------------------------------------------------------------------------
 
     def ask_others(self, *, starts: bool) -> bool:
-        """Whether anybody has to be asked; then that has begun. ``starts``: with data from before, nobody was lost."""
+        """Return True if votes are needed, and begin the rounds. ``starts``: with data from before, no broker lost."""
         record = self._node_record.record
         self.starts = starts
         if not starts or self._policy.vote_on_replication_failure:
@@ -122,7 +122,7 @@ class Election:
         return self.on_time()
 
     def next_deadline(self) -> float | None:
-        """When `on_time` is due."""
+        """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         return self.vote_round.next_deadline() if self.vote_round is not None else None
 
     def on_time(self) -> Event | None:
@@ -154,12 +154,12 @@ class Election:
             return event
         self._warn(f"does not {what}: {vote_round.told if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
-            # A live broker that does not ask may go on without this copy, and nobody else would know.
+            # An active broker that requests no votes may go on without this copy, and no other broker would notice.
             self._node_record.note_left_behind()
         return event
 
     def withdraw(self) -> None:
-        """It does not want to be live any more."""
+        """Withdraw the request for votes: this broker does not request to be active any more."""
         if self.vote_round is not None:
             self.vote_round.withdraw()
             self.vote_round = None

@@ -1,6 +1,6 @@
-"""What a replicating broker begins with: whose data it has, and what its operator should know of its policy.
+"""The initial record of a replicating broker, with the node of its data, and the warnings about its policy.
 
-Refuses to look anywhere: the record was read before.
+Does not read anything: the record was read before.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ def initial_record(
     *,
     is_unfinished: bool,
 ) -> ReplicaRecord:
-    """The record of this life, from the one that was found. A primary without one has the first data of a new node.
+    """Return the record of this start, from the one that was found.
 
-    ``is_unfinished``: a copy was begun beside it and is not whole, so that nobody may be live with these files.
+    A primary without one has the first data of a new node.
+
+    ``is_unfinished``: a copy was begun beside it and is not whole, so no broker may be active with these files.
     """
     if isinstance(policy, ReplicationPrimary):
         if policy.coordination_id is not None:
@@ -38,12 +40,12 @@ def initial_record(
 
 
 def coordination_node_id(coordination_id: str) -> str:
-    """The node id that all brokers of one lock have: sixteen bytes of its name."""
+    """Return the node id of all brokers of one lock: sixteen bytes of its name."""
     return uuid_text(coordination_id.encode().ljust(16, b"+")[:16])
 
 
 def warnings_of(policy: ReplicationPrimary | ReplicationBackup, *, has_manager: bool) -> list[str]:
-    """What the policy lets happen, as Artemis' defaults do, and what helps."""
+    """Return what the policy allows to go wrong, as Artemis' defaults do, and the remedies."""
     warnings = []
     if not has_manager and not policy.vote_on_replication_failure:
         warnings.append(

@@ -1,7 +1,7 @@
-"""Whose data a replicating broker has, as its record says, and what each moment of its life makes of that record.
+"""The record of a replicating broker: the node of its data, and the changes of the record in each phase of a start.
 
-Responsible for every record that is written, but for the numbers that a lock manager gives (`LeaseHolder`). Refuses to
-decide anything from it: `ReplicationActivation`, and `ActiveRole` when it is live, do.
+Responsible for every record that is written, except for the numbers of a lock manager (`LeaseHolder`). Does not decide
+anything from it: `ReplicationActivation` does, and `ActiveRole` while the broker is active.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ __all__ = ["NodeRecord"]
 
 
 class NodeRecord:
-    """Of one life. With votes it remembers who else has the data, and how many there were to be asked."""
+    """The record during one broker start. With votes it contains the partner with the same data, and the number of
+    voters."""
 
     def __init__(
         self,
@@ -34,9 +35,9 @@ class NodeRecord:
         *,
         has_manager: bool,
     ) -> None:
-        #: Whether others are asked before this broker is live with data from before.
+        #: Whether this broker needs votes before it is active with data from before.
         self.votes = needs_vote(policy, has_manager=has_manager)
-        #: Where the live broker is whose copy this one is, or becomes.
+        #: Where the active broker is whose copy this one is, or becomes.
         self.live_at: TransportConfiguration | None = None
         self._policy = policy
         self._record_file = record_file
@@ -47,7 +48,7 @@ class NodeRecord:
 
     @property
     def record(self) -> ReplicaRecord:
-        """As it was read, or written last."""
+        """Return the record as it was read, or written last."""
         return self._record_file.record
 
     @property
@@ -56,7 +57,7 @@ class NodeRecord:
         return may_be_newest(self._policy, self.record)
 
     def begin(self, make_node_id: Callable[[], str]) -> ReplicaRecord:
-        """The record of this life, from the one that was found."""
+        """Return the record of this start, from the one that was found."""
         record_file = self._record_file
         record_file.record = initial_record(
             self._policy, record_file.record, make_node_id, is_unfinished=record_file.is_unfinished
@@ -99,8 +100,8 @@ class NodeRecord:
     def settle(
         self, node_id: str, journal_identity: int | None, last_batch: int | None, then: Callable[[], None]
     ) -> None:
-        """The broker is about to be live, and nobody else has what it will confirm."""
-        # A lock manager has counted already.
+        """Record that this broker is about to be active, and that no other broker has what it will confirm."""
+        # The lock manager has increased the number already.
         activation = self.record.activation + (0 if self._has_manager else 1)
         quorum = self._quorum(node_id)
         record = ReplicaRecord(
@@ -109,57 +110,60 @@ class NodeRecord:
         self._record_file.write(record, then)
 
     def note_last_batch(self, last_batch: int, on_failed: Callable[[str], None]) -> None:
-        """The journal of this live broker is on disk up to there. A disk that fails to note it is no reason to stop."""
+        """Record how far the journal of this active broker is on disk. A disk that fails to note it is no reason to
+        stop."""
         self._record_file.write(evolve(self.record, last_batch=last_batch), on_failed=on_failed)
 
     def note_accepted(self, status: PrimaryStatus) -> None:
-        """A live broker remembers this one from now on. Should both die in the moment in which the copy is whole, this
-        one has to know, too, whose copy it may be, or the other one waits for an answer that never comes."""
+        """Record that an active broker remembers this backup from now on. Should both die in the moment in which the
+        copy is whole, this record must name the node of the copy, too. Otherwise the other broker waits for an answer
+        that never comes."""
         if self.votes and self.record.node_id != status.node_id and not self.record.in_sync:
             self._record_file.write(evolve(self._whole_copy(status), in_sync=False))
 
     def note_in_sync(self, status: PrimaryStatus) -> None:
-        """The files here are a whole copy."""
+        """Record that the files here are a whole copy."""
         record = self._whole_copy(status)
         if record != self.record:
             self._record_file.write(record)
 
     def note_left_behind(self, then: Callable[[], None] | None = None) -> None:
-        """Somebody else goes on without this copy."""
+        """Record that another broker goes on without this copy."""
         if self.record.in_sync or then is not None:
             self._record_file.write(evolve(self.record, in_sync=False), then)
 
     def believe_stale(self) -> None:
-        """A lock manager says that there is newer data. It says so again to whoever asks, so that is not written."""
+        """Handle the answer of a lock manager that there is newer data. It is not written, because each request returns
+        it again."""
         self._record_file.record = evolve(self.record, in_sync=False)
 
     def note_partner(self, connector: TransportConfiguration) -> None:
-        """A backup has all that this live broker has; it is in sync only when `is_written`."""
+        """Record that a backup has all that this active broker has; it is in sync only when `is_written`."""
         partner = connector_text(connector)
         if self.votes and self.record.partner != partner:
             self._record_file.write(evolve(self.record, partner=partner))
 
     def note_alone(self) -> None:
-        """There is no backup any more that could take itself for a copy."""
+        """Record that there is no backup any more that could count itself as a copy."""
         if self.votes and self.record.partner is not None:
             self._record_file.write(evolve(self.record, partner=None))
 
     @property
     def is_written(self) -> bool:
-        """Whether everything that was noted survives a power cut."""
+        """Return True if everything that was noted survives a power cut."""
         return self._record_file.is_idle
 
     def count_on(self, then: Callable[[], None]) -> None:
-        """This live broker goes on without a copy: those that are left behind have a smaller number."""
+        """Record that this active broker goes on without a copy: those that are left behind have a smaller number."""
         record = self.record
         self._record_file.write(evolve(record, activation=record.activation + 1, partner=None), then)
 
     def note_gave_way(self, then: Callable[[], None]) -> None:
-        """The broker was live, and lets a primary take over."""
+        """Record that the broker was active, and lets a primary take over."""
         self._record_file.write(evolve(self.record, gave_way=True), then)
 
     def note_quorum(self) -> None:
-        """More brokers are live than ever were."""
+        """Record the number of active brokers if it is larger than ever before."""
         record = self.record
         if record.in_sync and record.node_id and self._quorum(record.node_id) > record.quorum:
             self._record_file.write(evolve(record, quorum=self._quorum(record.node_id)))

@@ -1,7 +1,7 @@
-"""The disk of a replicating broker: who of those that work on it is told what it did.
+"""The disk of a replicating broker, which distributes the results of disk work.
 
-Responsible for the ways between the disk and the journal, the copy that is made of it or that it is, and the record
-beside it. Refuses to decide anything: `ReplicationActivation` does.
+Responsible for the ways between the disk and its users: the journal, the copy of it or that it is, and the record
+beside it. Does not decide anything: `ReplicationActivation` does.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ __all__ = ["ReplicaDisk"]
 
 
 class ReplicaDisk:
-    """Of one life. A broker has a ``replica`` while it is a backup, and a ``replicator`` from when it activates.
+    """The disk of one broker start.
 
-    ``on_change`` is called when the record was read or written, or something went wrong.
+    A broker has a ``replica`` while it is a backup, and a ``replicator`` from when it activates. ``on_change`` is
+    called when the record was read or written, or something went wrong.
     """
 
     def __init__(self, journal: storage.Journal, on_change: Callable[[], None]) -> None:
@@ -39,7 +40,7 @@ class ReplicaDisk:
         self._on_change = on_change
         self.replica: Replica | None = None
         self.replicator: Replicator | None = None
-        #: The file of a voter, which is copied as the journal is: who takes over has given the same words.
+        #: The file of a voter, which is copied as the journal is: the broker that takes over has the same grants.
         self.grants: AtomicFile | None = None
 
     def set_now(self, now: Instant) -> None:
@@ -49,7 +50,8 @@ class ReplicaDisk:
 
     @property
     def is_steady(self) -> bool:
-        """Whether traffic changes nothing of them but what is done, and nothing is to be remembered."""
+        """Return True if traffic changes nothing here but which work is done, and no record or grant waits to be
+        written."""
         if self.record_file.file.waits or (self.grants is not None and self.grants.waits):
             return False
         if self.replica is not None:
@@ -58,22 +60,23 @@ class ReplicaDisk:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether this broker is a copy of another one, or has a copy, up to the last work."""
+        """Return True if this broker is a copy of another one, or has a copy, up to the last work."""
         if self.replica is not None:
             return self.replica.state is ReplicaState.IN_SYNC
         return self.replicator is not None and self.replicator.state is ReplicatorState.SYNCHRONISED
 
     @property
     def has_late_work(self) -> bool:
-        """Whether there is something behind the last `take_work`: what connections left that were given up since."""
+        """Return True if there is work behind the last `take_work`, from connections that were given up since."""
         return self._journal.point() != self._point
 
     def next_deadline(self) -> float | None:
-        """Until when a backup has to answer, if it owes anything: that may begin with any step."""
+        """Return when an answer of the backup is overdue, in monotonic seconds; None if none is due. Any step may
+        change that."""
         return self.replicator.next_deadline() if self.replicator is not None else None
 
     def take_work(self, now: Instant) -> list[storage.DiskWork]:
-        """Everything that the disk is to do."""
+        """Return all work for the disk."""
         works: list[storage.DiskWork] = []
         if self.record_file.file.waits:
             record = self.record_file.file.take_work(storage.Lane.RECORD)
@@ -88,14 +91,14 @@ class ReplicaDisk:
                 assert grant is not None
                 replicator.do_beside(grant)
             works += replicator.take_work(self._journal.take_work())
-            # What counts as done at once lets the journal go on.
+            # Work that counts as done at once lets the journal go on.
             while self.settle(now):
                 works += replicator.take_work(self._journal.take_work())
         self._point = self._journal.point()
         return works
 
     def settle(self, now: Instant) -> bool:
-        """Tell the journal what is done; False: nothing."""
+        """Pass completed work to the journal; return False if there was none."""
         completed = self.replicator.take_completed() if self.replicator is not None else ()
         for batch, results in completed:
             if self.grants is None or not self.grants.on_disk_done(batch, results):
@@ -103,7 +106,7 @@ class ReplicaDisk:
         return bool(completed)
 
     def on_disk_done(self, batch: int, results: tuple[object, ...]) -> None:
-        """The disk did a piece of work."""
+        """Pass the results of a piece of work on."""
         if self.record_file.file.on_disk_done(batch, results):
             self._on_change()
             return
@@ -113,7 +116,7 @@ class ReplicaDisk:
             self.replicator.on_disk_done(batch, results)
 
     def on_disk_failed(self, batch: int, fault: storage.DiskFault) -> bool:
-        """The disk could not do a piece of work; False when that was the journal's."""
+        """Pass a failure of the disk on; return False if the work was the journal's."""
         self._on_change()
         if self.record_file.file.on_disk_failed(batch, fault):
             return True

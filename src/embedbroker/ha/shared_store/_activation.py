@@ -1,7 +1,7 @@
-"""A node's right to be live, from the first question to the last word.
+"""A node's right to be active, from the first request to the last record.
 
-Responsible for what each answer of the lock store makes of the node, for what a cluster is told of a backup meanwhile,
-and for when a live backup may give way. Refuses to carry any of it out: the node asks what it should become.
+Responsible for the effect of each answer of the lock store on the node, and for when an active backup may give way.
+Announces a backup in the cluster meanwhile. Does not carry any of it out: the node reads its next role here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedStoreActivation"]
 
-# How long a live backup waits for a primary to announce itself in the cluster before it gives way anyhow.
+# How long an active backup waits for a primary to announce itself in the cluster before it gives way anyhow, in
+# seconds.
 ANNOUNCED_WITHIN_S = 60.0
 
 
 class SharedStoreActivation:
-    """One instance per broker start, which has a number. ``gives_way`` is set when it ends in favour of a primary."""
+    """The activation of one broker start, which has a number. ``gives_way`` is set when it ends to let a primary be
+    active."""
 
     # A shared store has no copies, and no peer that an activation depends on.
     replica_disk = None
@@ -39,45 +41,46 @@ class SharedStoreActivation:
         self.gives_way = False
         self._lacks_room = False
         self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
-        #: A record in a place of its own outlives a data directory that is lost, or not mounted.
+        #: Whether the record is outside the data directory: then it outlives a data directory that is lost, or not
+        #: mounted.
         self._has_place = config.node_manager_lock_directory not in (None, config.data_directory)
         self._cluster = cluster
-        # The node id that the cluster knows of this backup, and whether it was announced under it.
+        # The node id under which the cluster has this backup, and whether it was announced under it.
         self._place: tuple[str, bool] | None = None
 
     @property
     def node_id(self) -> str:
-        """As the lock store knows it; empty until a broker was live."""
+        """Return the node id of the lock store; empty until a broker was active."""
         return self._claim.record.node_id or ""
 
     @property
     def journal_identity(self) -> int | None:
-        """The journal that belongs to that node."""
+        """Return the identity of the journal that belongs to that node."""
         return self._claim.record.journal_identity
 
     @property
     def failure(self) -> str | None:
-        """Why the node must stop."""
+        """Return why the node must stop."""
         return self._claim.failure
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be asked of the lock store."""
+        """Return True if the lock store receives no more operations."""
         return self._claim.state is locks.ClaimState.OVER
 
     @property
     def restarts(self) -> bool:
-        """Whether another node is to wait in the place of this one, which gave way, or has no room to write."""
+        """Return True if another node must wait in the place of this one, which gave way, or has no room to write."""
         return (self.gives_way or self._lacks_room) and self._claim.failure is None and self._claim.restarts
 
     @property
     def needs_room(self) -> bool:
-        """Whether it is live only with room to write: a backup that has none waits until there is some."""
+        """Return True if it is active only with room to write: a backup without room waits until there is some."""
         return self._claim.restarts
 
     @property
     def waits_for_room(self) -> bool:
-        """Return True if another node is to wait in place of this one until there is room to write."""
+        """Return True if another node must wait in place of this one until there is room to write."""
         return self._lacks_room and self.restarts
 
     def begin(self, now: Instant) -> None:
@@ -95,11 +98,11 @@ class SharedStoreActivation:
         claim.meet_journal(identity, last_batch)
 
     def settle(self, node_id: str, journal_identity: int | None, last_batch: int | None) -> None:
-        """The node could serve: the store is told, and then it is live."""
+        """Write to the store that the node could serve; it is active when that is done."""
         self._claim.settle(node_id, journal_identity, last_batch)
 
     def note_last_batch(self, last_batch: int) -> bool:
-        """Write down how far the journal is on disk; return True if that is work to take at once."""
+        """Record how far the journal is on disk; return True if that is work to take at once."""
         return self._claim.note_last_batch(last_batch)
 
     def note_shortage(self, *, lacks_room: bool) -> None:
@@ -113,17 +116,18 @@ class SharedStoreActivation:
         """Do nothing: disk work does not wait for a backup."""
 
     def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
-        """Nothing is written any more: the store is told, unless a backup is to take over."""
+        """Write the state after the stop to the store, unless a backup must take over. Nothing is written to the
+        journal any more."""
         farewell = locks.LiveState.FAILING_BACK if self.gives_way else self._claim.farewell
         self._claim.leave(None if fails_over else farewell, last_batch)
 
     def end(self) -> None:
-        """The life is over, and the store is told nothing."""
+        """End this start without a change in the store."""
         self._claim.leave(None)
 
     @property
     def sure_until(self) -> float:
-        """Until when what the lock store said last counts."""
+        """Return how long the last answer of the lock store counts, in monotonic seconds."""
         return self._claim.sure_until
 
     # -- work and answers ----------------------------------------------------------------------------------------
@@ -145,12 +149,12 @@ class SharedStoreActivation:
         return self._claim.next_deadline()
 
     def take_log_entries(self) -> list[locks.LogEntry]:
-        """Lines for the operator."""
+        """Return the lines for the operator."""
         notes, self._claim.notes = self._claim.notes, []
         return notes
 
     def role_after(self, now: Instant) -> Role | None:
-        """What the node is to become; None when nothing changes."""
+        """Return what the node must become; None when nothing changes."""
         claim = self._claim
         match claim.state:
             case locks.ClaimState.OVER:
@@ -171,14 +175,14 @@ class SharedStoreActivation:
                 return None
 
     def _stand_by(self, *, next_in_line: bool) -> None:
-        """Look for the live broker; who takes over next is announced under the node id of that one."""
+        """Search for the active broker; the next in line is announced under the node id of that broker."""
         place = (self.node_id, next_in_line and bool(self.node_id))
         if self._cluster is not None and place != self._place:
             self._place = place
             self._cluster.become_backup(self.node_id, announce=place[1])
 
     def _is_announced(self, now: Instant) -> bool:
-        """Whether clients were told where they will find the primary that waits: else they could not follow."""
+        """Return True if clients received the place of the primary that waits: else they could not follow."""
         if self._cluster is None or now.monotonic >= self._claim.wanted_since + ANNOUNCED_WITHIN_S:
             return True
         member = self._cluster.topology.members.get(self.node_id)
