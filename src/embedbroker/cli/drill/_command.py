@@ -38,8 +38,9 @@ _LINE_S = 5.0
 
 
 class _Console(Console):
-    """A console that raises when its reader is gone; the library's own would end the process with 1, a failed drill's
-    code.
+    """A console that raises when its reader is gone.
+
+    The library's own would end the process with 1, the code of a failed drill.
     """
 
     def on_broken_pipe(self) -> None:

@@ -218,9 +218,7 @@ class _Conductor:
             await outage.over.wait()
 
     async def _sweep(self) -> int:
-        """Receive what is left when all consumers have ended, with a consumer that starts afterwards; and read dead
-        letters.
-        """
+        """Receive what is left when all consumers have ended, with a further consumer, and read dead letters."""
         stage = self._stage
         last = Consumer(stage, self._factory, "sweep", Work.SINGLE)
         await last.run()

@@ -1,5 +1,4 @@
-"""What every client of a drill has: its kind of work, a listener for losses, and a new connection when one ends for
-good.
+"""What every client of a drill has: its kind of work, a listener for losses, and a new connection after a final loss.
 
 A client whose connection is only interrupted does not open another one; the client library reconnects. A connection
 that was being opened when the broker died is replaced here. Does not depend on what the client does.

@@ -143,7 +143,7 @@ ROUNDS_EXPLAINED = (
 
 
 def downtime_rows(findings: Findings) -> list[tuple[str, ...]]:
-    """Return rows with the beginning and the end of each kind of outage, their number, and the spread in milliseconds."""
+    """Return rows with the beginning and the end of each kind of outage, their number, and the spread in ms."""
     return [
         (
             name,
