@@ -1,6 +1,6 @@
 """Everything a contributor runs: `nox` for lint, types and tests; the other sessions by name (`nox -l`).
 
-With `--no-venv` the sessions run in the environment nox itself runs in, as .ci/run does.
+With `--no-venv` the sessions run in the environment of nox itself, as .ci/run does.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FRAGMENT = re.compile(r"[a-z0-9-]+\.(feature|change|bugfix|removal|performance)\
 nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.reuse_existing_virtualenvs = True
-# A missing interpreter is reported as skipped; .ci/run says which versions it tested.
+# A missing interpreter is reported as skipped; .ci/run prints the versions that it tested.
 nox.options.error_on_missing_interpreters = False
 
 
 def _offer_pyenv_versions() -> None:
-    """Puts pyenv's interpreters on the path where only its shims are, which fail for versions not activated."""
+    """Put pyenv's interpreters on the path where only its shims are, which fail for versions not activated."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = [sorted(versions.glob(f"{python}.*/bin")) for python in PYTHONS]
     newest = [str(paths[-1]) for paths in found if paths]
-    # The environment that runs nox comes first: with --no-venv its own `python` is the one the sessions mean.
+    # The environment that runs nox comes first: with --no-venv its `python` is the one that the sessions mean.
     own = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([own, *newest, os.environ["PATH"]])
 
@@ -105,7 +105,7 @@ def simulate(session: nox.Session) -> None:
 
 
 def _other_interpreters(session: nox.Session) -> list[str]:
-    """Pythons of other versions than the session's; says in words which are missing."""
+    """Return Pythons of other versions than the session's, and log which are missing."""
     question = ("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     own = str(session.run("python", *question, silent=True) or "").strip()
     found: list[str] = []
@@ -190,7 +190,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def changelog(session: nox.Session) -> None:
-    """Moves the newsfragments into CHANGELOG.md: `-- VERSION`."""
+    """Move the newsfragments into CHANGELOG.md: `-- VERSION`."""
     if len(session.posargs) != 1:
         session.error("give the version: nox -s changelog -- 1.2.0")
     fragments = sorted(path for path in (ROOT / "newsfragments").glob("*.md") if FRAGMENT.fullmatch(path.name))
