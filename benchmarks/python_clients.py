@@ -5,7 +5,7 @@ Non-durable, 1 KiB of bytes, automatic acknowledgement, sender and receiver on s
 a thousand messages in both directions, as Artemis gives it to AMQP senders (1,000 credits). STOMP has none in either
 direction, which Artemis allows it with automatic acknowledgement only.
 
-Each run has a separate queue, so that nothing of another run is counted, and ends with an error as soon as a connection
+Each run has a separate queue, so that nothing of another run is counted. It ends with an error as soon as a connection
 is lost: what is printed was measured.
 """
 

@@ -88,7 +88,7 @@ async def _with_own_broker(load: Load) -> Figures:
 
 
 async def _measure(factory: ConnectionFactory, load: Load, broker: BrokerProcess | None = None) -> Figures:
-    # Progress is for people who watch; without a terminal nothing but the figures is printed.
+    # Progress is for a person at a terminal; without a terminal nothing but the figures is printed.
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
 
         async def watch(meter: Meter) -> None:

@@ -246,7 +246,7 @@ def embedded_broker(request: pytest.FixtureRequest) -> ManagedBroker:
 
 @pytest.fixture
 def broker_factory(request: pytest.FixtureRequest) -> Callable[..., ManagedBroker]:
-    """Makes brokers: ``broker = await broker_factory("orders", id_cache_size=100).start()``.
+    """Make brokers: ``broker = await broker_factory("orders", id_cache_size=100).start()``.
 
     The name and the settings are those of a `BrokerConfig`. The test's end stops them.
     """

@@ -199,9 +199,9 @@ class _MemoryPort:
 class _Doorway:
     """Hold a port number for one broker for the whole test, whether it listens there or not.
 
-    1. A broker crashes; its port is free. Clients and the other broker of its pair go on dialling it. 2. The system
-    gives the same number to another broker, of this test or of one that runs beside it. 3. That broker receives
-    connections for the first one, and the first one cannot start again.
+    1. A broker crashes; its port is free. Clients and the other broker of its pair go on dialling it.
+    2. The system gives the same number to another broker, of this test or of one that runs beside it.
+    3. That broker receives connections for the first one, and the first one cannot start again.
 
     So the number is reserved again in the same moment in which its listener closes. A connection to it is refused.
     """

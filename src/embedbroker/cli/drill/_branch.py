@@ -19,7 +19,7 @@ from ._transaction import Outcome
 
 __all__ = ["FORMAT_ID", "Branches"]
 
-#: Tells the drill's branches from branches of other programs.
+#: The format id that distinguishes the drill's branches from those of other programs.
 FORMAT_ID = 0x6472696C
 _ATTEMPTS_MAX = 1_000
 _PAUSE_S = 0.02

@@ -165,9 +165,9 @@ class _Conductor:
         self._producers_left.set()
 
     async def _all_rounds(self, began: float) -> None:
-        """Run all rounds, spread evenly over the time of the load, each a little off.
+        """Run all rounds, and wait for the end of the load.
 
-        If they end early, wait for the load's end.
+        If the load is long enough, the rounds lie evenly in its time, each a little off.
         """
         stage, plan = self._stage, self._plan
         gap_s = plan.seconds / (plan.rounds + 1)

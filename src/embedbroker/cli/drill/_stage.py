@@ -1,7 +1,7 @@
 """What the parts of a drill share: the ledger, the clock, the moment for a fault, and how much is under way.
 
-Responsible for limits (producers wait when consumers are far behind), for the moment at which a fault would hit
-something, and for reporting the end of a broker to clients. Does not depend on connections and processes.
+Responsible for limits: producers wait when consumers are far behind. Responsible also for the moment at which a fault
+would hit something, and for reporting the end of a broker to clients. Does not depend on connections and processes.
 """
 
 from __future__ import annotations
