@@ -74,7 +74,7 @@ def _of_kind(runs: Sequence[Run], kind: Kind) -> list[Run]:
 
 
 def drilled(task: Task, folder: Path) -> Run:
-    """Carry out a drill, in the folder ``folder``, below which its brokers write, too.
+    """Carry out a drill. Its output and its brokers' files are below ``folder``.
 
     Raises:
         NoVerdict: it came to none; the text has its last line.

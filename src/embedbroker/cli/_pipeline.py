@@ -47,7 +47,7 @@ def spark_options(command: F) -> F:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Defer Ctrl-C until a starting Java runs. Before, it would not be known yet, and it would outlive this process."""
+    """Defer Ctrl-C until a starting Java runs. Before, this process has no handle of it and would leave it behind."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

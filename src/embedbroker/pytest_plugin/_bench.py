@@ -41,7 +41,7 @@ __all__ = ["Bench", "LeftBehind", "Surface"]
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
 _SEGMENT_BYTES = 65_536
 _REPORT_WITHIN_S = 10.0
-# The state in which a broker is reported whose URL or state is requested before its test begins.
+# Why a broker does not run yet, for requests that need a running broker before its test begins.
 _NOT_YET = "starts when the test begins; a fixture that is no 'async def' comes before that"
 
 

@@ -43,7 +43,7 @@ class Branches:
 
     @property
     def unfinished(self) -> bool:
-        """Return True if a branch is left whose session ended before the branch was settled."""
+        """True if a branch is left whose session ended before the branch was settled."""
         return self._left is not None
 
     async def run(

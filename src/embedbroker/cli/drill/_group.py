@@ -35,7 +35,7 @@ class Group:
 
     @property
     def is_over(self) -> bool:
-        """Return True if no process is left."""
+        """True if no process is left."""
         return all(member.standing is MemberState.DOWN for member in self.members)
 
     @property
@@ -45,7 +45,7 @@ class Group:
 
     @property
     def is_taken_over(self) -> bool:
-        """Return True if a broker other than the first serves, whatever the first one's own state is."""
+        """True if a broker other than the first serves, whatever the first one's own state is."""
         return any(member.standing is MemberState.LIVE for member in self.members[1:])
 
     async def start(self) -> None:

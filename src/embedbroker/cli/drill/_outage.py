@@ -46,7 +46,7 @@ class Outage:
 
     @property
     def noticed(self) -> bool:
-        """Return True if the outage has begun for the clients."""
+        """True if the outage has begun for the clients."""
         return self._at is not None
 
     def lost(self, client: str, now: float) -> None:

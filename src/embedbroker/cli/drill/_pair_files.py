@@ -127,7 +127,7 @@ class BrokerFile:
 
     @property
     def is_relayed(self) -> bool:
-        """Return True if a relay stands between clients and the broker."""
+        """True if a relay stands between clients and the broker."""
         return self.listens != self.port
 
 

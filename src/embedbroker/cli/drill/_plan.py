@@ -76,7 +76,7 @@ class Hit:
 
     @property
     def transactions(self) -> int:
-        """Return the number of transactions that were not over, whether their commit was requested or not."""
+        """The number of transactions that were not over, whether their commit was requested or not."""
         return self.open_transactions + self.asked_commits
 
 

@@ -46,7 +46,7 @@ def _lacking(primary: ReplicationPrimary, backup: ReplicationBackup) -> str | No
 
 
 def _too_few(primary: BrokerConfig, backup: BrokerConfig) -> str | None:
-    """Return why votes have too few voters: neither the quorum size nor other pairs are configured."""
+    """Return why a vote has too few voters, by the quorum size or the pairs that are named; None if it has enough."""
     own = {place for config in (primary, backup) for place in _own_places(config)}
     for config in (primary, backup):
         policy = config.ha_policy

@@ -86,7 +86,7 @@ class Stage:
 
     @property
     def fault_would_hit(self) -> bool:
-        """Return True if all that is wanted is under way now."""
+        """True if all that is wanted is under way now."""
         prepared = self.prepared_branches > 0 or not self._wants_prepared
         return self.waiting_sends > 0 and bool(self.open_transactions) and prepared
 
