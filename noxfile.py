@@ -1,6 +1,6 @@
 """Everything a contributor runs: `nox` for lint, types and tests; the other sessions by name (`nox -l`).
 
-With `--no-venv` the sessions run in the environment nox itself runs in, as .ci/run does.
+With `--no-venv` the sessions run in the environment of nox itself, as .ci/run does.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ FRAGMENT = re.compile(r"[a-z0-9-]+\.(feature|change|bugfix|removal|performance)\
 nox.needs_version = ">=2024.4.15"
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.reuse_existing_virtualenvs = True
-# A missing interpreter is reported as skipped; .ci/run says which versions it tested.
+# A missing interpreter is reported as skipped; .ci/run prints the versions that it tested.
 nox.options.error_on_missing_interpreters = False
 
 
 def _offer_pyenv_versions() -> None:
-    """Puts pyenv's interpreters on the path where only its shims are, which fail for versions not activated."""
+    """Put pyenv's interpreters on the path where only its shims are, which fail for versions not activated."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = [sorted(versions.glob(f"{python}.*/bin")) for python in PYTHONS]
     newest = [str(paths[-1]) for paths in found if paths]
-    # The environment that runs nox comes first: with --no-venv its own `python` is the one the sessions mean.
+    # The environment that runs nox comes first: with --no-venv its `python` is the one that the sessions mean.
     own = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([own, *newest, os.environ["PATH"]])
 
@@ -45,7 +45,7 @@ def _install(session: nox.Session, *requirements: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff's rules and formatting, and the newsfragments."""
+    """Check with ruff's rules and formatting, and check the newsfragments."""
     _install(session, "ruff>=0.6")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -61,7 +61,7 @@ def _report_longest_files(session: nox.Session) -> None:
 
 
 def _check_newsfragments(session: nox.Session) -> None:
-    """Each fragment has a kind and a text; source that changed since the last release has a fragment."""
+    """Check that each fragment has a kind and a text, and that source changed since the last release has a fragment."""
     fragments = [path for path in (ROOT / "newsfragments").iterdir() if path.name not in ("README.md", ".gitignore")]
     for path in fragments:
         if not FRAGMENT.fullmatch(path.name) or not path.read_text().strip():
@@ -79,22 +79,24 @@ def _check_newsfragments(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """mypy, strict, on source and tests."""
+    """Check types with mypy, strict, on source and tests."""
     _install(session, "-e", ".[dev]")
     session.run("mypy")
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """The test suite without interop; arguments go to pytest."""
+    """Run the test suite without interop; arguments go to pytest."""
     _install(session, "-e", ".[dev]")
     session.run("python", "-m", "pytest", *session.posargs)
 
 
 @nox.session
 def simulate(session: nox.Session) -> None:
-    """Simulated crashes: the fixed seeds of one broker and of groups in all modes, or for a campaign
-    `-- [--groups | --mode MODE] --seeds N [--first-seed N]`; on every Python found."""
+    """Run simulated crashes: the fixed seeds of one broker and of groups in all modes, on every Python found.
+
+    For a campaign: `-- [--groups | --mode MODE] --seeds N [--first-seed N]`.
+    """
     _install(session, "-e", ".[dev]")
     others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
     command = ("python", "-m", "tests.simulation", "--jobs", str(os.cpu_count() or 1), *others)
@@ -105,7 +107,7 @@ def simulate(session: nox.Session) -> None:
 
 
 def _other_interpreters(session: nox.Session) -> list[str]:
-    """Pythons of other versions than the session's; says in words which are missing."""
+    """Return Pythons of other versions than the session's, and log which are missing."""
     question = ("-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     own = str(session.run("python", *question, silent=True) or "").strip()
     found: list[str] = []
@@ -124,14 +126,14 @@ def _other_interpreters(session: nox.Session) -> list[str]:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Mutated frames: ten million per family of decoders, or `-- --mutations N`."""
+    """Decode mutated frames: ten million per family of decoders, or `-- --mutations N`."""
     _install(session, "-e", ".[dev]")
     session.run("python", "-m", "tests.fuzz", *session.posargs)
 
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """Programs by others, from Maven Central: needs Java 17 and Maven. `-- --against artemis` proves the tests."""
+    """Run programs by others, from Maven Central: needs Java 17 and Maven. `-- --against artemis` proves the tests."""
     _install(session, "-e", ".[dev]")
     session.run("python", "-m", "pytest", "tests/interop", "-n", "auto", *session.posargs)
 
@@ -141,8 +143,10 @@ CLUSTER = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
 
 @nox.session
 def spark(session: nox.Session) -> None:
-    """The Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings; then a cluster of
-    two executors, which die. With arguments, which go to pytest, only the first."""
+    """Test the Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings.
+
+    Then a cluster of two executors, which die. With arguments, which go to pytest, only the first.
+    """
     _install(session, "-e", ".[dev,spark]")
     chosen = session.posargs or ["-m", "not long and not search", "--durations=20"]
     session.run("python", "-m", "pytest", "tests/pipeline", *chosen)
@@ -153,8 +157,10 @@ def spark(session: nox.Session) -> None:
 
 @nox.session
 def spark_long(session: nox.Session) -> None:
-    """What `spark` leaves out: drivers that are killed at every point, audits of many journals; and all streams on a
-    cluster of two executors."""
+    """Test what `spark` leaves out: drivers that are killed at every point, and audits of many journals.
+
+    Also all streams on a cluster of two executors.
+    """
     _install(session, "-e", ".[dev,spark]")
     session.run("python", "-m", "pytest", "tests/pipeline", "-m", "long or search", "--durations=20", *session.posargs)
     streams = [f"tests/pipeline/test_{name}.py" for name in ("source_stream", "sink_spark", "stream_faults")]
@@ -164,7 +170,7 @@ def spark_long(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("pyspark", ["4.2.*", "4.3.*"])
 def spark_facts(session: nox.Session, pyspark: str) -> None:
-    """What the pipeline relies on in Spark, traced in each supported version, and its source and sink in short."""
+    """Trace what the pipeline relies on in each supported Spark, and test its source and sink in short."""
     if not session.virtualenv.is_sandboxed:
         session.error("each version of Spark needs an environment of its own: leave --no-venv out")
     session.install("-e", ".[dev,spark]", f"pyspark[sql]=={pyspark}")
@@ -174,14 +180,14 @@ def spark_facts(session: nox.Session, pyspark: str) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Our broker and client beside Artemis, in one run; `-- --list` names the cases."""
+    """Measure our broker and client beside Artemis, in one run; `-- --list` names the cases."""
     _install(session, "-e", ".[dev,bench,spark]")
     session.run("python", "-m", "benchmarks", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """The documentation; a warning is an error."""
+    """Build the documentation; a warning is an error."""
     _install(session, "-e", ".[docs]")
     output = ROOT / "docs" / "_build" / "html"
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", str(output))
@@ -190,7 +196,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def changelog(session: nox.Session) -> None:
-    """Moves the newsfragments into CHANGELOG.md: `-- VERSION`."""
+    """Move the newsfragments into CHANGELOG.md: `-- VERSION`."""
     if len(session.posargs) != 1:
         session.error("give the version: nox -s changelog -- 1.2.0")
     fragments = sorted(path for path in (ROOT / "newsfragments").glob("*.md") if FRAGMENT.fullmatch(path.name))

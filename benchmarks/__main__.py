@@ -54,7 +54,7 @@ CASES: dict[str, Case] = {
 
 
 def main() -> int:
-    """Runs the named cases, or all; exit code 1 when a bound that must hold does not."""
+    """Run the named cases, or all. Return 1 if a bound that must hold does not, else 0."""
     parser = argparse.ArgumentParser(prog="nox -s bench --", description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all without")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")

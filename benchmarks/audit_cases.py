@@ -43,7 +43,7 @@ def spark_audit(effort: Effort) -> list[Row]:
 
 
 def _rates(spark: SparkSession, directory: Path, mib: float, sent: int) -> tuple[float, float]:
-    """MiB per second of all processes here and of the clock, from the listing to the verdict on each queue."""
+    """Return MiB per second of all processes here and of the clock, from the listing to the verdict on each queue."""
     from embedbroker.pipeline import audit  # needs what the extra installs
 
     cpu, clock = family_cpu_seconds(os.getpid()), time.perf_counter()

@@ -11,7 +11,7 @@ from benchmarks.java_load import PerfResult, ProducerResult, mean, perf_client, 
 from benchmarks.report import Row
 from tests.interop.brokers import EmbeddedBrokerProcess
 
-#: What may be left of the throughput, and what one would like to see left.
+#: The share of the throughput that must be left, and the share that is the goal.
 MUST, AIM = 0.85, 0.95
 
 

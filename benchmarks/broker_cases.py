@@ -23,7 +23,7 @@ QUEUED_ELSEWHERE = 1_000_000
 
 @frozen
 class Effort:
-    """How long and how often: full figures, or a look in a minute."""
+    """How long and how often a case runs: full figures, or a look in a minute."""
 
     warmup_s: int
     measured_s: int
@@ -38,7 +38,7 @@ QUICK = Effort(warmup_s=8, measured_s=6, rounds=1, durable_messages=500, queued_
 
 @contextmanager
 def both_brokers() -> Iterator[dict[str, BrokerUnderTest]]:
-    """Ours and Artemis, with journals on the same disk; Artemis with AIO where the machine has it."""
+    """Start ours and Artemis, with journals on the same disk; Artemis with AIO where the machine has it."""
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as folder:
         ours = EmbeddedBrokerProcess(Path(folder) / "ours")
         reference = _start_artemis(Path(folder))
@@ -58,9 +58,9 @@ def _start_artemis(folder: Path) -> ArtemisBroker:
 
 @cache
 def artemis_journal() -> str:
-    """Artemis' fastest journal that this machine has: AIO, which needs libaio (`apt install libaio1`), or NIO.
+    """Return Artemis' fastest journal that this machine has: AIO, which needs libaio (`apt install libaio1`), or NIO.
 
-    What counts is what a broker logs: without libaio one that is configured for AIO uses NIO.
+    The broker's log decides: without libaio a broker that is configured for AIO uses NIO.
     """
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as folder:
         broker = ArtemisBroker(Path(folder) / "aio", journal="aio")
@@ -78,7 +78,7 @@ def artemis_journal() -> str:
 def alternating(
     effort: Effort, run: Callable[[BrokerUnderTest], PerfResult]
 ) -> tuple[list[PerfResult], list[PerfResult]]:
-    """The same run against both, in turn, `rounds` times."""
+    """Run the same load against both, in turn, `rounds` times."""
     results: dict[str, list[PerfResult]] = {"ours": [], "reference": []}
     with both_brokers() as brokers:
         for _ in range(effort.rounds):
@@ -152,7 +152,7 @@ def durable(effort: Effort) -> list[Row]:
 
 
 def _journal_settings(artemis_broker: BrokerUnderTest) -> dict[str, object]:
-    """How the reference writes, from its own configuration; a journal that does not sync is no reference."""
+    """Return how the reference writes, from its configuration; a journal that does not sync is no reference."""
     assert isinstance(artemis_broker, ArtemisBroker)
     settings = (artemis_broker.directory / "etc" / "broker.xml").read_text()
     found = dict(re.findall(r"<(journal-type|journal-datasync|journal-sync-\w+)>(.*?)</", settings))
@@ -187,7 +187,7 @@ def latency(effort: Effort) -> list[Row]:
 
 
 def fill(broker: BrokerUnderTest, messages: int) -> None:
-    """Messages of 100 bytes in a queue that nobody reads."""
+    """Put messages of 100 bytes into a queue without a reader."""
     if messages:
         load = ("--message-size", 100, "--message-count", messages // 4, "--threads", 4, "--non-persistent")
         artemis("producer", "--url", broker.url, "--destination", "queue://bench-elsewhere", "--silent", *load)

@@ -22,7 +22,7 @@ MIB = 2**20
 FILLER_BYTES = 32 * 1024
 FILLERS_PER_COMMIT = 256
 BODY = b"x" * 1024
-#: Each sends so many durable messages a second and waits for each one's answer; somebody else receives them.
+#: Each sends so many durable messages a second and waits for each one's answer; another client receives them.
 PRODUCERS, RATE_HZ = 4, 50.0
 
 
@@ -33,7 +33,7 @@ class Traffic:
     latencies_s: list[float] = field(factory=list)
 
     async def run(self, url: str, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until it is cancelled."""
+        """Run until it is cancelled."""
         queue = Queue("traffic")
         async with ConnectionFactory(url).connect() as connection, trio.open_nursery() as nursery:
             for _ in range(PRODUCERS):
@@ -55,14 +55,14 @@ class Traffic:
                 due += 1 / RATE_HZ
 
     def taken(self) -> list[float]:
-        """What was measured since the last time, seconds."""
+        """Return what was measured since the last call, in seconds."""
         found, self.latencies_s = self.latencies_s, []
         return found
 
 
 @define
 class Copies:
-    """What was measured with one pair."""
+    """The measurements of one pair."""
 
     rates: list[float] = field(factory=list)  # MiB/s
     quiet_s: list[float] = field(factory=list)
@@ -71,13 +71,13 @@ class Copies:
 
 
 def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first one that is no group."""
+    """Return the first exception that is no group."""
     first = errors.exceptions[0]
     return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def p99(times: Sequence[float]) -> float:
-    """The smallest that 99 of 100 do not exceed."""
+    """Return the smallest time that 99 of 100 do not exceed."""
     return sorted(times)[math.ceil(0.99 * len(times)) - 1]
 
 
@@ -104,7 +104,7 @@ async def _measured(pair: ReplicatingPair, size_bytes: int, rounds: int, quiet_s
             found.quiet_s += traffic.taken()
             found.size_mib = journal_bytes(pair) / MIB
             seconds = await trio.to_thread.run_sync(pair.copy)
-            # The start of the backup's process counts, too: the traffic does not know the difference.
+            # The start of the backup's process counts, too: the traffic does not depend on the difference.
             found.copying_s += traffic.taken()
             found.rates.append(found.size_mib / seconds)
             await trio.to_thread.run_sync(pair.drop_backup)
@@ -123,7 +123,7 @@ def copy(effort: Effort) -> list[Row]:
             with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as folder, make(Path(folder) / name) as pair:
                 results[name] = trio.run(_measured, pair, size_bytes, rounds, quiet_s)
         except* (ProgramError, JMSException) as errors:
-            # A reference that does not get through says nothing against what was measured of ours.
+            # A reference that fails to complete proves nothing against our measurements.
             if name == "ours":
                 raise
             print(f"  {name} did not get through: {first_of(errors)}", flush=True)
@@ -133,7 +133,10 @@ def copy(effort: Effort) -> list[Row]:
 
 
 def rows_of(results: dict[str, Copies]) -> list[Row]:
-    """Medians of the rates; percentiles over all sends of all rounds. Without "artemis" there is no reference."""
+    """Return medians of the rates, and percentiles over all sends of all rounds.
+
+    Without "artemis" there is no reference.
+    """
     ours = results["ours"]
     rates = {name: median(found.rates) for name, found in results.items()}
     tails = {name: (p99(found.copying_s) * 1000, p99(found.quiet_s) * 1000) for name, found in results.items()}

@@ -1,7 +1,7 @@
 """What reading and acknowledging with a cursor costs a broker: CPU per row, without sockets and disk.
 
 Run ``python -m benchmarks.cursor_rows [rows]``. The steps of one node are timed, with a journal whose disk is
-simulated; what the client does with the rows is not in it.
+simulated. The client's work on the rows is not included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROWS = 200_000
 
 @define
 class _Clock:
-    """CPU of the steps since it was read last, and the longest of them."""
+    """Measure the CPU time of the steps since the last reading, and the longest of them."""
 
     seconds: float = 0.0
     longest_s: float = 0.0

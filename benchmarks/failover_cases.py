@@ -1,6 +1,6 @@
 """Cases with two brokers that stand in for each other: ours and Artemis' by the same drill, in turn.
 
-It takes figures from the drill's JSON, and knows nothing of how a drill goes.
+It takes figures from the drill's JSON, and does not depend on how a drill is conducted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from tests.interop.registry import artemis_home
 
 @frozen
 class Batches:
-    """How often both are drilled in turn, and with how many kills in a drill. A kill of Artemis takes ten times as
-    long with the way back: it has fewer, and none any more after ``seconds_max``, but always one drill."""
+    """How often both are drilled in turn, and with how many kills in a drill.
+
+    A kill of Artemis takes ten times as long with the way back. So Artemis has fewer kills, and none any more after
+    ``seconds_max``, but always one drill.
+    """
 
     count: int
     ours: int
@@ -36,7 +39,7 @@ QUICK = Batches(count=1, ours=2, theirs=2, seconds_max=0)
 
 
 def _drill(ha: str, rounds: int, seed: int, *options: str) -> list[float]:
-    """Milliseconds from each kill to the first confirmed send on the backup."""
+    """Return the milliseconds from each kill to the first confirmed send on the backup."""
     command = [sys.executable, "-m", "embedbroker.cli", "drill", "--json", "--ha", ha, "--seconds", "5"]
     command += ["--rounds", str(rounds), "--seed", str(seed), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -65,7 +68,7 @@ def _in_turn(ha: str, batches: Batches) -> dict[str, list[float]]:
 
 
 def rows_of(ha: str, times: Mapping[str, Sequence[float]]) -> list[Row]:
-    """Medians and the worst, beside Artemis and by themselves."""
+    """Return medians and the worst, beside Artemis and by themselves."""
     ours, theirs = times["ours"], times["artemis"]
     details: dict[str, object] = {peer: [round(time, 1) for time in found] for peer, found in times.items()}
     name = f"kill -9 of the live to first confirmed send on the backup, {ha}"
@@ -89,5 +92,5 @@ def failover(effort: Effort) -> list[Row]:
 
 
 def failover_replication(effort: Effort) -> list[Row]:
-    """The same with replication: the backup has a copy of its own."""
+    """The same with replication: the backup has a separate copy."""
     return _failover("replication", effort)

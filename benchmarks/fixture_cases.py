@@ -46,7 +46,7 @@ REFERENCE = "test_one_broker"
 
 
 def _session_ms(folder: Path, expression: str, count: int) -> float:
-    """Processor time of one session of pytest."""
+    """Return the processor time of one session of pytest, in milliseconds."""
     plugins = ("-p", "embedbroker.pytest_plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", "-q", *plugins, "-k", expression, str(folder / "test_user.py")]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -83,7 +83,7 @@ def failover_test(effort: Effort) -> list[Row]:
 
 
 def rows_of(costs: dict[str, list[float]], sessions: dict[str, list[float]], many: int) -> list[Row]:
-    """Medians over rounds."""
+    """Return medians over rounds."""
     details: dict[str, object] = {kind: [round(each, 2) for each in found] for kind, found in costs.items()}
     reference = median(costs[REFERENCE])
     rows = []

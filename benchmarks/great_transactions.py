@@ -1,7 +1,7 @@
 """Transactions of many messages, and a crash at every moment of the disk: all of it is there afterwards, or nothing.
 
-``python -m benchmarks.great_transactions`` carries out three of 100,000 messages on a simulated disk. Before each
-operation of that, and inside writes, a broker starts from what the disk would hold then, in each of the ways that
+``python -m benchmarks.great_transactions`` carries out three of 100,000 messages on a simulated disk. Before each disk
+operation, and inside writes, a broker starts from what the disk would hold then, in each of the ways that
 ``tests/embedbroker/node/crash_points.py`` has. Prints a table as docs/guide/transactions.md has it, and ends with exit
 code 1 at the first broker that has a part. This takes about half an hour.
 """

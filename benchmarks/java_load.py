@@ -35,7 +35,7 @@ class PerfResult:
 def perf_client(
     broker: BrokerUnderTest, destination: str, options: Sequence[str | int], *, warmup_s: int, measured_s: int
 ) -> PerfResult:
-    """Runs `artemis perf client`; its duration includes the warm-up."""
+    """Run `artemis perf client`; its duration includes the warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command: list[str | Path] = [artemis_home() / "bin" / "artemis", "perf", "client", "--silent"]
@@ -63,7 +63,7 @@ def perf_client(
 
 
 class Served(Protocol):
-    """A broker, as its load sees it."""
+    """A broker, as its load needs it."""
 
     url: str
 
@@ -81,7 +81,7 @@ class ProducerResult:
 
 
 def producer(broker: Served, *, threads: int, per_thread: int, durable: bool = True) -> ProducerResult:
-    """Runs `artemis producer` into a fresh queue and drains it afterwards; both counts must be exact."""
+    """Run `artemis producer` into a fresh queue and drain it afterwards; both counts must be exact."""
     queue = f"queue://bench-{uuid4().hex[:8]}"
     target = ("--url", broker.url, "--destination", queue, "--silent")
     mode = () if durable else ("--non-persistent",)
@@ -98,11 +98,11 @@ def producer(broker: Served, *, threads: int, per_thread: int, durable: bool = T
 
 
 def artemis(*words: str | int, seconds_max: float = 600) -> list[str]:
-    """One command of the distribution with a full-size JVM."""
+    """Run one command of the distribution with a full-size JVM, and return its lines."""
     with Program([artemis_home() / "bin" / "artemis", *map(str, words)], environment=JVM) as program:
         return program.output(seconds_max=seconds_max)
 
 
 def mean(results: Sequence[PerfResult], name: str) -> float:
-    """The mean of one figure over rounds."""
+    """Return the mean of one figure over rounds."""
     return fmean(getattr(result, name) for result in results)

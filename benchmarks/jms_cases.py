@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOURCE = Path(__file__).parent / "java" / "JmsReceive.java"
-#: Spark brings its own of these, and two of them in one JVM do not get along.
+#: Spark brings versions of these, and two versions in one JVM do not get along.
 _OF_SPARK = ("netty", "slf4j")
 COLUMNS = {"body, id and timestamp": "body,messageId,timestamp", "full schema": "all"}
 MUST, AIM = 2.0, 5.0
@@ -63,7 +63,7 @@ def spark_jms(effort: Effort) -> list[Row]:
 
 
 def _rows(title: str, ours: list[tuple[float, float]], jms: list[tuple[float, float]]) -> list[Row]:
-    """Rates, and what they cost the broker and Spark together: that is the same on a machine that is busy."""
+    """Return rates, and the cost for broker and Spark together, which is the same on a busy machine."""
     rate, cost = zip(*ours, strict=True)
     their_rate, their_cost = zip(*jms, strict=True)
     details: dict[str, object] = {"ours": ours, "jms": jms}
@@ -75,7 +75,7 @@ def _rows(title: str, ours: list[tuple[float, float]], jms: list[tuple[float, fl
 
 
 def _compiled(target: Path) -> str:
-    """The class path of the loop and of the JMS client, for a JVM that has Spark's jars."""
+    """Return the class path of the loop and of the JMS client, for a JVM that has Spark's jars."""
     import pyspark  # is there only where the extra is installed
 
     jars = Path(os.path.dirname(pyspark.__file__)) / "jars"
@@ -88,7 +88,7 @@ def _compiled(target: Path) -> str:
 
 
 def _receive(spark: SparkSession, url: str, queue: str, everything: bool, count: int) -> float:
-    """Rows per second of one job, from its planning to the last row in `noop`."""
+    """Return rows per second of one job, from its planning to the last row in `noop`."""
     # Through py4j, whose objects have no types.
     jvm, session = spark._jvm, spark._jsparkSession
     assert jvm is not None

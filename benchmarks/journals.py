@@ -1,6 +1,6 @@
-"""A journal of a given size, made on the spot by the journal itself: durable messages, nearly all acknowledged.
+"""A journal of a given size, written by the journal's code: durable messages, nearly all acknowledged.
 
-It knows nothing of who reads it.
+Does not depend on its readers.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def write_journal(directory: Path, size_bytes: int, body_bytes: int) -> int:
 
 
 def journal_size(directory: Path) -> int:
-    """Bytes of the segments, which are a little longer than what stands in them."""
+    """Return the bytes of the segments, which are a little longer than their contents."""
     return sum(path.stat().st_size for path in directory.glob("segment-*.journal"))
 
 
 def _encoded(body_bytes: int) -> bytes:
-    """As a JMS client sends it: with an id, a timestamp and two properties."""
+    """Return a message as a JMS client sends it: with an id, a timestamp and two properties."""
     properties = Properties()
     properties.update({"region": "north", "number": 7})
     message = CoreMessage.build(
@@ -85,7 +85,7 @@ def _encoded(body_bytes: int) -> bytes:
 
 
 def _settle(journal: Journal, disk: FileDisk, sent: int) -> None:
-    """Do what the journal wants, at 10,000 messages per second of its time."""
+    """Execute the journal's requests, at 10,000 messages per second of its time."""
     now = Instant(sent / 10_000, _BEGAN_MS + sent // 10)
     while works := journal.take_work():
         for work in works:

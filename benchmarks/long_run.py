@@ -43,18 +43,18 @@ class Task:
     seed: int
 
     def command(self) -> list[str]:
-        """With the defaults of the drill for everything else."""
+        """Return the command, with the drill's defaults for everything else."""
         options = {"ha": self.ha, "fault": self.fault, "rounds": self.rounds, "seed": self.seed, "seconds": SECONDS}
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return [sys.executable, "-m", "embedbroker.cli", "drill", "--json", *words]
 
 
 class NoVerdict(Exception):
-    """A drill ended without one, or did not begin."""
+    """A drill ended without a verdict, or did not begin."""
 
 
 def next_task(runs: Sequence[Run], goals: Mapping[Kind, int]) -> Task | None:
-    """The drill of the kind that lacks most of what is wanted of it; None when nothing does."""
+    """Return a drill of the kind that lacks most of its goal; None when no goal is left."""
     lacks: dict[Kind, int] = {}
     for kind, wanted in goals.items():
         lacks[kind] = wanted - sum(len(struck([run])) for run in _of_kind(runs, kind))
@@ -74,17 +74,17 @@ def _of_kind(runs: Sequence[Run], kind: Kind) -> list[Run]:
 
 
 def drilled(task: Task, folder: Path) -> Run:
-    """Carry it out; its brokers write below ``folder``, and so does it.
+    """Carry out a drill. Its output and its brokers' files are below ``folder``.
 
     Raises:
         NoVerdict: it came to none; the text has its last line.
-        KeyboardInterrupt: this process was asked to stop; the drill has cleaned up then.
+        KeyboardInterrupt: this process was stopped; the drill has cleaned up then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(folder.absolute())}
     said = folder / "drill.stderr"
     with said.open("w") as errors, (folder / "drill.json").open("w+") as output:
-        # Ctrl-C at a terminal is for this process: a drill that is told twice to stop does not clean up.
+        # Ctrl-C at a terminal is for this process: a drill that receives two signals does not clean up.
         process = subprocess.Popen(
             task.command(), stdout=output, stderr=errors, env=environment, start_new_session=True
         )
@@ -98,12 +98,12 @@ def drilled(task: Task, folder: Path) -> Run:
         lines = said.read_text(errors="replace").strip().splitlines()
         raise NoVerdict(f"{' '.join(task.command()[2:])}: exit code {process.returncode}: {lines[-1:]}")
     run: Run = json.loads(text)
-    # Where everything stood still, this process included, no time that a client measured says anything.
+    # Where the whole machine stood still, this process included, no time that a client measured is meaningful.
     return {**run, "halted_s": round(halted_s, 1), "load_average": round(os.getloadavg()[0], 2)}
 
 
 def _wait(process: subprocess.Popen[bytes]) -> float:
-    """Returns the longest time for which this process itself did not run, seconds."""
+    """Wait for the drill. Return the longest time for which this process itself did not run, in seconds."""
     longest_s = 0.0
     while True:
         before = time.monotonic()
@@ -116,7 +116,7 @@ def _wait(process: subprocess.Popen[bytes]) -> float:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """A drill that still runs is asked to stop, and takes its brokers with it."""
+    """Stop a drill that still runs; it stops its brokers."""
     if process.poll() is None:
         process.terminate()
         process.wait()
@@ -125,7 +125,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def run_until(
     goals: Mapping[Kind, int], note: str, evidence: Path, drill: Callable[[Task, Path], Run] = drilled
 ) -> list[str]:
-    """Returns the objections that ended the run before it had what is wanted.
+    """Run drills until the goals are reached. Return the objections that ended the run before that.
 
     Raises:
         NoVerdict: a drill came to none.
@@ -134,7 +134,7 @@ def run_until(
         print(f"{task.ha}, {task.rounds} times {task.fault}, seed {task.seed}", flush=True)
         folder = evidence / f"{task.ha}-{task.fault}-{task.seed}"
         run = drill(task, folder)
-        # Read again: somebody may have added runs meanwhile.
+        # Read again: another process may have added runs meanwhile.
         write([*load(), condensed(run, note)])
         if not run["passed"]:
             return [*run["objections"], f"what the brokers wrote is in {folder}"]
@@ -144,7 +144,7 @@ def run_until(
 
 @contextmanager
 def alone(evidence: Path) -> Iterator[None]:
-    """Two at a time would take the same seed, and stand in each other's way.
+    """Lock the evidence: two processes would take the same seed, and stand in each other's way.
 
     Raises:
         NoVerdict: another one works there.
@@ -159,7 +159,7 @@ def alone(evidence: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    """0 when all is there, 1 after a drill that was not passed, 2 after one without a verdict, 130 when stopped."""
+    """Return 0 when all is there, 1 after a failed drill, 2 after one without a verdict, 130 when stopped."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long_run", description=__doc__)
     parser.add_argument("--ha", choices=PAIRS, action="append", help="only these pairs")
     parser.add_argument("--kills", type=int, default=100, help="wanted of each pair (%(default)s)")

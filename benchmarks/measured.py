@@ -1,4 +1,4 @@
-"""Processor time and memory of a process, read from /proc. It knows nothing of what the process does."""
+"""Processor time and memory of a process, read from /proc. Does not depend on what the process does."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads since the process began."""
+    """Return the user and system time of all threads since the process began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of the process that is in RAM now."""
+    """Return the memory of the process that is in RAM now."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 def family(pid: int) -> list[int]:
-    """The process and what it started, and so on, as far as they live."""
+    """Return the process and its descendants, as far as they live."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -39,7 +39,7 @@ def family(pid: int) -> list[int]:
 
 
 def family_cpu_seconds(pid: int) -> float:
-    """The same of the process and what it started, those that have ended and were waited for included."""
+    """Return the processor time of a process and its descendants, those that ended and were waited for included."""
     total = 0
     for each in family(pid):
         try:
@@ -51,7 +51,7 @@ def family_cpu_seconds(pid: int) -> float:
 
 
 class CpuRecord:
-    """Samples a process's processor time four times a second while it is open; answers for any moment in between."""
+    """Sample a process's processor time four times a second while it is open. It interpolates any moment in between."""
 
     PERIOD_S = 0.25
 
@@ -71,7 +71,7 @@ class CpuRecord:
         self._thread.join()
 
     def at(self, wall_seconds: float) -> float:
-        """Processor seconds used until then, interpolated."""
+        """Return the processor seconds used until then, interpolated."""
         index = min(max(bisect_left(self._times, wall_seconds), 1), len(self._times) - 1)
         (left, right), (low, high) = self._times[index - 1 : index + 1], self._seconds[index - 1 : index + 1]
         share = min(max((wall_seconds - left) / (right - left), 0.0), 1.0)

@@ -1,8 +1,8 @@
 """What one message costs the steps of a node: instructions and processor time, without sockets and disk.
 
 Run ``python -m benchmarks step``. Instructions are counted by callgrind (``apt-get install valgrind``): they are the
-same from run to run, while processor time varies with the neighbours. A program of its own takes the steps: it prepares
-all input in any case and takes as many steps as it is told, so the difference of two runs is steps and nothing else.
+same from run to run, while processor time varies with the neighbours. A separate program takes the steps: it prepares
+all input in any case and takes a given number of steps, so the difference of two runs is steps and nothing else.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BODY = bytes(1024)
 MESSAGES_PER_READ = 42
 # Reads of messages; each is followed by one of as many acknowledgements.
 FEW, MANY = 20, 220
-# From where on a host reports what was written.
+# A host reports what was written once it is this much.
 _WRITTEN_BYTES = 128 * 1024
 
 
 def _letter(number: int) -> CoreMessage:
-    """A message as a JMS client sends it, with a property that is another one in each."""
+    """Return a message as a JMS client sends it, with a property that differs in each."""
     properties = Properties()
     properties.set("__AMQ_CID", "8b1f3a52-7c1e-11ee-b962-0242ac120002", PropertyType.STRING)
     properties.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
@@ -46,7 +46,7 @@ def _letter(number: int) -> CoreMessage:
 
 
 def _inputs(stage: Stage) -> list[Input]:
-    """All reads of one connection that sends and of one that acknowledges, in turn."""
+    """Return all reads of one connection that sends and of one that acknowledges, in turn."""
     producer = stage.connect().open_session()
     producer.create_queue()
     consumer = stage.connect().open_session()
@@ -64,7 +64,7 @@ def _inputs(stage: Stage) -> list[Input]:
 
 
 def take_steps(reads: int) -> float:
-    """Take the steps of so many reads of messages; returns the processor time of a message in microseconds."""
+    """Take the steps of ``reads`` reads of messages. Return the processor time of a message in microseconds."""
     gc.disable()  # a full collection belongs to the process, not to the step in which it happens
     stage = Stage()
     inputs = _inputs(stage)
@@ -84,7 +84,7 @@ def take_steps(reads: int) -> float:
 
 
 def _instructions(reads: int) -> int:
-    """What a whole process takes that takes these steps."""
+    """Return the instructions of a whole process that takes these steps."""
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "callgrind"
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={found}"]

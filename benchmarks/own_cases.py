@@ -51,7 +51,7 @@ def client(effort: Effort) -> list[Row]:
     count, rounds = (100_000, effort.rounds + 1) if effort.rounds > 1 else (5_000, 1)
     with tempfile.TemporaryDirectory() as folder, ArtemisBroker(Path(folder) / "instance", memory="2G") as broker:
         for library in CLIENTS:
-            # Each protocol is a part of the JVM's code of its own, so each gets its share of the time.
+            # Each protocol is a separate part of the JVM's code, so each gets its share of the time.
             until = time.monotonic() + effort.warmup_s / len(CLIENTS)
             while time.monotonic() < until:
                 _run_client(library, broker.port, count // 4)
@@ -135,7 +135,10 @@ def imports(effort: Effort) -> list[Row]:
 
 
 async def _cost_with_queues(broker: EmbeddedBrokerProcess, queues: int, count: int) -> float:
-    """Broker CPU per message with so many queues and consumers on one session; the messages go to ten of them."""
+    """Return the broker's CPU per message with ``queues`` queues, each with a consumer, on one session.
+
+    The messages go to ten of them.
+    """
     async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
         names = [f"scale-{queues}-{number}" for number in range(queues)]
         async with trio.open_nursery() as scopes:
@@ -164,7 +167,7 @@ async def _cost_with_queues(broker: EmbeddedBrokerProcess, queues: int, count: i
 
 
 async def _cost_with_consumers(broker: EmbeddedBrokerProcess, consumers: int, count: int) -> float:
-    """Broker CPU per message with so many consumers of one queue, who get the messages in turn.
+    """Return the broker's CPU per message with ``consumers`` consumers of one queue, which get the messages in turn.
 
     No consumer gets two messages in one round, however few there are: the client acknowledges what one consumer
     received with one packet, and the cost would be that of fewer packets.

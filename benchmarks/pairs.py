@@ -1,6 +1,6 @@
 """A replicating pair as a benchmark has it, ours or Artemis': its primary alone first, then backups that copy.
 
-It knows how both are started and when a copy is whole, and nothing of the load.
+Responsible for how both are started and when a copy is whole. Does not depend on the load.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ReplicatingPair(Protocol):
     """A context manager: it starts the primary, and leaves no process behind."""
 
     url: str
-    #: Where the primary's journal is.
+    #: Directory of the primary's journal.
     journal: Path
 
     @property
@@ -33,20 +33,20 @@ class ReplicatingPair(Protocol):
         """The process of the primary."""
 
     def __enter__(self) -> ReplicatingPair:
-        """The primary serves, alone."""
+        """Start the primary, and return when it serves, alone."""
 
     def __exit__(self, *_: object) -> None:
-        """Both are killed."""
+        """Kill both."""
 
     def copy(self) -> float:
-        """Start a backup that has nothing; returns when it is a whole copy: the seconds since it began to be one."""
+        """Start an empty backup. Return, when it is a whole copy, the seconds since it began to copy."""
 
     def drop_backup(self) -> None:
-        """Kill the backup, and remove what it has."""
+        """Kill the backup, and remove its files."""
 
 
 class OurPair:
-    """Two processes of `embedbroker run`, with a folder of locks that says which of them is live."""
+    """Two processes of `embedbroker run`, with a folder of locks that decides which of them is live."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -109,7 +109,7 @@ class TheirPair:
         self._pair.__exit__()
 
     def copy(self) -> float:
-        # Not the start of a JVM: that is read while the other one says that it has begun to copy.
+        # The time does not include the start of a JVM: it begins when the primary logs that it has begun to send.
         self._pair.backup.launch()
         self._pair.primary.wait_for(self._COPIES)
         began = time.monotonic()
@@ -122,5 +122,5 @@ class TheirPair:
 
 
 def journal_bytes(pair: ReplicatingPair) -> int:
-    """What a copy has to bring over."""
+    """Return the bytes that a copy has to transfer."""
     return sum(path.stat().st_size for path in pair.journal.iterdir())

@@ -1,12 +1,12 @@
 """One sender and one receiver in one Python process, for each client library: `python -m benchmarks.python_clients`.
 
 Prints messages per second from receipt to receipt, after a warm-up, and the process's own CPU time per message.
-Non-durable, 1 KiB of bytes, automatic acknowledgement, sender and receiver on connections of their own. The window is
-about a thousand messages in both directions, as Artemis gives it to AMQP senders (1,000 credits); STOMP has none in
-either direction, which Artemis allows it with automatic acknowledgement only.
+Non-durable, 1 KiB of bytes, automatic acknowledgement, sender and receiver on separate connections. The window is about
+a thousand messages in both directions, as Artemis gives it to AMQP senders (1,000 credits). STOMP has none in either
+direction, which Artemis allows it with automatic acknowledgement only.
 
-Each run has a queue of its own, so that nothing of another run is counted, and ends with an error as soon as a
-connection is lost: what is printed was measured.
+Each run has a separate queue, so that nothing of another run is counted. It ends with an error as soon as a connection
+is lost: what is printed was measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDS_MAX = 300
 
 
 class Meter:
-    """Counts receipts; after the warm-up the clocks run."""
+    """Count receipts; after the warm-up the clocks run."""
 
     def __init__(self, count: int) -> None:
         self.total = WARM_UP + count
@@ -37,14 +37,14 @@ class Meter:
         self._start = self._cpu = 0.0
 
     def on_message(self) -> bool:
-        """True for the last one."""
+        """Count a message. Return True for the last one."""
         self.received += 1
         if self.received == WARM_UP:
             self._start, self._cpu = time.perf_counter(), _cpu_seconds()
         return self.received == self.total
 
     def report(self) -> str:
-        """What is printed. Called right after the last message."""
+        """Return the text to print. Called right after the last message."""
         seconds, cpu_seconds = time.perf_counter() - self._start, _cpu_seconds() - self._cpu
         if self.received != self.total:
             raise SystemExit(f"{self.received} of {self.total} messages were received")
@@ -57,7 +57,7 @@ def _cpu_seconds() -> float:
 
 
 def embedclient(port: int, name: str, count: int) -> str:
-    """Our client, on trio."""
+    """Run our client, on trio."""
     import trio
 
     from embedclient import ConnectionFactory, DeliveryMode, Queue
@@ -90,7 +90,7 @@ def embedclient(port: int, name: str, count: int) -> str:
 
 
 def proton(port: int, name: str, count: int) -> str:
-    """python-qpid-proton, AMQP 1.0, on its reactor."""
+    """Run python-qpid-proton, AMQP 1.0, on its reactor."""
     from proton import Message
     from proton.handlers import MessagingHandler
     from proton.reactor import AtMostOnce, Container
@@ -128,7 +128,7 @@ def proton(port: int, name: str, count: int) -> str:
 
 
 def stomp(port: int, name: str, count: int) -> str:
-    """stomp.py, with the version and options in which it is fastest: 1.0 has no headers to escape."""
+    """Run stomp.py, with the version and options in which it is fastest: 1.0 has no headers to escape."""
     import stomp as library
 
     meter = Meter(count)

@@ -1,8 +1,8 @@
-"""Writes docs/reliability.md from docs/reliability.json, which holds what long drills have found.
+"""Write docs/reliability.md from docs/reliability.json, which holds the results of long drills.
 
 `python -m benchmarks.reliability RUN.json ...` puts the results of `embedbroker drill --json` there first, in the place
-of those of before; `--add` keeps them, and `--note` tells what the runs have in common. `benchmarks.long_run` makes
-and adds them by itself. It computes spreads and sums, and judges nothing.
+of earlier ones. `--add` keeps these, and `--note` adds what the runs have in common. `benchmarks.long_run` makes and
+adds results by itself. It computes spreads and sums, and judges nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 DATA, PAGE = DOCS / "reliability.json", DOCS / "reliability.md"
 LOSSES = ("lost", "vanished", "torn_transactions", "branches_left")
 FAULTS = ("duplicated_unflagged", "reappeared", "reordered", "phantom")
-#: Those of runs that told them: the longest time in which the whole machine stood still, and its load at the end.
+#: Of runs that recorded them: the longest time in which the whole machine stood still, and its load at the end.
 KEPT_IF_TOLD = ("halted_s", "load_average")
-#: Longer, and what clients measured says nothing about brokers.
+#: After a longer halt the clients' measurements prove nothing about brokers.
 HALT_MAX_S = 2.0
 KEPT = ("passed", "objections", "plan", "load_s", "confirmed", "delivered", "resent", *LOSSES, *FAULTS)
 KEPT_OF_OUTAGES = (
@@ -51,7 +51,7 @@ own, and a folder of locks as lock manager. Runs of different days are of differ
 
 
 def condensed(run: Run, note: str = "") -> Run:
-    """What is kept of one run: no roles, and of the producers' times the last."""
+    """Return what is kept of one run: no roles, and of the producers' times the last."""
     rounds = []
     for turn in run["rounds"]:
         outages = []
@@ -64,7 +64,7 @@ def condensed(run: Run, note: str = "") -> Run:
 
 
 def grouped(runs: Iterable[Run]) -> Groups:
-    """By brokers, in words, and by fault; a run with several faults counts apart. Ours come first."""
+    """Group runs by brokers, in words, and by fault; a run with several faults counts apart. Ours come first."""
     groups: Groups = {}
     for run in sorted(
         runs, key=lambda each: (each["plan"]["peer"] != "embedbroker", each["plan"]["faults"][0] != "kill")
@@ -76,7 +76,7 @@ def grouped(runs: Iterable[Run]) -> Groups:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """In Markdown."""
+    """Return a table in Markdown."""
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
 
@@ -86,7 +86,7 @@ def summed(runs: Iterable[Run], name: str) -> int:
 
 
 def struck(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """The outages that began with a fault."""
+    """Return the outages that began with a fault."""
     return [turn["outages"][0] for run in runs for turn in run["rounds"]]
 
 
@@ -144,7 +144,7 @@ def how_busy(groups: Groups) -> list[str]:
 
 
 def waited(outage: dict[str, Any], column: str) -> float | None:
-    """How long service was away. A frozen broker is live when it goes on, so that a freeze counts from its end."""
+    """Return how long service was away. A frozen broker is live when it goes on, so a freeze counts from its end."""
     time, ended = outage[column], outage["serving_s"] if outage["after"] == "freeze" else 0.0
     return None if time is None or ended is None else time - ended
 
@@ -170,7 +170,7 @@ def objections(runs: Sequence[Run]) -> list[str]:
 
 
 def page_of(runs: Sequence[Run]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     groups = grouped(runs)
     sections: dict[str, tuple[str, Callable[[Groups], list[str]]]] = {
         "What was lost": (
@@ -202,15 +202,15 @@ def page_of(runs: Sequence[Run]) -> str:
 
 
 def load() -> list[Run]:
-    """The runs whose results are kept."""
+    """Return the runs whose results are kept."""
     runs = json.loads(DATA.read_text(encoding="utf-8"))
     assert isinstance(runs, list)
     return runs
 
 
 def write(runs: Sequence[Run]) -> None:
-    """The runs and the page; whoever is interrupted leaves the files of before."""
-    # A line for each run: whoever adds one changes one line.
+    """Write the runs and the page; an interrupted write leaves the earlier files."""
+    # A line for each run, so that an added run changes one line.
     text = "[\n" + ",\n".join(json.dumps(run) for run in runs) + "\n]\n"
     for path, content in ((DATA, text), (PAGE, page_of(runs))):
         new = path.with_name(f".{path.name}.new")

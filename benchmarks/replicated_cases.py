@@ -44,7 +44,7 @@ def _load(broker: Served, per_thread: int) -> ProducerResult:
 
 
 def rows_of(results: dict[str, list[ProducerResult]]) -> list[Row]:
-    """Medians over rounds; processor time is that of the broker that serves, and a mean."""
+    """Return medians over rounds; processor time is that of the broker that serves, and a mean."""
     rates = {peer: median(each.sent_per_second for each in found) for peer, found in results.items()}
     cpu = {peer: fmean(each.cpu_seconds_per_message for each in found) * 1e6 for peer, found in results.items()}
     details: dict[str, object] = {

@@ -32,25 +32,25 @@ class Row:
 
     @property
     def judged(self) -> float:
-        """What the bounds are compared with."""
+        """The value that is compared with the bounds."""
         return self.ours if self.reference is None else self.ours / self.reference
 
     def meets(self, bound: float | None) -> bool | None:
-        """Whether the bound holds; None without one."""
+        """Return True if the bound holds; None without one."""
         if bound is None:
             return None
         return self.judged >= bound if self.better == "higher" else self.judged <= bound
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, or thousands."""
+    """Return three significant digits, or thousands."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = ["| Case | Metric | Ours | Reference | Ratio | Must | Aim | |", "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         sign = "≥" if row.better == "higher" else "≤"
@@ -65,12 +65,15 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def is_optimized() -> bool:
-    """Whether the interpreter was built with --enable-optimizations; without, everything takes 1.2 times as long."""
+    """Return True if the interpreter was built with --enable-optimizations.
+
+    Without, everything takes 1.2 times as long.
+    """
     return "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS"))
 
 
 def environment() -> dict[str, object]:
-    """What a reader needs to judge the figures."""
+    """Return what a reader needs to judge the figures."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "python": platform.python_version(),
@@ -82,7 +85,7 @@ def environment() -> dict[str, object]:
 
 
 def save(rows: Sequence[Row], path: Path, before: dict[str, object]) -> None:
-    """Everything as JSON."""
+    """Write everything as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {"before": before, "after": environment(), "rows": [{**asdict(row), "judged": row.judged} for row in rows]}
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False))

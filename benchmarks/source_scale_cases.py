@@ -1,12 +1,12 @@
 """What a row costs in the source alone, without Spark, as backlogs and partitions grow.
 
-A query of Spark costs 1.6 s of processor time whatever it reads, and a job 0.1 to 0.2: beside those, 10,000 rows
-cannot be measured. So the reader of a stream is asked here as Spark asks it, in this process: once for a range, then
-for its parts, as often as it takes to read many rows of each backlog. Counted is the processor time of this process and
-of the broker, less what a part costs that has one row.
+A query of Spark costs 1.6 s of processor time whatever it reads, and a job 0.1 to 0.2: beside those, 10,000 rows cannot
+be measured. So the reader of a stream is called here as Spark calls it, in this process: once for a range, then for its
+parts, as often as it takes to read many rows of each backlog. Counted is the processor time of this process and of the
+broker, less what a part costs that has one row.
 
-A core is a fifth faster in one second than in another, and what follows another reads a warmer memory: so all take
-turns, and of each the median counts.
+A core is a fifth faster in one second than in another, and a case that follows another reads a warmer memory. So all
+take turns, and of each the median counts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = (1, 2, 4)
 BACKLOGS, QUICK_BACKLOGS = (10_000, 100_000, 1_000_000), (1_000, 10_000)
-#: Turns, and what one of a backlog reads at least.
+#: Turns, and the least number of rows that one turn reads of a backlog.
 TURNS, QUICK_TURNS, TURN_ROWS = 5, 1, 400_000
 #: Reads of one row in each part in a turn, to learn what a part costs.
 SMALL_READS = 100
@@ -60,7 +60,7 @@ def source_scale(effort: Effort) -> list[Row]:
 
 
 def _rows(costs: dict[tuple[int, int], float], backlogs: tuple[int, ...]) -> list[Row]:
-    """Each backlog and each number of partitions beside the smallest; the bound is for either direction."""
+    """Return each backlog and each number of partitions beside the smallest; the bound is for either direction."""
     title = f"CPU per row of {BODY_BYTES} bytes, all columns, source and broker"
     rows = []
     for parts in PARTITIONS:
@@ -75,14 +75,14 @@ def _rows(costs: dict[tuple[int, int], float], backlogs: tuple[int, ...]) -> lis
 
 @frozen
 class _Range:
-    """All of one backlog, in so many parts."""
+    """All of one backlog, in a number of parts."""
 
     url: str
     backlog: int
     parts: int
 
     def cpu(self, reads: int) -> float:
-        """Processor seconds of so many reads of the range."""
+        """Return the processor seconds of ``reads`` reads of the range."""
         reader = self._reader()
         start = reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())

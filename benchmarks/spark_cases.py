@@ -72,7 +72,7 @@ def spark_sink(effort: Effort) -> list[Row]:
 
 @contextmanager
 def running_broker() -> Iterator[EmbeddedBrokerProcess]:
-    """A broker with a journal, in a process of its own."""
+    """Start a broker with a journal, in a separate process."""
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as folder:
         broker = EmbeddedBrokerProcess(Path(folder))
         try:
@@ -84,7 +84,7 @@ def running_broker() -> Iterator[EmbeddedBrokerProcess]:
 
 @contextmanager
 def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
-    """A Spark in this process, ended with the block, and its Java with it: the next one may have other classes."""
+    """Open a Spark in this process. The block's end ends its Java, too: the next one may have other classes."""
     os.environ.update(JAVA_HOME=str(java_home()), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
     # Looks for Java when it is imported, and is there only where the extra is installed.
     from pyspark import SparkContext
@@ -106,7 +106,7 @@ def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSe
 
 
 def fill(url: str, queue: str, count: int) -> None:
-    """Durable messages as a JMS client would send them, with an id, a timestamp and two properties."""
+    """Send durable messages as a JMS client would, with an id, a timestamp and two properties."""
     properties = Properties()
     properties.update({"region": "north", "number": 7})
     with ServerLocator(url).create_session_factory() as factory, factory.create_session() as session:
@@ -130,7 +130,7 @@ def fill(url: str, queue: str, count: int) -> None:
 def read_stream(
     spark: SparkSession, url: str, queue: str, columns: str, folder: Path, count: int, batch_rows: int = BATCH_ROWS
 ) -> float:
-    """Rows per second of the batches, without the start of the query."""
+    """Return rows per second of the batches, without the start of the query."""
     reader = spark.readStream.format("embedbroker").options(url=url, queue=queue)
     reader = reader.options(maxRowsPerTrigger=str(batch_rows), minPartitions="2")
     if columns != "all":

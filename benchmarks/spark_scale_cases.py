@@ -95,13 +95,13 @@ class _Run:
     _queues: Iterator[int] = field(factory=lambda: iter(range(1_000_000)))
 
     def filled(self, backlog: int) -> str:
-        """A new queue with so many messages."""
+        """Return a new queue with ``backlog`` messages."""
         queue = f"scale-{next(self._queues)}"
         fill(self.broker.url, queue, backlog)
         return queue
 
     def read(self, queue: str, parts: int, *, times: int = 1) -> float:
-        """Read all of it with a query of its own, each batch so many times; the CPU seconds of all processes."""
+        """Read all of it with a new query, each batch ``times`` times. Return the CPU seconds of all processes."""
 
         def write(batch: DataFrame, _: int) -> None:
             for _ in range(times):
@@ -115,7 +115,7 @@ class _Run:
         return self._cpu() - before
 
     def further_jobs(self, backlog: int, parts: int, times: int) -> tuple[float, Memory]:
-        """CPU seconds of reading a backlog so many times instead of once, and the memory that the second took."""
+        """Return the CPU seconds of further reads of a backlog, and the memory that the second query took."""
         once = self.read(self.filled(backlog), parts)
         queue = self.filled(backlog)
         with Memory.watched(self.broker.pid) as memory:
@@ -128,7 +128,7 @@ class _Run:
 
 @define
 class Memory:
-    """The most that was resident of each, in MiB, seen ten times a second; pages that workers share count for each."""
+    """The most that was resident of each, in MiB, measured ten times a second; shared pages count for each worker."""
 
     PERIOD_S = 0.1
 
@@ -139,7 +139,7 @@ class Memory:
     @classmethod
     @contextmanager
     def watched(cls, broker_pid: int) -> Iterator[Memory]:
-        """Look while the block runs."""
+        """Measure while the block runs."""
         found, stop = cls(), threading.Event()
 
         def look() -> None:

@@ -28,9 +28,11 @@ class Twin:
     source: type
     attributes: tuple[tuple[str, str], ...] = ()
     scoped: bool = False
-    """Whether its life is a scope of the portal, left by `close()`."""
+    """True if its life is a scope of the portal, left by `close()`."""
     iterates: str = ""
-    """What iterating gives, if it iterates, the method that gives the next one, and one that is called before."""
+    """The type that iterating yields, if it iterates, the method that returns the next one, and one that is called
+    before.
+    """
 
 
 MODULES: dict[str, tuple[Twin, ...]] = {
@@ -77,9 +79,9 @@ LISTENERS = {
     "FailureListener": "Callable[[JMSException, bool], object]",
     "ExceptionListener": "Callable[[JMSException], object]",
 }
-# What needs no thread.
+# Conditions under which a method needs no thread, and what it does then.
 SHORT_WAYS = {("Receipt", "wait"): ("if self.done:", "    return self._inner._call.value()")}
-# What the event loop calls, and a blocking program cannot have.
+# Methods that the event loop calls, and a blocking program cannot have.
 LEFT_OUT = {("ClientSessionFactory", "on_notification")}
 
 IMPORTS = {
@@ -118,7 +120,7 @@ TITLES = {
 
 
 def source_of(module: str) -> str:
-    """The text of one module, formatted as the project formats its code."""
+    """Return the text of one module, formatted as the project formats its code."""
     body = "\n\n".join("\n".join(class_lines(twin)) + "\n" for twin in MODULES[module])
     if re.search(r"\bT\b", body):
         body = 'T = TypeVar("T")\n\n\n' + body
@@ -261,7 +263,7 @@ def iteration_lines(twin: Twin) -> Iterator[str]:
     value, method, *before = twin.iterates.split(":")
     yield from ("", f"    def __iter__(self) -> Iterator[{value}]:")
     yield from (f"        self.{first}()" for first in before)
-    if method == "receive":  # not by calls of it: whoever looks at `closed` in between ends without the error
+    if method == "receive":  # not by calls of it: a check of `closed` in between would end without the error
         yield "        return self._portal.each(self._inner.__anext__)"
         return
     yield f"        while (message := self.{method}()) is not None:"
@@ -313,7 +315,7 @@ def parameters_text(parameters: list[inspect.Parameter]) -> str:
 
 
 def blocking_text(text: str, indent: int) -> str:
-    """A docstring of the async class in words that fit a blocking one."""
+    """Return a docstring of the async class in words that fit a blocking one."""
     text = text.replace("`async with` it", "`with` it").replace("async with", "with").replace("async for", "for")
     text = text.replace("A cancelled", "An interrupted").replace("await the receipt", "wait for the receipt")
     text = text.replace("await it", "call `wait()`").replace("to whoever awaits it", "to whoever waits for it")

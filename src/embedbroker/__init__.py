@@ -1,6 +1,6 @@
 """A message broker that lives inside a Python process.
 
-Everything promised to users is in `__all__`; the rest of the package may change.
+Public names are those in `__all__`; the rest of the package may change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line: `embedbroker COMMAND`, or `python -m embedbroker COMMAND`.
 
-Responsible for its entry point only. What it needs comes with the extra `cli`; without it one line says so.
+Responsible for its entry point only. Its dependencies come with the extra `cli`; without it one line reports that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CANNOT_RUN = 2
 
 
 def main() -> None:
-    """Run the command that the process was started with; ends the process with its exit code."""
+    """Run the command that the process was started with, and end the process with its exit code."""
     try:
         from ._commands import commands
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""`embedbroker run` as a child process, for commands that need a broker of their own, and ports for such.
+"""`embedbroker run` as a child process, for commands that need their own broker, and free ports for such brokers.
 
-Responsible for the child's port, its ready line, its end and what it said on stderr. Refuses to know what it is for.
+Responsible for the child's port, its ready line, its end and its stderr. Does not depend on its purpose.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LINE_BYTES_MAX = 65_536
 
 
 def free_port(candidates: Iterable[int]) -> int:
-    """The first of ``candidates`` on 127.0.0.1 that nobody uses.
+    """Return the first of ``candidates`` on 127.0.0.1 that is free.
 
-    A broker that comes back on its port needs one below the range of automatic ports: clients that dial while it is
+    A broker that comes back on its port needs a port below the range of automatic ports. Clients that dial while it is
     down could otherwise be given that very port, as the near end of a connection to itself.
     """
     for port in candidates:
@@ -43,7 +43,7 @@ def free_port(candidates: Iterable[int]) -> int:
 
 
 class BrokerProcess:
-    """A broker on 127.0.0.1, in a process of its own. ``start`` it again after ``kill`` and ``ended``.
+    """A broker on 127.0.0.1, in its own process. ``start`` may be called again after ``kill`` and ``ended``.
 
     ``directory`` holds its journal in ``data`` and its stderr in ``broker.log``; with ``durable`` False it keeps
     everything in memory.
@@ -58,14 +58,14 @@ class BrokerProcess:
 
     @property
     def log(self) -> Path:
-        """What it wrote on stderr."""
+        """The file with its stderr."""
         return self.directory / "broker.log"
 
     async def start(self) -> None:
-        """Returns when it serves.
+        """Start the broker, and return when it serves.
 
         Raises:
-            CannotStart: it ended, or said nothing in time; the text is its last line.
+            CannotStart: it ended, or reported nothing in time; the text is its last line.
         """
         command = [sys.executable, "-m", "embedbroker.cli", "run", "--json", "--until-eof"]
         command += ["--port", str(self._port)]
@@ -97,7 +97,7 @@ class BrokerProcess:
         return said.partition(b"\n")[0]
 
     def cpu_seconds(self) -> float:
-        """Processor time it has used so far; 0.0 where the system does not tell."""
+        """Return the processor time it has used so far, in seconds; 0.0 where the system does not provide it."""
         assert self._process is not None
         try:
             text = Path(f"/proc/{self._process.pid}/stat").read_text()
@@ -107,12 +107,12 @@ class BrokerProcess:
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
-        """SIGKILL, at this moment."""
+        """Send SIGKILL at this moment."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
 
     async def ended(self) -> int:
-        """Wait for its end; returns the exit code, negative for a signal."""
+        """Wait for its end. Return the exit code, negative for a signal."""
         assert self._process is not None
         process = self._process
         code = await process.wait()
@@ -122,7 +122,7 @@ class BrokerProcess:
         return code
 
     async def stop(self) -> int:
-        """Stop it in an orderly way; one that does not obey in time is killed."""
+        """Stop it in an orderly way; if it does not end in time, it is killed."""
         if self._process is None:
             return 0
         with trio.CancelScope(shield=True):

@@ -1,6 +1,6 @@
-"""The list of commands. Each command lives in a module of its own, which is imported when somebody asks for it.
+"""The list of commands. Each command has its own module, which is imported on demand.
 
-So `embedbroker run` does not wait for what a drill needs. Refuses to know what the commands do.
+So `embedbroker run` does not import what only a drill needs. Does not depend on what the commands do.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _HOMES = {
     "pipeline": ("._pipeline", "pipeline"),
 }
 
-# What the disk behind stdout, or behind a temporary directory, may say.
+# Errors of the disk behind stdout, or behind a temporary directory.
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _LazyGroup(click.Group):
-    """Imports a command when it is named, or when its help is shown."""
+    """Import a command when it is named, or when its help is shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_HOMES)
@@ -69,6 +69,6 @@ class _LazyGroup(click.Group):
 @click.version_option(package_name="embedbroker")
 def commands() -> None:
     """A message broker in Python that speaks Apache Artemis' CORE protocol, and tools around it."""
-    # What goes wrong with a connection is said once, by the command's last line; in a drill it is no news at all.
+    # The command's last line reports a problem of a connection, once; in a drill such problems are expected.
     logging.getLogger("embedclient").setLevel(logging.ERROR)
     write_whatever_comes()

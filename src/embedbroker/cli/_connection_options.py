@@ -1,6 +1,6 @@
-"""What `send`, `receive`, `browse` and `perf` share: where the broker is, who asks, and how it fails.
+"""Shared by `send`, `receive`, `browse` and `perf`: the broker's address, the client's identity, and failures.
 
-Refuses to know what they do with the connection.
+Does not depend on what these commands do with the connection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Work = Callable[[Connection], Awaitable[None]]
 
 
 def connection_options(command: F) -> F:
-    """Adds --url, --user, --password and --client-id."""
+    """Add --url, --user, --password and --client-id."""
     options = (
         click.option("--client-id", help="The connection's client id."),
         click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True),
@@ -46,7 +46,7 @@ def connection_options(command: F) -> F:
 
 
 def factory_for(url: str, user: str | None, password: str | None, client_id: str | None) -> ConnectionFactory:
-    """The way to the broker.
+    """Return the factory of connections to the broker.
 
     Raises:
         Refused: the URL cannot be read.
@@ -58,7 +58,7 @@ def factory_for(url: str, user: str | None, password: str | None, client_id: str
 
 
 def run_client(factory: ConnectionFactory, work: Work) -> None:
-    """Connect, and run ``work`` with the connection; whatever the broker refuses becomes one line."""
+    """Connect, and run ``work`` with the connection. An error that the broker returns becomes one line."""
     run_interruptibly(partial(_run, factory, work))
 
 
@@ -73,13 +73,16 @@ async def _run(factory: ConnectionFactory, work: Work) -> None:
 
 
 def failure_of(factory: ConnectionFactory, error: JMSException, *, connected: bool) -> CommandFailed:
-    """What a command ends with: no broker, or one that does not do what was asked for."""
+    """Return the error with which a command ends: no broker, or a broker that rejected the request."""
     kind = Refused if connected and not isinstance(error, ConnectionError) else CannotConnect
     return kind(f"{factory.url}: {error}")
 
 
 def check_destination(_: click.Context, __: click.Parameter, text: str) -> str:
-    """A kind of destination that nobody knows would be the name of a queue: `topics://prices`. Nothing has no name."""
+    """Check a destination.
+
+    An unknown kind, as in `topics://prices`, would become the name of a queue; an empty name is no destination.
+    """
     kind, separator, name = text.partition("://")
     if not (name if separator else text):
         raise click.BadParameter("the name of a destination must not be empty")

@@ -1,7 +1,7 @@
-"""How a command fails: one line on stderr that names what was wrong, and an exit code that says which kind.
+"""How a command fails: one line on stderr that names what was wrong, and an exit code for the kind of failure.
 
-1 is left to verdicts (a drill that lost a message, a damaged journal), 2 is for wrong options and the files
-that they name.
+1 is left to verdicts (a drill that lost a message, a damaged journal), 2 is for wrong options and the files that they
+name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed", "Re
 
 
 class CommandFailed(click.ClickException):
-    """Ends a command with ``message`` on stderr, in one line."""
+    """End the command with ``message`` on stderr, in one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -31,7 +31,7 @@ class WrongInput(CommandFailed):
 
 
 class CannotStart(CommandFailed):
-    """A broker did not start: its configuration file, its port, its directory or its journal."""
+    """A broker did not start: its configuration file, its port, its directory or its journal is wrong."""
 
     exit_code = 3
 
@@ -49,6 +49,6 @@ class CannotConnect(CommandFailed):
 
 
 class Refused(CommandFailed):
-    """What was asked for is not possible: a wrong destination or selector, a message that was refused."""
+    """The request is not possible: a wrong destination or selector, a message that was refused."""
 
     exit_code = 6

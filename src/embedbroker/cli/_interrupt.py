@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM as a cancellation, so that scopes close in order and nobody sees a traceback.
+"""Ctrl-C and SIGTERM as a cancellation, so that scopes close in order and no traceback is printed.
 
-Responsible for commands that end by themselves; `run`, which ends by signals only, has its own way.
+Responsible for commands that end by themselves. `run`, which ends by signals only, handles them itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def let_signals_kill() -> None:
-    """From here on the system itself obeys: even an end that hangs is over with the next signal."""
+    """Restore the system's default handling of stop signals, so that the next one ends even an end that hangs."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
@@ -46,7 +46,7 @@ async def _run(work: Callable[[], Awaitable[T]]) -> T:
             try:
                 results.append(await work())
             except (click.ClickException, OSError) as error:
-                # Raised outside of the nursery, which would wrap it. Such as: the reader of stdout has gone.
+                # Raised outside of the nursery, which would wrap it. Example: the reader of stdout has gone.
                 failure = error
             nursery.cancel_scope.cancel()
     if caught:

@@ -1,6 +1,6 @@
-"""`embedbroker journal`: what stands in the directory of a stopped broker, whether it is sound, and a salvaged copy.
+"""`embedbroker journal`: the contents of a stopped broker's directory, a check of it, and a salvaged copy.
 
-Responsible for what people and scripts see. Refuses to know the format; that is the journal's own knowledge.
+Responsible for the output for people and scripts. Does not depend on the format, which is internal to the journal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _directory = click.argument("directory", type=click.Path(path_type=Path))
 
 @contextmanager
 def _readable(directory: Path) -> Iterator[None]:
-    """Whatever keeps a journal from being read at all becomes one line."""
+    """Turn an error that keeps a journal from being read at all into one line."""
     try:
         yield
     except ResourceAllocationException as error:
@@ -180,7 +180,7 @@ def repair(directory: Path, copy: Path) -> None:
 
 
 def _is_same(copy: Path, directory: Path) -> bool:
-    """What cannot be looked at is told by whoever opens it."""
+    """Return True if both are the same directory. A later step that opens an inaccessible path reports its error."""
     try:
         return copy.samefile(directory)
     except OSError:

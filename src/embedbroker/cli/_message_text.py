@@ -1,6 +1,6 @@
 """Messages as text: what `receive` and `browse` print, and what `send` reads.
 
-Responsible for a form that a script can read back, and one for people. Refuses to know connections.
+Responsible for a form that a script can read back, and one for people. Does not depend on connections.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _KIND_OF: Mapping[type[Message], str] = {
 
 
 def property_from(text: str) -> tuple[str, Value]:
-    """``name=value``; the value is a number, true, false or null where it looks like one, else a text."""
+    """Return the property of ``name=value``.
+
+    The value is a number, true, false or null where it looks like one, else a text.
+    """
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise click.BadParameter(f"{text!r} is not name=value")
@@ -39,7 +42,7 @@ def property_from(text: str) -> tuple[str, Value]:
 
 
 def message_from(kind: str, body: str | bytes, properties: Mapping[str, Value]) -> Message:
-    """A message of ``kind`` with a body as it came from the command line or a file.
+    """Return a message of ``kind`` with a body from the command line or a file.
 
     Raises:
         click.BadParameter: the body does not fit the kind.
@@ -63,7 +66,7 @@ def message_from(kind: str, body: str | bytes, properties: Mapping[str, Value]) 
 
 
 def _encoded(body: str | bytes) -> bytes:
-    """Bytes of the command line that are no UTF-8 stand in its texts as surrogates."""
+    """Return the body as bytes. Bytes of the command line that are no UTF-8 stand in its texts as surrogates."""
     return body if isinstance(body, bytes) else body.encode(errors="surrogateescape")
 
 
@@ -75,7 +78,7 @@ def _decoded(body: bytes) -> str:
 
 
 def as_json_line(message: Message) -> str:
-    """Everything about a message, in one line. Bytes become ``{"base64": ...}``."""
+    """Return everything about a message, in one line. Bytes become ``{"base64": ...}``."""
     facts = {
         "id": message.message_id,
         "destination": None if message.destination is None else str(message.destination),
@@ -110,7 +113,7 @@ def _plain(value: object) -> object:
 
 
 def as_text(message: Message, *, with_headers: bool) -> str:
-    """The body for a person; with headers, they stand before it as `name: value` lines."""
+    """Return the body for a person; with headers, these stand before it as `name: value` lines."""
     body = message.body
     if isinstance(body, bytes):
         shown = body.decode(errors="backslashreplace")

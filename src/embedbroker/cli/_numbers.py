@@ -1,6 +1,6 @@
 """Numbers of options, where they may have a fraction.
 
-Refuses to know which options there are.
+Does not depend on which options there are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ __all__ = ["Number"]
 
 
 class Number(click.FloatRange):
-    """A number in a range. Python reads `nan` and `inf` as numbers, too, and nothing would ever end with these."""
+    """A finite number in a range.
+
+    Python reads `nan` and `inf` as numbers, too, and with these no command would ever end.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)

@@ -1,6 +1,6 @@
-"""Stdout and stderr of a command: what cannot be written as it is, and what nobody reads.
+"""Stdout and stderr of a command: characters that cannot be encoded, and streams without a reader.
 
-Refuses to know what is written.
+Does not depend on what is written.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ __all__ = ["shut_off", "write_whatever_comes"]
 
 
 def write_whatever_comes() -> None:
-    """A character that stdout's encoding does not have is written as its escape, as stderr does by itself."""
+    """Write a character that stdout's encoding does not have as its escape, as stderr does by itself."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def shut_off(stream: IO[Any] | None) -> None:
-    """Whoever read it is gone, or its disk is full. Python keeps what it could not write, and tries once more when the
-    process ends: that must not fail, too.
+    """Redirect a stream to nowhere after its reader has gone or its disk is full.
+
+    Python keeps what it could not write, and tries once more when the process ends. That must not fail, too.
     """
     if stream is None:
         return

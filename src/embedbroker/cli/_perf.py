@@ -1,4 +1,4 @@
-"""`embedbroker perf`: throughput and transfer times through the client, against any CORE broker or one of its own.
+"""`embedbroker perf`: throughput and transfer times through the client, against any CORE broker or one that it starts.
 
 Responsible for options and for how figures are shown; `_perf_load` makes them.
 """
@@ -88,7 +88,7 @@ async def _with_own_broker(load: Load) -> Figures:
 
 
 async def _measure(factory: ConnectionFactory, load: Load, broker: BrokerProcess | None = None) -> Figures:
-    # Progress is for people who look on; without a terminal nothing but the figures is printed.
+    # Progress is for a person at a terminal; without a terminal nothing but the figures is printed.
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
 
         async def watch(meter: Meter) -> None:
@@ -106,7 +106,7 @@ async def _measure(factory: ConnectionFactory, load: Load, broker: BrokerProcess
 
 
 def progress_line(meter: Meter, elapsed_s: float) -> Text:
-    """One line of progress."""
+    """Return one line of progress."""
     load = meter.load
     phase = "measuring" if meter.open else "ending" if not meter.sending else "warming up"
     line = Text(f"{elapsed_s:5.1f} of {load.warmup_s + load.seconds:.1f} s  {phase:10}", style="bold", no_wrap=True)

@@ -1,7 +1,7 @@
 """The load behind `embedbroker perf`, and its figures.
 
 Responsible for sending at a rate or as fast as a limit of pending messages allows, and for the clock on each message.
-Refuses to know options and how figures are shown beyond their own text.
+Does not depend on options and on how figures are shown beyond their own text.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Load:
 
     @property
     def copies(self) -> int:
-        """How many consumers get each message."""
+        """The number of consumers that receive each message."""
         return self.consumers if self.destination.startswith("topic://") else 1
 
 
 @frozen
 class Figures:
-    """What was measured, without the warm-up."""
+    """The figures of a run, without the warm-up."""
 
     load: Load
     seconds: float
@@ -55,12 +55,12 @@ class Figures:
     broker_cpu_s: float | None
 
     def quantile_ms(self, share: float) -> float:
-        """The time within which this share of the messages arrived."""
+        """Return the time within which this share of the messages arrived, in milliseconds."""
         times = self.latencies_ns
         return times[min(len(times) - 1, int(share * len(times)))] / 1e6 if times else 0.0
 
     def as_json(self) -> dict[str, object]:
-        """For scripts; times in milliseconds."""
+        """Return the figures for scripts; times in milliseconds."""
         times = self.latencies_ns
         named = {name: round(self.quantile_ms(share), 4) for name, share in _QUANTILES}
         extremes = {"min": round(self.quantile_ms(0.0), 4), "max": round(self.quantile_ms(1.0), 4)}
@@ -84,13 +84,13 @@ class Figures:
 
     @property
     def cpu_us(self) -> float | None:
-        """Processor time of the broker process per message sent, if the process is known."""
+        """Processor time of the broker process per message sent, in microseconds, if the process is known."""
         if self.broker_cpu_s is None or not self.sent:
             return None
         return round(self.broker_cpu_s / self.sent * 1e6, 2)
 
     def as_text(self) -> str:
-        """For people."""
+        """Return the figures for people."""
         load = self.load
         kind = "durable" if load.durable else "non-durable"
         lines = [
@@ -109,7 +109,7 @@ class Figures:
 
 @define(eq=False)
 class Meter:
-    """Counts while it is open, and lets producers wait while too much is pending."""
+    """Count while it is open, and make producers wait while too much is pending."""
 
     load: Load
     sending: bool = True
@@ -141,7 +141,7 @@ class Meter:
             self._drained.set()
 
     async def stop(self) -> None:
-        """No more sends; returns when what is under way has arrived, or a moment later."""
+        """Stop sending. Return when what is under way has arrived, or a moment later."""
         self.open = False
         self.sending = False
         self._room.set()

@@ -1,4 +1,4 @@
-"""`embedbroker pipeline`: the jobs on Spark. Refuses to know what they compute.
+"""`embedbroker pipeline`: the jobs on Spark. Does not depend on what they compute.
 
 Nothing of Spark is loaded before a job begins, so the help is there without the extra `spark`.
 """
@@ -35,7 +35,7 @@ def pipeline() -> None:
 
 
 def spark_options(command: F) -> F:
-    """Adds --master and --conf."""
+    """Add --master and --conf."""
     options = (
         click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable."),
         click.option("--master", default="local[*]", show_default=True, help="Where it runs, as for spark-submit."),
@@ -47,7 +47,7 @@ def spark_options(command: F) -> F:
 
 @contextmanager
 def interrupts_later() -> Iterator[None]:
-    """Ctrl-C while a Java starts comes when it has: before, nobody would know it, and it would outlive this process."""
+    """Defer Ctrl-C until a starting Java runs. Before, this process has no handle of it and would leave it behind."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -57,7 +57,10 @@ def interrupts_later() -> Iterator[None]:
 
 @contextmanager
 def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSession]:
-    """A Spark for one command, with the Java of the extra unless JAVA_HOME names another; progress goes to stderr."""
+    """Open a Spark session for one command; progress goes to stderr.
+
+    It runs on the Java of the extra unless JAVA_HOME names another one.
+    """
     with extra_spark():
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -70,7 +73,7 @@ def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSessi
             if "JAVA_HOME" not in os.environ:
                 os.environ["JAVA_HOME"] = str(java_home())
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Said of each pandas that is newer than Spark; nothing here uses one.
+        # Spark warns of each pandas that is newer than itself; nothing here uses pandas.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         builder = SparkSession.builder.master(master).appName("embedbroker pipeline")
         defaults = {
@@ -94,7 +97,7 @@ def spark_session(master: str, settings: tuple[str, ...]) -> Iterator[SparkSessi
 
 @contextmanager
 def extra_spark() -> Iterator[None]:
-    """A library that is missing becomes one line that names the extra."""
+    """Turn a missing library into one line that names the extra."""
     try:
         yield
     except ImportError as error:
@@ -114,8 +117,10 @@ def _settings(settings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What a job finds wrong with its arguments, or with a broker, becomes one line. Most of it is found before Spark
-    starts, which takes seconds."""
+    """Turn a job's error about its arguments, or about a broker, into one line.
+
+    Most errors are found before Spark starts, which takes seconds.
+    """
     from embedbroker.pipeline import JournalMoved
 
     try:
@@ -127,7 +132,7 @@ def _explained() -> Iterator[None]:
 
 
 def broker_options(command: F) -> F:
-    """Adds --url, --user and --password."""
+    """Add --url, --user and --password."""
     options = (
         click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True),
         click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True),
@@ -194,7 +199,7 @@ def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, se
     counted once. The exit code is 0 only if both are what the orders add up to, and the journals' audit agrees.
     """
     with extra_spark():
-        # What is missing is said before anything starts.
+        # Missing packages are reported before anything starts.
         from embedbroker.pipeline import Audit  # noqa: F401
         from embedbroker.report import load_templates
 

@@ -1,4 +1,4 @@
-"""`-D NAME=VALUE`: what stands for ${NAME} in a broker.xml, as commands that read one take it."""
+"""`-D NAME=VALUE`: the value of ${NAME} in a broker.xml, for commands that read one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["as_properties"]
 
 
 def as_properties(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """The callback of the option."""
+    """Return the properties; the callback of the option."""
     for text in texts:
         if not text.partition("=")[0].strip() or "=" not in text:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE")

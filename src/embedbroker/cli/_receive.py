@@ -1,6 +1,6 @@
 """`embedbroker receive` and `embedbroker browse`: messages of a queue or topic on stdout.
 
-A received message is acknowledged after it was printed: what a broken pipe kept from the reader comes again.
+A received message is acknowledged after it was printed. What a broken pipe kept from the reader is delivered again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`embedbroker run`: a broker as a process, until Ctrl-C or SIGTERM.
 
-Responsible for signals, for what stands on stdout and stderr, for exit codes, and for options above a file's values.
-Refuses to decide anything about messages; the broker is the one that programs embed.
+Responsible for signals, for the output on stdout and stderr, for exit codes, and for options above a file's values.
+Refuses to decide anything about messages; the broker is the same one that programs embed.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ def run(
 
 
 def _changed(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
-    """The configuration with what was typed."""
+    """Return the configuration, changed by the options of the command line."""
     fields = {"data": "data_directory", "audit": "audit_directory"}
     return evolve(config, **{fields.get(name, name): value for name, value in options.items()})  # type: ignore[arg-type]
 
 
 def _loaded(file: str, properties: Mapping[str, str]) -> BrokerConfig:
-    from embedbroker.configfile import ConfigFileError, load_config  # only those who have a file pay for loading it
+    from embedbroker.configfile import ConfigFileError, load_config  # only a run with a file pays for loading it
 
     try:
         return load_config(file, properties=properties)
@@ -121,11 +121,11 @@ class _Process:
         self._serving = False
 
     def is_news(self, record: logging.LogRecord) -> bool:
-        """Whether to log a record: why a broker cannot start is told once, by the command's last line."""
+        """Return True if a record must be logged. The command's last line reports, once, why a broker cannot start."""
         return self._serving or record.levelno != logging.ERROR
 
     async def serve(self) -> None:
-        """Returns after a signal, or with `failure` set."""
+        """Run the broker. Return after a signal, or with `failure` set."""
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, signals, nursery.cancel_scope)
@@ -152,13 +152,13 @@ class _Process:
     async def _watch_stdin(self, everything: trio.CancelScope) -> None:
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
             while await stdin.receive_some():
-                pass  # whatever is said there means nothing
+                pass  # input has no meaning; only its end has
         let_signals_kill()
         self._announce("stopping", signal="EOF")
         everything.cancel()
 
     async def _tell_roles(self) -> None:
-        """A backup says so first, and that it is ready when it has become live."""
+        """Announce that a backup waits, and that it is ready when it has become live."""
         while (role := self._broker.role) is not Role.STOPPED:
             if role is Role.LIVE:
                 self._announce_ready(self._broker.url)
@@ -170,8 +170,8 @@ class _Process:
                 nursery.cancel_scope.cancel()
 
     async def _tell_sync(self, role: Role) -> None:
-        """Of a broker that replicates: when there is a whole copy, and when there is none any more."""
-        with suppress(BrokerFailed, IllegalStateException):  # who watches the role tells of its end
+        """Announce, for a broker that replicates, when a whole copy exists, and when none exists any more."""
+        with suppress(BrokerFailed, IllegalStateException):  # the task that watches the role reports its end
             while True:
                 await self._broker.wait_in_sync()
                 self._announce("in-sync", role=role.value)
@@ -204,6 +204,6 @@ def _say(line: str) -> None:
     try:
         print(line, flush=True)
     except OSError:
-        # Whoever started the broker does not listen any more, or its output lies on a full disk; the broker's clients
-        # are there all the same.
+        # The reader of stdout has gone, or its output lies on a full disk. The broker must serve its clients all the
+        # same.
         shut_off(sys.stdout)

@@ -80,7 +80,7 @@ def send(
 
 
 async def _given(bodies: tuple[str, ...], lines: bool, bytes_max: int) -> AsyncGenerator[str | bytes, None]:
-    """What stands on the command line; else stdin."""
+    """Return the bodies of the command line; without any, those of stdin."""
     if bodies:
         for body in bodies:
             yield body

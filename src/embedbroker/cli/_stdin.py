@@ -1,6 +1,6 @@
 """Stdin as bodies of messages, read in threads: a connection stays alive meanwhile, and Ctrl-C ends the wait at once.
 
-Responsible for what is one body, and for how much of it is read. Refuses to know messages.
+Responsible for what is one body, and for how much of it is read. Does not depend on messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READ_BYTES = 64 * 1024
 
 
 async def whole_stdin(bytes_max: int) -> bytes:
-    """Everything up to the end of stdin.
+    """Return everything up to the end of stdin.
 
     Raises:
         Refused: it is more than ``bytes_max``, and perhaps without end.
@@ -34,7 +34,7 @@ async def whole_stdin(bytes_max: int) -> bytes:
 
 
 async def lines_of_stdin(bytes_max: int) -> AsyncGenerator[bytes, None]:
-    """Each line of stdin as it comes, without its end.
+    """Yield each line of stdin when it arrives, without its end.
 
     Raises:
         Refused: a line is longer than ``bytes_max``.
@@ -61,8 +61,8 @@ async def _chunks() -> AsyncGenerator[bytes, None]:
     if sys.stdin is None:
         raise Refused("stdin is closed: there is nothing to send")
     source = sys.stdin.buffer
-    # Past the buffer: its lock would be in the hands of the thread that an interrupted command leaves behind, and
-    # Python wants it when it ends.
+    # Past the buffer: its lock would be held by the thread that an interrupted command leaves behind, and Python needs
+    # it when it ends.
     raw = source.raw if isinstance(source, io.BufferedReader) else source
     while chunk := await trio.to_thread.run_sync(raw.read, _READ_BYTES, abandon_on_cancel=True):
         yield chunk

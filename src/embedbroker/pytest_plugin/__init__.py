@@ -1,8 +1,8 @@
 """The pytest plugin: brokers as fixtures, in virtual time or on real sockets.
 
-Pytest loads this module in every session where embedbroker is installed, so it imports pytest and lazy names only. All
-else comes with the first test that uses a fixture. Responsible for fixtures, options and reports; ``_bench`` has the
-rest.
+Pytest loads this module in every session where embedbroker is installed, so it imports pytest and lazy names only.
+Other modules are imported with the first test that uses a fixture. Responsible for fixtures, options and reports;
+``_bench`` has the rest.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ __all__ = [
     "WaitTimeout",
 ]
 
-#: The ways in which the two brokers of `broker_pair` are a pair: a test that uses it runs once for each.
+#: The kinds of pair that the two brokers of `broker_pair` can be: a test that uses it runs once for each.
 PAIR_MODES = ("shared-store", "replication")
-# A test that waits for what never comes costs the real time of what brokers do by themselves meanwhile.
+# A test that waits for an event that never happens costs real time, because of what brokers do by themselves meanwhile.
 _VIRTUAL_TIMEOUT_S = 600.0
 _REAL_TIMEOUT_S = 60.0
 _BENCH = pytest.StashKey["Bench"]()
@@ -75,7 +75,7 @@ __getattr__ = lazy_names(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Called by pytest."""
+    """Add the options; called by pytest."""
     group = parser.getgroup("embedbroker", "brokers in tests")
     group.addoption(
         "--embedbroker-real",
@@ -130,7 +130,7 @@ def _timeout_s(config: pytest.Config, *, virtual: bool) -> float:
 
 
 def _bench_of(request: pytest.FixtureRequest) -> Bench:
-    """The bench of an async test, made when its first fixture is."""
+    """Return the bench of an async test, made when its first fixture is."""
     item = request.node
     if _BENCH not in item.stash:
         _refuse_other_tests(request)
@@ -145,7 +145,7 @@ def _bench_of(request: pytest.FixtureRequest) -> Bench:
 
 
 def _refuse_other_tests(request: pytest.FixtureRequest) -> None:
-    """Tests that are not run by awaiting them once, and why."""
+    """Fail for a test that is not run by awaiting it once, and report why."""
     test, name, reason = inspect.unwrap(request.node.obj), request.fixturename, ""
     if _is_of_unittest(request):
         reason = ", and unittest runs its own"
@@ -165,12 +165,12 @@ def _is_of_unittest(request: pytest.FixtureRequest) -> bool:
 
 
 def _refuse_other_loops(request: pytest.FixtureRequest) -> None:
-    """A mark that asks for asyncio is wrong here; that a plugin takes every async test for its own is not."""
+    """Fail for a mark that requests asyncio. A plugin that takes every async test for its own is no reason to fail."""
     item = request.node
     parents = [*getattr(item.function, "pytestmark", []), *item.parent.iter_markers()]
     marks = {mark.name for mark in parents}
     wants = "asyncio" if "asyncio" in marks else None
-    # Where anyio takes every async test, each has a backend, and has not asked for it.
+    # Where anyio takes every async test, each has a backend that it did not request.
     asks_anyio = "anyio" in marks or "anyio_backend" in inspect.signature(item.function).parameters
     if asks_anyio and "anyio_backend" in item.fixturenames:
         backend = request.getfixturevalue("anyio_backend")
@@ -185,7 +185,7 @@ def _refuse_other_loops(request: pytest.FixtureRequest) -> None:
 
 
 def _claim(item: pytest.Function, bench: Bench) -> None:
-    """Have an async test run on its bench, whatever other plugin takes async tests and however it does it."""
+    """Make an async test run on its bench, whatever other plugin takes async tests and however it does it."""
 
     def runtest() -> None:
         test = item.obj
@@ -206,7 +206,7 @@ def _claim(item: pytest.Function, bench: Bench) -> None:
         finally:
             item.obj = test
 
-    # The mark that pytest-asyncio, told to take all, has put on it would have it warn of a test that is not async.
+    # In automatic mode pytest-asyncio has put its mark on the test, and would warn of a test that is not async.
     item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "asyncio"]
     vars(item)["runtest"] = runtest
 
@@ -246,7 +246,7 @@ def embedded_broker(request: pytest.FixtureRequest) -> ManagedBroker:
 
 @pytest.fixture
 def broker_factory(request: pytest.FixtureRequest) -> Callable[..., ManagedBroker]:
-    """Makes brokers: ``broker = await broker_factory("orders", id_cache_size=100).start()``.
+    """Make brokers: ``broker = await broker_factory("orders", id_cache_size=100).start()``.
 
     The name and the settings are those of a `BrokerConfig`. The test's end stops them.
     """
@@ -268,7 +268,7 @@ def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
 
 @pytest.fixture
 def fault_plan(request: pytest.FixtureRequest) -> FaultPlan:
-    """What shall go wrong beside the test, at times given or drawn from its seed."""
+    """Faults beside the test, at given times or at times drawn from its seed."""
     _only_own(request)
     return _bench_of(request).faults
 
@@ -356,7 +356,7 @@ def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """pytest-trio, where it runs a test, runs it on our bench and our clock. Fixtures must not wait for ever."""
+    """Make pytest-trio, where it runs a test, run it on our bench and our clock. Fixtures must not wait for ever."""
     if item.get_closest_marker("trio") is not None:
 
         def run(test: Callable[[], Any], **options: Any) -> Any:
@@ -376,7 +376,10 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 @contextmanager
 def _in_time(item: pytest.Item) -> Generator[None, None, None]:
-    """Around each part of a test. The set-up's deadline begins with the brokers' thread, which is made in it."""
+    """Apply the deadline to a part of a test.
+
+    That of the set-up begins with the brokers' thread, which the set-up makes.
+    """
     thread = item.stash.get(_THREAD, None)
     if thread is not None:
         thread.begin_deadline()
@@ -390,14 +393,14 @@ def _in_time(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """A plain test that waits for ever is ended in the middle of it."""
+    """End a plain test that waits for ever in the middle of it."""
     with _in_time(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """So is what its own fixtures do at its end."""
+    """End the test's own fixtures, too, if they wait for ever at its end."""
     with _in_time(item):
         return (yield)
 
@@ -406,7 +409,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put what brokers say into the report of a test that failed."""
+    """Put the brokers' reports into the report of a test that failed."""
     report = yield
     thread = item.stash.get(_THREAD, None)
     if thread is not None and report.when == "call" and report.failed:
@@ -420,8 +423,10 @@ def pytest_runtest_makereport(
 
 
 def _forget(item: pytest.Item) -> None:
-    """The session keeps every item to its end: each would keep its brokers, and a test that runs again is given new
-    ones."""
+    """Remove the bench from an item. The session keeps every item to its end, and each would keep its brokers.
+
+    A test that runs again is given new brokers.
+    """
     if _BENCH in item.stash:
         del item.stash[_BENCH]
     if _THREAD in item.stash:

@@ -1,7 +1,7 @@
-"""What tests hand to fixtures, looked at before it is used: a wrong value would end a wait with an error of Python's
-own, or be waited for in vain.
+"""Checks of arguments that tests pass to fixtures.
 
-Refuses to know whose arguments these are.
+A wrong value would otherwise end a wait with an internal error of Python, or cause a wait that cannot end. Does not
+depend on which fixture the arguments are for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from embedbroker import Role
 
 __all__ = ["check_broker", "check_count", "check_queue", "check_roles", "check_seconds"]
 
-# Settings of a broker that a test has nothing to say about, and what it has in their place.
+# Settings of a broker that a test cannot choose, and what it has in their place.
 _OF_THE_TEST = {
     "host": "where it listens is its URL",
     "port": "where it listens is its URL",
@@ -21,7 +21,12 @@ _OF_THE_TEST = {
 
 
 def check_seconds(what: str, value: object) -> None:
-    """Raises TypeError or ValueError for what is no time that may pass."""
+    """Check a time in seconds.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is negative or NaN.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} is a number of seconds, not {value!r}")
     if not value >= 0:
@@ -29,7 +34,12 @@ def check_seconds(what: str, value: object) -> None:
 
 
 def check_count(what: str, value: object) -> None:
-    """Raises TypeError or ValueError for what is no number of things."""
+    """Check a number of things.
+
+    Raises:
+        TypeError: it is not an int.
+        ValueError: it is negative.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} is an int, not {value!r}")
     if value < 0:
@@ -37,22 +47,34 @@ def check_count(what: str, value: object) -> None:
 
 
 def check_broker(name: object, settings: Collection[str]) -> None:
-    """Raises TypeError for what a factory cannot make."""
+    """Check the name and the settings of a broker.
+
+    Raises:
+        TypeError: the name is no str, or a setting is one that a test cannot choose.
+    """
     if not isinstance(name, str):
         raise TypeError(f"a broker is named by a str, not a {type(name).__name__}; its settings are keywords")
     for setting in settings:
-        # An audit log is written to real files in any case, and wants to know where those of the journal are.
+        # An audit log is written to real files in any case, and must have the place of the journal's files.
         if setting in _OF_THE_TEST and not (setting == "data_directory" and "audit_directory" in settings):
             raise TypeError(f"a broker of a test takes no {setting}: {_OF_THE_TEST[setting]}")
 
 
 def check_queue(name: object) -> None:
-    """Raises TypeError for what is no name."""
+    """Check the name of a queue.
+
+    Raises:
+        TypeError: it is not a str.
+    """
     if not isinstance(name, str):
         raise TypeError(f"a queue is named by a str, not {name!r}")
 
 
 def check_roles(roles: tuple[object, ...]) -> None:
-    """Raises TypeError for what no broker could ever be."""
+    """Check the roles to wait for.
+
+    Raises:
+        TypeError: there are none, or one is not a `Role`.
+    """
     if not roles or not all(isinstance(role, Role) for role in roles):
         raise TypeError(f"wait_for_role takes one Role or several, not {roles!r}")

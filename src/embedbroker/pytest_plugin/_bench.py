@@ -1,7 +1,7 @@
-"""The bench of one test: its brokers, what they stand on, and the proof that nothing is left of them.
+"""The bench of one test: its brokers, their surroundings, and the proof that nothing is left of them.
 
-Responsible for the order of things: brokers start before the test's body and end after it, and an exception of the body
-leaves as the same object, with a report beside it. Refuses to know pytest.
+Responsible for the order of the steps: brokers start before the test's body and end after it. An exception of the body
+leaves as the same object, with a report beside it. Does not depend on pytest.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["Bench", "LeftBehind", "Surface"]
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
 _SEGMENT_BYTES = 65_536
 _REPORT_WITHIN_S = 10.0
-# What a broker is told to be that is asked for more than a name before its test begins.
+# Why a broker does not run yet, for requests that need a running broker before its test begins.
 _NOT_YET = "starts when the test begins; a fixture that is no 'async def' comes before that"
 
 
 class Surface(Enum):
-    """What the brokers of a test stand on."""
+    """The kinds of surroundings of a test's brokers."""
 
     #: Pipes, disk and locks in memory, in virtual time.
     VIRTUAL = "virtual time"
@@ -59,13 +59,13 @@ class Surface(Enum):
 
 
 class LeftBehind(AssertionError):
-    """A test is over, and something of its brokers is not."""
+    """A test is over, and a resource of its brokers is left: a task, a connection, a file, a lock or a lease."""
 
 
 class _Group:
-    """What one broker, or the two of a pair, have of their own: a ledger, and what decides who is live.
+    """Hold what belongs to one broker, or to a pair: a ledger, and the locks or leases that decide which is live.
 
-    ``leases`` are those of a pair that replicates. ``directory`` is where files of theirs lie.
+    ``leases`` are those of a pair that replicates. ``directory`` is where its files are.
     """
 
     def __init__(self, name: str, ledger: GroupLedger, leases: LockManagers | None, directory: Path | None) -> None:
@@ -113,13 +113,13 @@ class _Ground:
 
 
 class Bench:
-    """Of one test. ``make_directory`` gives a new directory for files."""
+    """The bench of one test. ``make_directory`` returns a new directory for files."""
 
     def __init__(self, surface: Surface, seed: int, timeout_s: float, make_directory: Callable[[], Path]) -> None:
         self.surface = surface
         self.seed = seed
         self.timeout_s = timeout_s
-        #: Whether somebody else ends a test that takes longer: one in another thread hears nothing from here.
+        #: True if another thread ends a test that takes longer: a test in another thread cannot be cancelled from here.
         self.is_watched = False
         self.random = Random(seed)
         self.waiting = Waiting()
@@ -134,7 +134,7 @@ class Bench:
         self._fabric: Fabric | None = None
         self._nursery: trio.Nursery | None = None
         self._to_start: list[ManagedBroker | BrokerPair] = []
-        #: Work beside the test that was asked for before it began.
+        #: Work beside the test that was requested before it began.
         self._to_run: list[Callable[[], Awaitable[None]]] = []
         self._groups: list[_Group] = []
         self._stores: list[_Store] = []
@@ -143,7 +143,7 @@ class Bench:
     # -- what tests are given ------------------------------------------------------------------------------------
 
     def broker(self, name: str, settings: dict[str, Any], *, starts: bool) -> ManagedBroker:
-        """A broker of its own; one that ``starts`` runs when the test's body begins."""
+        """Return a new broker; if it ``starts``, it runs when the test's body begins."""
         check_broker(name, settings)
         ground: list[tuple[_Group, _Store]] = []
 
@@ -159,11 +159,11 @@ class Bench:
         return broker
 
     def foreign(self, url: str) -> ManagedBroker:
-        """The broker at a URL, as far as it can stand in for one of ours."""
+        """Return the broker at a URL, as far as it can stand in for one of ours."""
         return cast(ManagedBroker, ForeignBroker(url))
 
     def pair(self, kind: str) -> BrokerPair:
-        """A live broker and its backup, which run when the test's body begins."""
+        """Return a live broker and its backup, which run when the test's body begins."""
         what, groups, stores = PAIR_KINDS[kind], list[_Group](), dict[str, _Store]()
         members: dict[str, ManagedBroker] = {}
         for name in ("primary", "backup"):
@@ -324,7 +324,7 @@ class Bench:
             raise self.overdue().with_traceback(where)
 
     def overdue(self) -> WaitTimeout:
-        """Why a test is given up that takes longer than ``timeout_s``."""
+        """Return the reason why a test is ended that takes longer than ``timeout_s``."""
         states = ", ".join(broker._following.describe() for broker in self.brokers) or "it has no broker"
         return WaitTimeout(
             f"the test did not end within {self.timeout_s:g} s, {self.surface.value}: something in it waits for "
@@ -345,7 +345,10 @@ class Bench:
             self._fabric.close()
 
     async def _look_for_clients(self) -> None:
-        """Who is still connected now was left behind by the test; that a socket was closed is seen a moment later."""
+        """Record clients that are still connected: the test left them behind.
+
+        That a socket was closed is visible only a moment later.
+        """
         if self._fabric is None or not self.asks_for_proof:
             return
         links = self._fabric.links
@@ -359,7 +362,10 @@ class Bench:
         self._clients = left()
 
     async def _settle(self) -> None:
-        """Tasks of ours close the sockets, and brokers their ends of pipes, when they notice."""
+        """Close the fabric.
+
+        Tasks of the plugin close the sockets, and brokers their ends of pipes, when they notice.
+        """
         fabric = self._fabric
         if fabric is not None:
             fabric.close()
@@ -375,7 +381,7 @@ class Bench:
             self.report = await self.describe_now()
 
     async def describe_now(self) -> str:
-        """Seed, trace, ledger, and what is in the queues."""
+        """Return the seed, the trace, the ledger, and what is in the queues."""
         parts = [self._heading()]
         for group in self._groups:
             parts += [f"-- ledger of {group.name}", group.ledger.summary()]
@@ -405,7 +411,7 @@ class Bench:
             raise LeftBehind(f"left behind by this test: {', '.join(left)}")
 
     def _lease_holders(self, group: _Group) -> list[str]:
-        """Who holds a lease in memory; one in a file is an open file."""
+        """Return the holders of leases in memory; a lease in a file is an open file."""
         if not isinstance(group.leases, MemoryLockManager):
             return []
         found = [group.leases.holder(key) for key in {broker._following.node_id for broker in self.brokers}]
@@ -430,7 +436,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _open_files(directory: Path | None) -> list[str]:
-    """Descriptors of this process below a directory, where the system tells."""
+    """Return the paths of open descriptors of this process below a directory, where the system lists them."""
     listing = Path("/proc/self/fd")
     if directory is None or not listing.is_dir():
         return []

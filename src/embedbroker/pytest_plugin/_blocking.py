@@ -1,7 +1,7 @@
-"""The fixtures for plain tests: the same brokers, in a thread with a trio run of its own, with methods that block.
+"""The fixtures for plain tests: the same brokers, in a thread with its own trio run, with methods that block.
 
 Responsible for the thread and for carrying calls into it. Refuses to add behaviour. Blocking clients run in real time
-and in threads of their own, so these brokers are reached over sockets.
+and in their own threads, so these brokers are reached over sockets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class BenchThread:
-    """Runs a bench while a plain test uses it."""
+    """Run a bench while a plain test uses it."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -59,7 +59,7 @@ class BenchThread:
             self.close()
 
     def close(self) -> None:
-        """End the bench, and raise what is wrong with its end."""
+        """End the bench, and raise the exception with which it ended, if any."""
         if self._token is not None and self._leave is not None and self._result is None:
             try:
                 self._token.run_sync_soon(self._leave.set)
@@ -70,13 +70,13 @@ class BenchThread:
         self._result.unwrap()
 
     def begin_deadline(self) -> None:
-        """A test that waits somewhere else than at its brokers would not be ended with them."""
+        """Start the deadline of this part of the test, for waits that do not end with the brokers."""
         if self.bench.is_watched:
             self._deadline = Deadline(self.bench.timeout_s, self.bench.overdue)
             self._deadline.begin()
 
     def end_deadline(self) -> None:
-        """This part of the test is over."""
+        """End the deadline: this part of the test is over."""
         deadline, self._deadline = self._deadline, None
         if deadline is not None:
             deadline.end()
@@ -92,7 +92,7 @@ class BenchThread:
         return self._carried(partial(trio.from_thread.run_sync, partial(function, *args, **kwargs)))
 
     def failed(self) -> None:
-        """The test failed: make its report while its brokers still run, and let its end be."""
+        """Make the report of a failed test while its brokers still run, and drop the proof that nothing is left."""
         self.bench.asks_for_proof = False
         try:
             self.bench.report = self.call(self.bench.describe_now)
@@ -110,7 +110,7 @@ class BenchThread:
             raise self._ended() from None
 
     def _ended(self) -> IllegalStateException:
-        """What a call is told after the end, with the reason if there is one."""
+        """Return the error for a call after the end, with the reason if there is one."""
         reason = f": {self._result.error!r}" if isinstance(self._result, outcome.Error) else ""
         return IllegalStateException(f"the brokers of this test have ended{reason}")
 
@@ -175,7 +175,7 @@ class BlockingDisk:
 
 
 class _Assertions:
-    """What a broker and a pair have in common."""
+    """The methods that a broker and a pair have in common."""
 
     def __init__(self, thread: BenchThread, inner: ManagedBroker | BrokerPair) -> None:
         self._thread = thread
@@ -202,7 +202,7 @@ class _Assertions:
         self._thread.call_now(self._waits.assert_nothing_lost)
 
     def dump(self) -> str:
-        """All queues with their messages, in words."""
+        """Return all queues with their messages, in words."""
         return self._thread.call(self._waits.dump)
 
 
@@ -348,7 +348,7 @@ class BlockingFaultPlan:
 
 
 class BlockingClock:
-    """`BrokerClock` for plain tests: real time, which nobody can advance."""
+    """`BrokerClock` for plain tests: real time, which cannot be advanced."""
 
     def __init__(self) -> None:
         self.is_virtual = False
@@ -356,9 +356,9 @@ class BlockingClock:
 
     @property
     def seconds(self) -> float:
-        """Since the test began."""
+        """Seconds since the test began."""
         return time.monotonic() - self._begun
 
     def advance(self, seconds: float) -> None:
-        """Skips the test."""
+        """Skip the test."""
         pytest.skip("broker_clock.advance() needs virtual time")

@@ -1,7 +1,7 @@
 """One broker of a test: the production broker, with switches around it.
 
-Responsible for its life in a task of its own, for following it, and for waits and assertions about its queues. Refuses
-to know how it was configured, and what its network and its disk are made of.
+Responsible for its life in its own task, for following it, and for waits and assertions about its queues. Does not
+depend on how it was configured, and on what its network and its disk are made of.
 """
 
 from __future__ import annotations
@@ -33,37 +33,37 @@ _BROWSED_MAX = 10_000
 
 
 class Around(Protocol):
-    """What a test gives all of its brokers."""
+    """The services that a test provides to all of its brokers."""
 
     waiting: Waiting
     random: Random
     is_over: bool
 
     def note(self, text: str) -> None:
-        """A line for the trace."""
+        """Add a line to the trace."""
 
     def start_soon(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run a task until the test is over."""
 
 
 class Surroundings(Protocol):
-    """What one broker stands on."""
+    """The surroundings of one broker."""
 
     port: Port
     link: Link
     disk: DiskSwitch
-    #: Whether it is one of a pair that replicates.
+    #: True for a broker of a pair that replicates.
     replicates: bool
     ledger: GroupLedger
 
     def make(self) -> EmbeddedBroker:
-        """The broker, not started."""
+        """Return the broker, not started."""
 
 
 class ManagedBroker:
-    """A broker that a test starts, crashes, stops and asks.
+    """A broker that a test can start, crash, stop and inspect.
 
-    ``broker`` is the production object. ``link`` is what its clients come over, ``disk`` what its journal lies on.
+    ``broker`` is the production object. ``link`` carries its clients' connections, ``disk`` holds its journal.
     """
 
     def __init__(self, name: str, around: Around, place: Callable[[], Awaitable[Surroundings]]) -> None:
@@ -79,43 +79,43 @@ class ManagedBroker:
 
     @property
     def url(self) -> str:
-        """Where clients connect over its link. It stays the same when the broker starts again."""
+        """The URL at which clients connect over its link. It stays the same when the broker starts again."""
         return self._following.placed().port.url
 
     @property
     def link(self) -> Link:
-        """Between its clients and it."""
+        """The link between its clients and the broker."""
         return self._following.placed().link
 
     @property
     def disk(self) -> DiskSwitch:
-        """Of its journal; the brokers of a pair with a shared store have the same."""
+        """The disk of its journal. The brokers of a pair with a shared store have the same disk."""
         return self._following.placed().disk
 
     @property
     def broker(self) -> EmbeddedBroker:
-        """The broker itself."""
+        """The production broker."""
         self._following.placed()
         assert self._broker is not None
         return self._broker
 
     @property
     def role(self) -> Role:
-        """What it is to its pair at this moment; alone it is live while it runs."""
+        """Its role in its pair at this moment; a broker without a pair is live while it runs."""
         return self._following.role
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and neither stopped nor crashed nor failed."""
+        """True if it was started, and neither stopped nor crashed nor failed."""
         return self._following.is_running
 
     @property
     def is_live(self) -> bool:
-        """Whether it serves clients."""
+        """True if it serves clients."""
         return self._following.role is Role.LIVE
 
     def queues(self) -> list[QueueState]:
-        """Its queues at this moment.
+        """Return the states of its queues at this moment.
 
         Raises:
             IllegalStateException: it is not live.
@@ -129,6 +129,7 @@ class ManagedBroker:
         """Start it, the first time or again, and return it when it serves or, as a backup, waits.
 
         Raises:
+            IllegalStateException: it runs already.
             WaitTimeout: it does neither within 10 seconds; a primary waits for a backup that does not give way.
         """
         await self._prepare()
@@ -138,7 +139,7 @@ class ManagedBroker:
             if self._broker is None:
                 await self._enter()
             else:
-                await self._broker.stop()  # one that stopped by itself has not been told so
+                await self._broker.stop()  # after a stop by itself the broker object must still be stopped
                 await self._broker.start()
         if scope.cancelled_caught:
             self._following.ended = f"did not start within {WAIT_S:g} s: it waits for its disk, or to be live"
@@ -151,9 +152,13 @@ class ManagedBroker:
             self._following.surroundings = await self._place()
 
     async def stop(self, *, failover: bool = False) -> None:
-        """Stop it in an orderly way: clients are told. With ``failover`` a backup takes over.
+        """Stop it in an orderly way: clients are notified.
+
+        Args:
+            failover: True if a backup takes over.
 
         Raises:
+            IllegalStateException: it does not run.
             WaitTimeout: it did not within 10 seconds, and was ended as by `crash`; its disk is slow, or its link held.
         """
         self._following.require_running("stop")
@@ -167,9 +172,13 @@ class ManagedBroker:
             raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
 
     async def crash(self, *, torn: bool = False) -> None:
-        """End it at once: nobody is told, and what its disk had not synced is lost.
+        """End it at once: no client is notified, and what its disk had not synced is lost.
 
-        With ``torn`` any part of that survives, sector by sector, drawn from the seed.
+        Args:
+            torn: True if any part of the unsynced data survives, sector by sector, drawn from the seed.
+
+        Raises:
+            IllegalStateException: it does not run.
         """
         self._following.require_running("crash")
         self._following.ended = "crashed"
@@ -178,9 +187,10 @@ class ManagedBroker:
         await self.broker.crash()
 
     async def restart(self, *, in_sync: bool = False) -> Self:
-        """Start it again; one that runs is stopped in an orderly way before.
+        """Start it again. If it runs, it is stopped in an orderly way before.
 
-        With ``in_sync`` it returns after `wait_in_sync`: when the pair could lose either of the two.
+        Args:
+            in_sync: True to return after `wait_in_sync`: when the pair could lose either of the two.
 
         Raises:
             WaitTimeout: it neither serves nor waits within 10 seconds, or has no whole copy 10 seconds later.
@@ -193,7 +203,7 @@ class ManagedBroker:
         return self
 
     async def _end(self) -> None:
-        """The test is over."""
+        """End it: the test is over."""
         if self._broker is not None:
             self._following.ended = "ended with its test"
             self._leave.set()
@@ -227,7 +237,7 @@ class ManagedBroker:
         self._around.start_soon(live)
         try:
             await entered.wait()
-        except trio.Cancelled:  # nobody waits for its start any more, and it must not be in the way of the end
+        except trio.Cancelled:  # no caller waits for its start any more, and the start must not delay the end
             scope.cancel()
             self._broker = None
             with trio.CancelScope(shield=True):
@@ -239,10 +249,13 @@ class ManagedBroker:
     # -- waits and assertions ------------------------------------------------------------------------------------
 
     async def wait_for_role(self, *roles: Role, timeout: float | None = None) -> None:
-        """Wait until it is one of ``roles``.
+        """Wait until it has one of ``roles``.
+
+        Args:
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
 
         Raises:
-            WaitTimeout: it did not within ``timeout`` seconds, 10 unless given.
+            WaitTimeout: it had none of them within ``timeout`` seconds.
             IllegalStateException: it does not run.
         """
         __tracebackhide__ = True
@@ -257,12 +270,15 @@ class ManagedBroker:
         await self._around.waiting.until(holds, timeout, f"broker {self.name!r} {wanted}", self._describe)
 
     async def wait_in_sync(self, timeout: float | None = None) -> None:
-        """Wait until it has a replicating backup that has all it confirmed, or is one.
+        """Wait until it has a replicating backup that has all it confirmed, or is such a backup.
 
-        Returns at once for a broker that does not replicate: it has the disk of its pair, or has no pair.
+        Return at once for a broker that does not replicate: it has the disk of its pair, or has no pair.
+
+        Args:
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
 
         Raises:
-            WaitTimeout: it did not within ``timeout`` seconds, 10 unless given; the other may be down, or held apart.
+            WaitTimeout: it was not in sync within ``timeout`` seconds; the other may be down, or held apart.
             IllegalStateException: it does not run.
         """
         __tracebackhide__ = True
@@ -280,13 +296,20 @@ class ManagedBroker:
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
-        """Wait until a queue has exactly ``count`` messages, those in delivery included, and so many consumers.
+        """Wait until a queue has exactly ``count`` messages and ``consumers`` consumers.
 
         A queue that does not exist has none of either.
 
+        Args:
+            queue: the queue's name.
+            count: messages, those in delivery included, 0 or more; None for any number. Either this or ``consumers`` is
+                needed.
+            consumers: 0 or more; None for any number.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
         Raises:
-            WaitTimeout: it did not within ``timeout`` seconds, 10 unless given; the text has all queues and messages.
-            IllegalStateException: it does not run.
+            WaitTimeout: it had not within ``timeout`` seconds; the text has all queues and messages.
+            IllegalStateException: it is not live.
         """
         __tracebackhide__ = True
         wanted = wanted_of(queue, count, consumers)
@@ -301,9 +324,15 @@ class ManagedBroker:
     ) -> Message:
         """Wait until a message with this body, and at least these properties, waits in a queue; it stays there.
 
+        Args:
+            queue: the queue's name.
+            body: the body; ``...`` for any.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+            properties: names and values of properties that the message must have.
+
         Raises:
-            WaitTimeout: none did within ``timeout`` seconds, 10 unless given; the text has all queues and messages.
-            IllegalStateException: it does not run.
+            WaitTimeout: none did within ``timeout`` seconds; the text has all queues and messages.
+            IllegalStateException: it is not live.
         """
         __tracebackhide__ = True
         wanted = f"broker {self.name!r}: a message in queue {queue}" + ("" if body is ... else f" with body {body!r}")
@@ -327,10 +356,10 @@ class ManagedBroker:
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
     async def messages(self, queue: str) -> list[Message]:
-        """What waits in a queue, without taking it.
+        """Return the messages that wait in a queue, without taking them.
 
         Raises:
-            IllegalStateException: it does not run.
+            IllegalStateException: it is not live.
         """
         check_queue(queue)
         found = next((state for state in self.queues() if state.name == queue), None)
@@ -340,10 +369,11 @@ class ManagedBroker:
         return await browse(self._following.placed().port.console_url, found.destination, _BROWSED_MAX)
 
     def assert_nothing_lost(self) -> None:
-        """Every message that was safe was settled, or is in its queue.
+        """Check that every message that was safe was settled, or is in its queue.
 
         Raises:
             AssertionError: some are not; the text names their queues and numbers.
+            IllegalStateException: it is not live.
         """
         __tracebackhide__ = True
         self._following.require_live()
@@ -352,7 +382,7 @@ class ManagedBroker:
             raise AssertionError(f"lost: {', '.join(lost)}\n{self._following.placed().ledger.summary()}")
 
     async def dump(self) -> str:
-        """All queues with their messages, in words."""
+        """Return all queues with their messages, in words."""
         if not self.is_live:
             return await self._describe()
         return await dump(self._following.placed().port.console_url, self.queues())
@@ -362,7 +392,7 @@ class ManagedBroker:
         return self._following.describe()
 
     def _version(self, queue: str) -> int:
-        """A number that changes with what waits in a queue; 0 while nothing does."""
+        """Return a number that changes with what waits in a queue; 0 while nothing does."""
         found = self._following.require_live().address_manager.queues.get(queue)
         return 0 if found is None or not found.message_count else hash((found.added_count, found.message_count)) or 1
 
@@ -371,10 +401,10 @@ class ManagedBroker:
 
 
 def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
-    """A wait in words.
+    """Return a wait in words.
 
     Raises:
-        TypeError: it waits for nothing, or for what is no number, or the queue has no name.
+        TypeError: it waits for nothing, or a number is no int, or the queue's name is no str.
         ValueError: a number is below zero.
     """
     check_queue(queue)
@@ -388,7 +418,7 @@ def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
 
 
 def has(kernel: Kernel, queue: str, count: int | None, consumers: int | None) -> bool:
-    """Whether a queue has so many."""
+    """Return True if a queue has these numbers of messages and consumers; None matches any number."""
     found = kernel.address_manager.queues.get(queue)
     messages, listeners = (found.message_count, found.consumer_count) if found is not None else (0, 0)
     return count in (None, messages) and consumers in (None, listeners)

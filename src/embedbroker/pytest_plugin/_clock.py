@@ -16,7 +16,7 @@ __all__ = ["BrokerClock"]
 
 
 class BrokerClock:
-    """Seconds since the test began; virtual ones unless the test runs on real sockets."""
+    """Count the seconds since the test began; virtual ones unless the test runs on real sockets."""
 
     def __init__(self, *, is_virtual: bool) -> None:
         self.is_virtual = is_virtual
@@ -28,7 +28,7 @@ class BrokerClock:
 
     @property
     def seconds(self) -> float:
-        """Since the test began.
+        """Seconds since the test began.
 
         Raises:
             IllegalStateException: it has not begun, or is over, as for a fixture that is no ``async def``.
@@ -41,9 +41,12 @@ class BrokerClock:
             ) from None
 
     async def advance(self, seconds: float) -> None:
-        """Let that much time pass, with everything that is due in it. It costs nothing, and needs virtual time.
+        """Let time pass, with everything that is due in it. It costs no real time, and needs virtual time.
 
         In real time the test is skipped: an hour would be an hour.
+
+        Args:
+            seconds: the time that passes, 0 or more.
         """
         check_seconds("the time to pass", seconds)
         if not self.is_virtual:

@@ -1,7 +1,7 @@
 """The deadline of a plain test: the thread in which it waits is interrupted, and raises the reason itself.
 
-Responsible for interrupting one thread once it is late. Refuses to know what the thread waits for: a call of a blocking
-client, an event, or a loop that goes on for ever.
+Responsible for interrupting one thread once it is late. Does not depend on what the thread waits for: a call of a
+blocking client, an event, or a loop that goes on for ever.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from types import FrameType
 
 __all__ = ["Deadline", "can_interrupt"]
 
-# Nothing uses it, and whoever does not wait for it is not ended by it. SIGALRM belongs to pytest-timeout.
+# No other program uses it, and a process that does not handle it is not ended by it. SIGALRM belongs to pytest-timeout.
 _SIGNAL = getattr(signal, "SIGURG", None)
 
 
 def can_interrupt() -> bool:
-    """Whether this thread can be interrupted: Python handles signals in its main thread, if the system has any."""
+    """Return True if this thread can be interrupted.
+
+    Python handles signals in its main thread, if the system has any.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and _SIGNAL is not None and hasattr(signal, "pthread_kill")
 
 
 class Deadline:
-    """A block that raises ``reason()`` wherever it is after ``seconds``, and again each time as much has passed.
+    """Raise ``reason()`` in a block, wherever it is after ``seconds``, and again each time as much has passed.
 
-    Again, because the exception may have been caught, or what it passes on its way out may wait, too.
+    Again, because the exception may have been caught, or code that it passes on its way out may wait, too.
     """
 
     def __init__(self, seconds: float, reason: Callable[[], Exception]) -> None:
@@ -46,7 +49,7 @@ class Deadline:
         self._watch.start()
 
     def end(self) -> None:
-        """Nothing is raised any more. Ending what has not begun is fine."""
+        """Raise nothing any more. A deadline that has not begun may be ended, too."""
         if not self._begun:
             return
         assert _SIGNAL is not None

@@ -1,7 +1,7 @@
-"""The disk of a broker, or the one that a pair shares, with switches for what may happen to it.
+"""The disk of a broker, or the one that a pair shares, with switches for its faults.
 
-Responsible for the faults of operations and for a crash: in memory nothing survives it but what was synced. Refuses to
-know what is on the disk.
+Responsible for the faults of operations and for a crash: in memory only what was synced survives it. Does not depend on
+what is on the disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ class _Closable(Protocol):
 
 
 class DiskSwitch:
-    """`fail`, `fill` and `slow_down` last until `heal`. A broker whose disk fails, or is full, stops."""
+    """Switch faults of a disk on and off.
+
+    `fail`, `fill` and `slow_down` last until `heal`. A broker whose disk fails, or is full, stops.
+    """
 
     def __init__(self, name: str, disk: Disk, note: Callable[[str], None], files: _Closable | None = None) -> None:
         self.name = name
@@ -38,23 +41,27 @@ class DiskSwitch:
         self._latency_s = 0.0
 
     def fail(self) -> None:
-        """Let every write and every sync fail."""
+        """Make every write and every sync fail."""
         self._fault = FaultKind.FAILED
         self._note(f"disk {self.name}: fails")
 
     def fill(self) -> None:
-        """Let there be no space for anything more."""
+        """Make the disk full: there is no space for anything more."""
         self._fault = FaultKind.FULL
         self._note(f"disk {self.name}: full")
 
     def slow_down(self, seconds: float) -> None:
-        """Let every batch of operations take so much longer."""
+        """Make every batch of operations take longer.
+
+        Args:
+            seconds: additional time of a batch, 0 or more.
+        """
         check_seconds("what a disk takes longer", seconds)
         self._latency_s = seconds
         self._note(f"disk {self.name}: slower by {seconds:g} s")
 
     def heal(self) -> None:
-        """Let it be quick and sound again, with space."""
+        """Make the disk quick and sound again, with space."""
         self._fault, self._latency_s = None, 0.0
         self._note(f"disk {self.name}: healed")
 
@@ -66,7 +73,7 @@ class DiskSwitch:
         return None if self._memory is None else self._latency_s
 
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
-        """Do the operations, those before a fault."""
+        """Run the operations; with a fault, those before the first write or sync."""
         if self._memory is None and self._latency_s:
             time.sleep(self._latency_s)
         if self._fault is not None:
@@ -79,7 +86,10 @@ class DiskSwitch:
     # -- for the bench -------------------------------------------------------------------------------------------
 
     def lose_power(self, torn: Random | None) -> None:
-        """The broker that wrote is gone: keep what was synced, and, if ``torn``, any part of what was not."""
+        """Lose power after the broker that wrote has ended.
+
+        What was synced is kept, and, if ``torn``, any part of the rest.
+        """
         if self._memory is None:
             return  # as after a kill: what the operating system has, it writes
         if torn is None:
@@ -88,6 +98,6 @@ class DiskSwitch:
             self._memory.crash(torn)
 
     def close(self) -> None:
-        """Nobody uses it any more."""
+        """Close the files; the disk is not used any more."""
         if self._files is not None:
             self._files.close()

@@ -1,7 +1,7 @@
-"""What shall go wrong in a test, and when.
+"""The faults of a test, and their times.
 
-Responsible for faults beside the test's own body, at times that are given or drawn from the seed. Refuses to know what
-a fault does: it is any function, and the switches of brokers, links and disks are meant.
+Responsible for faults beside the test's own body, at times that are given or drawn from the seed. Does not depend on
+what a fault does: it is any function, and the switches of brokers, links and disks are meant.
 """
 
 from __future__ import annotations
@@ -19,25 +19,37 @@ __all__ = ["FaultPlan", "check_fault"]
 
 
 class FaultPlan:
-    """``seed`` is the same in every run of a test, unless ``--embedbroker-seed`` says otherwise."""
+    """Schedule faults beside the test.
+
+    ``seed`` is the same in every run of a test, unless ``--embedbroker-seed`` sets another one.
+    """
 
     def __init__(self, seed: int, around: Around) -> None:
         self.seed = seed
-        #: The generator of this plan, for more that a test wants to draw.
+        #: The generator of this plan, for further values that a test draws.
         self.random: Random = around.random
         self._around = around
         self._waiting = 0
 
     @property
     def pending(self) -> int:
-        """Faults that have not happened yet."""
+        """Number of faults that have not happened yet."""
         return self._waiting
 
     def at(self, seconds: float, fault: Callable[..., object], *args: object) -> None:
-        """Call ``fault(*args)`` so many seconds from now, beside the test; what it returns is awaited if need be.
+        """Call ``fault(*args)`` after some seconds, beside the test; what it returns is awaited if need be.
 
-        Before the test begins, in a fixture that is no ``async def``, now is when it begins.
-        What it raises ends the test. What has not happened when the test is over does not happen.
+        Before the test begins, in a fixture that is no ``async def``, the time counts from the test's beginning. An
+        exception of the fault ends the test. What has not happened when the test is over does not happen.
+
+        Args:
+            seconds: time until the fault, 0 or more.
+            fault: the function to call.
+            args: its arguments.
+
+        Raises:
+            TypeError: ``seconds`` is no number, or ``fault`` cannot be called.
+            ValueError: ``seconds`` is negative.
         """
         check_fault(seconds, fault)
 
@@ -55,7 +67,20 @@ class FaultPlan:
         self._waiting += 1
 
     def within(self, seconds: float, fault: Callable[..., object], *args: object) -> float:
-        """The same at a moment drawn from the seed, at most so many seconds from now; returns when that will be."""
+        """Call ``fault(*args)`` at a moment drawn from the seed.
+
+        Args:
+            seconds: the latest moment, seconds from now, 0 or more.
+            fault: the function to call.
+            args: its arguments.
+
+        Returns:
+            The seconds until the moment.
+
+        Raises:
+            TypeError: ``seconds`` is no number, or ``fault`` cannot be called.
+            ValueError: ``seconds`` is negative.
+        """
         check_fault(seconds, fault)
         moment = self.random.uniform(0.0, seconds)
         self.at(moment, fault, *args)
@@ -63,7 +88,12 @@ class FaultPlan:
 
 
 def check_fault(seconds: object, fault: object) -> None:
-    """Raises TypeError or ValueError for what cannot happen."""
+    """Check a fault and its time.
+
+    Raises:
+        TypeError: ``seconds`` is no number, or ``fault`` cannot be called.
+        ValueError: ``seconds`` is negative.
+    """
     check_seconds("the time until a fault", seconds)
     if not callable(fault):
         raise TypeError(f"a fault is something to call, such as broker.crash, not {fault!r}")

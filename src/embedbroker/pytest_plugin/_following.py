@@ -1,7 +1,7 @@
-"""What a test knows of one of its brokers, because the broker says so at each step.
+"""The state of one of a test's brokers, observed at each of the broker's steps.
 
-Responsible for its role, its kernel, and why it does not run; for what a crash does to the disk; and for refusing, in
-words, what cannot be done to a broker that does not run. Refuses to do anything to it.
+Responsible for its role, its kernel, and why it does not run; and for what a crash does to the disk. Also responsible
+for refusing, in words, what cannot be done to a broker that does not run. Refuses to do anything to the broker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Following"]
 
 
 class Following:
-    """Follows one broker through all of its lives. ``ended`` says in words why it does not run."""
+    """Follow one broker through all of its starts. ``ended`` gives, in words, why it does not run."""
 
     def __init__(self, name: str, around: Around) -> None:
         self.name = name
@@ -44,8 +44,8 @@ class Following:
             self.ended = f"stopped by itself: {failure}"
         served = role in (Role.STOPPED, Role.BACKUP) and before in (Role.LIVE, Role.ACTIVATING)
         if served or (role is Role.STOPPED and surroundings.replicates):
-            # Before anybody else opens the disk: whoever takes over finds what was synced, and nothing else. A backup
-            # without a disk of its own has written nothing.
+            # Before any other broker opens the disk: the one that takes over must find what was synced, and nothing
+            # else. A backup with no disk except the shared one has written nothing.
             surroundings.disk.lose_power(self.torn)
             self.torn = None
         if served:
@@ -70,27 +70,27 @@ class Following:
 
     @property
     def knows_backup(self) -> bool:
-        """Whether it can tell clients of a backup."""
+        """True if it can announce a backup to clients."""
         cluster = self._node.cluster if self._node is not None else None
         return cluster is not None and any(member.backup for member in cluster.topology.members.values())
 
     @property
     def node_id(self) -> str:
-        """That of its pair; empty until it is known."""
+        """The node id of its pair; empty until it is known."""
         return self._node.node_id if self._node is not None else ""
 
     def live_kernel(self) -> Kernel | None:
-        """Its kernel while it is live."""
+        """Return its kernel while it is live, else None."""
         return self._kernel if self.role is Role.LIVE else None
 
     def describe(self) -> str:
-        """What it is, in words."""
+        """Return its state in words."""
         return f"broker {self.name!r} {f'is {self.role.value}' if self.is_running else self.ended}"
 
     # -- refusals ------------------------------------------------------------------------------------------------
 
     def placed(self) -> Surroundings:
-        """What it stands on.
+        """Return its surroundings.
 
         Raises:
             IllegalStateException: it was never started.
@@ -100,12 +100,16 @@ class Following:
         return self.surroundings
 
     def require_running(self, wish: str) -> None:
-        """Raises IllegalStateException if it does not run."""
+        """Check that it runs.
+
+        Raises:
+            IllegalStateException: it does not run.
+        """
         if not self.is_running:
             raise IllegalStateException(f"cannot {wish}: broker {self.name!r} {self.ended}")
 
     def require_live(self) -> Kernel:
-        """Its kernel.
+        """Return its kernel.
 
         Raises:
             IllegalStateException: it is not live.

@@ -1,7 +1,7 @@
-"""A broker that somebody else runs, in the place of one of ours: ``--broker-url``.
+"""A broker that the test does not run, in the place of one of ours: ``--broker-url``.
 
 Responsible for waits and assertions as far as a client can make them. Refuses, by skipping the test, what only the
-owner of a broker can do. Asked again and again, because a foreign broker tells nobody of its queues.
+owner of a broker can do. It polls, because a foreign broker reports no changes of its queues.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ _BROWSED_MAX = 10_000
 
 
 def skip_foreign(what: str) -> NoReturn:
-    """Skip a test that does what nobody can do to a foreign broker."""
+    """Skip a test that does what is impossible with a foreign broker."""
     pytest.skip(f"{what} needs a broker of the test's own, not the one of --broker-url")
 
 
 class ForeignBroker:
-    """What is left of a `ManagedBroker` when it is not ours. Its queues hold what earlier tests have left there."""
+    """The part of a `ManagedBroker` that works for a foreign broker.
+
+    Its queues hold what earlier tests have left there.
+    """
 
     def __init__(self, url: str) -> None:
         self.name = "foreign"
@@ -46,12 +49,12 @@ class ForeignBroker:
         skip_foreign(name)
 
     async def start(self) -> Self:
-        """It runs."""
+        """Do nothing: the broker runs."""
         await trio.lowlevel.checkpoint()
         return self
 
     async def _end(self) -> None:
-        """The test is over."""
+        """Do nothing: the test is over, and the broker is not the test's."""
 
     def describe(self) -> str:
         return f"the broker at {describe_url(self.url)}"

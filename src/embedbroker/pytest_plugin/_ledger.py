@@ -1,7 +1,7 @@
-"""Keeps the ledger of a test from what its brokers say: what was routed, what was settled, and when that was safe.
+"""Keeps the ledger of a test from its brokers' events: what was routed, what was settled, and when that was safe.
 
-Responsible for one account for each queue, over all lives of a broker, or of the brokers of a pair. Refuses to know
-what clients saw: a message that no broker took is not in it, and a delivery is known by its settlement alone.
+Responsible for one account for each queue, over all starts of a broker, or of the brokers of a pair. Does not depend on
+what clients received: a message that no broker accepted is not in it, and only settlements prove deliveries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Unsafe:
 
 
 class GroupLedger(CommitObserver):
-    """Of brokers of which one serves at a time. A message's key is the name of its queue and its number."""
+    """The ledger of brokers of which one serves at a time. A message's key is the name of its queue and its number."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.ledger = Ledger()
@@ -43,10 +43,10 @@ class GroupLedger(CommitObserver):
         self._was_killed = False
 
     def stepped(self, kernel: Kernel, confirmed: int) -> None:
-        """The broker that serves, or is about to, has taken a step, and confirms up to that point of its store.
+        """Record a step of the broker that serves, or is about to; it confirms up to point ``confirmed`` of its store.
 
-        That is less than its store has reached when it stops without its backup: the journal ends in order, and nobody
-        is told that what was not on both disks is safe.
+        ``confirmed`` is less than its store has reached when it stops without its backup: the journal ends in order,
+        and what was not on both disks must not be confirmed to any client.
         """
         if kernel is not self._kernel:
             if self._kernel is not None:
@@ -61,7 +61,7 @@ class GroupLedger(CommitObserver):
                 self.ledger.confirmed(sure.key, self._now())
 
     def ended(self, kernel: Kernel | None) -> None:
-        """That broker serves no more, however it ended: what was not safe by then is in doubt."""
+        """Record that a broker serves no more, however it ended: what was not safe by then is in doubt."""
         if self._kernel is not None and kernel is not self._kernel:
             return  # the next one serves already, and what was not safe is known since it began
         self._end()
@@ -78,7 +78,7 @@ class GroupLedger(CommitObserver):
         self._was_killed = True
 
     def serves(self) -> None:
-        """A broker is live."""
+        """Record that a broker is live."""
         if self._was_killed:
             self.ledger.restarted(self._now())
 
@@ -92,7 +92,7 @@ class GroupLedger(CommitObserver):
             self._known[key] = None
             if not self.ledger.knows(queue.name):
                 self.ledger.subscribe(queue.name, queue.name, durable=queue.durable)
-            # Settlements may come in any order: each message is a stream of its own.
+            # Settlements may come in any order: each message is its own stream.
             self.ledger.sent(key, queue.name, self._now(), producer=key, durable=message.durable and queue.durable)
             self._unsafe.append(_Unsafe(self._point(), queue.name, key, False))
 
@@ -120,7 +120,7 @@ class GroupLedger(CommitObserver):
     # -- results -------------------------------------------------------------------------------------------------
 
     def lost(self) -> list[str]:
-        """Keys of messages that were safe, that nobody settled, and that are in no queue of the broker that serves."""
+        """Return keys of messages that were safe, are not settled, and are in no queue of the broker that serves."""
         kernel = self._kernel
         if kernel is None:
             return []
@@ -134,7 +134,7 @@ class GroupLedger(CommitObserver):
         return found
 
     def summary(self) -> str:
-        """For a report."""
+        """Return the ledger in words, for a report."""
         verdict = self.ledger.verdict(drained=False)
         lines = [
             f"{verdict.sent} sent, {verdict.confirmed} confirmed, {verdict.in_doubt.count} in doubt, "

@@ -1,9 +1,10 @@
-"""The way between clients and a broker, or between two brokers, and what may happen to it.
+"""The way between clients and a broker, or between two brokers, and its faults.
 
-Responsible for the switches and for the pipes of every connection that goes this way. A pipe keeps TCP's promises:
-bytes in order until a cut, and never a silent loss inside a connection that lives. Refuses to know who is at its ends.
+Responsible for the switches and for the pipes of every connection that goes this way. A pipe keeps TCP's guarantees:
+bytes in order until a cut, and never a silent loss inside a connection that lives. Does not depend on which programs
+are at its ends.
 
-A pipe has no task. Who reads waits until a piece is due and nothing holds it, so a delay costs nothing but time.
+A pipe has no task. A reader waits until a piece is due and nothing holds it, so a delay costs nothing but time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _WAYS: dict[Direction, tuple[Direction, ...]] = {
 
 
 class Link:
-    """Everything that goes this way can be held, delayed and cut.
+    """Hold, delay and cut everything that goes this way.
 
     ``direction`` is ``"both"``, ``"to_broker"`` or ``"from_broker"``; between two brokers the one that was dialled is
     the broker.
@@ -50,24 +51,42 @@ class Link:
 
     @property
     def connection_count(self) -> int:
-        """Connections of which at least one end is open."""
+        """Number of connections of which at least one end is open."""
         return len(self._connections)
 
     def partition(self, direction: Direction = "both") -> None:
-        """Hold everything back, closing included, and tell nobody: what is under way arrives after `heal`."""
+        """Hold everything back, closing included: what is under way arrives after `heal`.
+
+        Neither end receives an error.
+
+        Args:
+            direction: ``"both"``, ``"to_broker"`` or ``"from_broker"``.
+        """
         for way in _ways(direction):
             self._held[way] = True
         self._note(f"link {self.name}: partition, {direction}")
 
     def delay(self, seconds: float, direction: Direction = "both") -> None:
-        """Let what is sent from now on arrive so much later."""
+        """Delay what is sent from now on.
+
+        Args:
+            seconds: the delay, 0 or more.
+            direction: ``"both"``, ``"to_broker"`` or ``"from_broker"``.
+        """
         check_seconds("a delay", seconds)
         for way in _ways(direction):
             self._delay_s[way] = seconds
         self._note(f"link {self.name}: delay of {seconds:g} s, {direction}")
 
     def drop_after(self, count: int, direction: Direction = "to_broker") -> None:
-        """Let ``count`` more bytes pass, then break the connection that carried the last of them. It happens once."""
+        """Break a connection after a number of bytes.
+
+        It happens once, to the connection that carried the last of them.
+
+        Args:
+            count: bytes that still pass, over all connections, 0 or more.
+            direction: ``"both"``, ``"to_broker"`` or ``"from_broker"``; each direction has its own count.
+        """
         check_count("the number of bytes that still pass", count)
         for way in _ways(direction):
             self._left[way] = count
@@ -81,7 +100,7 @@ class Link:
         self._note(f"link {self.name}: {len(broken)} connections cut")
 
     def heal(self) -> None:
-        """Neither hold, nor delay, nor drop anything any more."""
+        """End holding, delaying and dropping."""
         for way in _WAYS["both"]:
             self._held[way] = False
             self._delay_s[way] = 0.0
@@ -91,7 +110,10 @@ class Link:
         self._note(f"link {self.name}: healed")
 
     def pipe(self, names: tuple[str, str]) -> tuple[PipeEnd, PipeEnd]:
-        """A new connection: the end of who dialled, and that of the broker. ``names``: how the ends call each other."""
+        """Return a new connection: the dialling end, and that of the broker.
+
+        ``names``: how the ends call each other.
+        """
         connection = _Connection(self, names)
         self._connections[connection] = None
         return connection.ends
@@ -99,16 +121,16 @@ class Link:
     # -- for the pipes -------------------------------------------------------------------------------------------
 
     def holds(self, way: Direction) -> bool:
-        """Whether nothing arrives this way."""
+        """Return True if nothing arrives this way."""
         return self._held[way]
 
     def arrival(self, way: Direction) -> float:
-        """When what is sent now arrives; 0: at once, and nobody has to ask the clock."""
+        """Return when what is sent now arrives; 0 means at once, without a look at the clock."""
         delay_s = self._delay_s[way]
         return trio.current_time() + delay_s if delay_s else 0.0
 
     def share_that_passes(self, way: Direction, count: int) -> int | None:
-        """Of ``count`` bytes, how many still pass before the connection breaks; None while it does not."""
+        """Return how many of ``count`` bytes still pass before the connection breaks; None while it does not."""
         left = self._left[way]
         if left is None:
             return None
@@ -119,20 +141,20 @@ class Link:
         return left
 
     def forget(self, connection: _Connection) -> None:
-        """Both of its ends are closed."""
+        """Forget a connection of which both ends are closed."""
         self._connections.pop(connection, None)
         self._on_closed()
 
     def open_dialled(self) -> list[str]:
-        """Connections that those who dialled have not closed: how the broker calls them."""
+        """Return the broker's names of connections whose dialling end is open."""
         return [connection.ends[0].called for connection in self._connections if not connection.ends[0].is_closed]
 
     def open_ends(self) -> list[str]:
-        """Which ends are open: how their peers call them."""
+        """Return the peers' names of open ends."""
         return [end.called for connection in self._connections for end in connection.ends if not end.is_closed]
 
     def dropped(self, peer: str) -> None:
-        """A connection has carried the last byte it was allowed."""
+        """Note that a connection has carried the last byte it was allowed."""
         self._note(f"link {self.name}: dropped the connection of {peer}")
 
 
@@ -217,7 +239,7 @@ class _Flow:
         raise TransportLost("closed here")
 
     def _next_due(self) -> float | None:
-        """When there is something to tell the reader; None while nobody knows."""
+        """Return when the next piece, or the end, is due for the reader; None while that is not known."""
         if self._link.holds(self.way):
             return None
         if self._pieces:
@@ -239,12 +261,12 @@ class _Flow:
         return data
 
     def end(self) -> None:
-        """Nothing more will be sent."""
+        """End this direction: nothing more will be sent."""
         self._ends_at = max(self._last_due, self._link.arrival(self.way))
         self._wake()
 
     def leave(self) -> None:
-        """Nobody reads any more."""
+        """Record that the reader has left."""
         self.reader_gone = True
         self._pieces.clear()
         self.size_bytes = 0
@@ -280,7 +302,7 @@ class PipeEnd:
             raise TransportLost("closed here")
         if outgoing.broken is not None:
             raise TransportLost(outgoing.broken)
-        # That the peer has gone is news, which may be held as well.
+        # The peer's leaving is news, which may be held as well.
         if outgoing.reader_gone and not self._connection.link.holds(self._incoming.way):
             raise TransportLost(f"connection to {self.peer}: closed by the peer")
         return outgoing.put(data)

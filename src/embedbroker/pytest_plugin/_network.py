@@ -1,8 +1,8 @@
 """The networks that tests run on: pipes in memory, or TCP with a link behind each accepted connection.
 
-Responsible for who reaches whom over which link: clients come over the link of a broker, brokers over the link between
-the two. Beside those stands a console, through which the plugin looks at queues whatever happened to the links. Refuses
-to know brokers and what they say.
+Responsible for which link carries a connection: clients use the link of a broker, brokers the link between the two.
+Beside those is a console, through which the plugin looks at queues whatever happened to the links. Does not depend on
+brokers and their protocol.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["Fabric", "MemoryFabric", "TcpFabric"]
 
 _READ_BYTES = 65_536
 _HOST = "127.0.0.1"
-# How long `Links.until` waits, in all: only for what is really left behind, for a closing is seen in the next pass.
+# How long `Links.until` waits, in all: only for what is really left behind, for a closing is visible in the next pass.
 _PATIENCE_SHARES, _PATIENCE_SHARE_S = 4, 0.5
 
 
 class Links:
-    """The links of one test, made when they are first asked for."""
+    """Hold the links of one test, made at their first use."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -46,14 +46,14 @@ class Links:
         self._lookers = trio.lowlevel.ParkingLot()
 
     def changed(self) -> None:
-        """Something was closed."""
+        """Wake waits: something was closed."""
         self._lookers.unpark_all()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something that changes with closing holds, or until it can be said that it will not.
+        """Wait until something that changes with closing holds, or until it is certain that it will not.
 
-        A machine that stands still for longer than a wait ends it in the same moment in which it hears what happened
-        meanwhile. So the time is given in shares: one that passed unseen is followed by others.
+        A machine that stands still for longer than a wait ends the wait in the same moment in which it receives what
+        happened meanwhile. So the time is given in shares: one that passed unseen is followed by others.
         """
         await trio.lowlevel.checkpoint()
         for _ in range(_PATIENCE_SHARES):
@@ -63,11 +63,11 @@ class Links:
                 return
 
     def to(self, broker: str) -> Link:
-        """What the clients of a broker come over."""
+        """Return the link of a broker's clients."""
         return self._link((broker,), f"to {broker}")
 
     def between(self, one: str, other: str) -> Link:
-        """What two brokers reach each other over."""
+        """Return the link between two brokers."""
         first, second = sorted((one, other))
         return self._link((first, second), f"between {first} and {second}")
 
@@ -100,17 +100,17 @@ class Fabric(Protocol):
         """Give a broker its place. From now on it has a URL, whether it runs or not."""
 
     def leftovers(self) -> list[str]:
-        """What is still open, in words."""
+        """Return what is still open, in words."""
 
     def close(self) -> None:
-        """Give back what nobody listens on."""
+        """Release port numbers on which no broker listens."""
 
 
 # -- in memory -------------------------------------------------------------------------------------------------------
 
 
 class _PeerListener:
-    """Where other brokers come in. A listener as the transport has them."""
+    """Accept connections of other brokers. A listener with the interface of the transport's listeners."""
 
     port = 0
 
@@ -155,7 +155,7 @@ class MemoryFabric:
         return _MemoryPort(self, broker)
 
     def forget(self, broker: str) -> None:
-        """It lets no more brokers in."""
+        """Accept no more connections of brokers for it."""
         self.peers.pop(broker, None)
 
     def leftovers(self) -> list[str]:
@@ -163,7 +163,7 @@ class MemoryFabric:
         return ends + [f"the listener {listener.address}" for listener in self.peers.values()]
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing: there is nothing to close."""
 
 
 class _MemoryPort:
@@ -197,12 +197,13 @@ class _MemoryPort:
 
 
 class _Doorway:
-    """A port number that belongs to one broker for the whole test, whether it listens there or not.
+    """Hold a port number for one broker for the whole test, whether it listens there or not.
 
-    1. A broker crashes; its port is free. Others go on dialling it: clients, and the other broker of its pair.
-    2. Another broker, of this test or of one that runs beside it, is given the same number by the system.
-    3. It has visitors who take it for somebody else, and the first one cannot start again.
-    So the number is taken again in the same moment in which its listener closes. Who dials it is refused.
+    1. A broker crashes; its port is free. Clients and the other broker of its pair go on dialling it.
+    2. The system gives the same number to another broker, of this test or of one that runs beside it.
+    3. That broker receives connections for the first one, and the first one cannot start again.
+
+    So the number is reserved again in the same moment in which its listener closes. A connection to it is refused.
     """
 
     def __init__(self) -> None:
@@ -216,10 +217,10 @@ class _Doorway:
         return bool(self._listening)
 
     def listen(self) -> Listener:
-        """Let peers in.
+        """Accept connections.
 
         Raises:
-            OSError: somebody took the number all the same.
+            OSError: another process took the number all the same.
         """
         reservation, self._reservation = self._reservation or _reserve(self.number), None
         try:
@@ -238,10 +239,10 @@ class _Doorway:
         try:
             self._reservation = _reserve(self.number)
         except OSError:
-            pass  # somebody was faster, and the next start says so
+            pass  # another process was faster; the next start reports it
 
     def close(self) -> None:
-        """Give the number back."""
+        """Release the number."""
         self._closed = True
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
@@ -266,7 +267,7 @@ class _DoorwayListener:
 
 
 def _reserve(number: int) -> TcpReservation:
-    """Bind a port without listening; 0 is one that is free. Not awaited: nobody can come in between."""
+    """Bind a port without listening; 0 is one that is free. Not awaited: no other task can run in between."""
     bound = socket.socket()
     reservation = TcpReservation()
     try:
@@ -282,12 +283,12 @@ def _reserve(number: int) -> TcpReservation:
 
 
 class TcpFabric:
-    """Real sockets. Behind each of them stands a pipe of the link, with a task for either direction."""
+    """Real sockets. Behind each of them is a pipe of the link, with a task for either direction."""
 
     def __init__(self, nursery: trio.Nursery, note: Callable[[str], None]) -> None:
         self.links = Links(note)
         self.open_sockets: dict[ByteStream, None] = {}
-        #: By the port that a broker announces: its name, and the port at which other brokers really come in.
+        #: By the port that a broker announces: its name, and the port at which other brokers really connect.
         self.peers: dict[int, tuple[str, int]] = {}
         self._nursery = nursery
         self._ports: list[_TcpPort] = []
@@ -330,7 +331,7 @@ class TcpFabric:
 
 
 class _SplicingListener:
-    """Accepts sockets, and hands the broker the far end of a pipe for each."""
+    """Accept sockets, and return to the broker the far end of a pipe for each."""
 
     def __init__(self, fabric: TcpFabric, listener: Listener, link: Link) -> None:
         self.port = listener.port
@@ -363,7 +364,7 @@ class _TcpPort:
         clients = self._clients.listen()
         try:
             peers = self._peers.listen()
-        except BaseException:  # Ctrl-C, too: nobody has the other listener yet, and nobody would close it
+        except BaseException:  # Ctrl-C, too: the other listener has no owner yet that would close it
             clients.close()
             raise
         return [_SplicingListener(self._fabric, clients, self._fabric.links.to(self._broker)), peers]

@@ -1,7 +1,7 @@
-"""A live broker and its backup, as one thing that a test fails over.
+"""A live broker and its backup, as one object that a test fails over.
 
-Responsible for which of the two is live, for waits that outlast a failover, and for how each kind is configured.
-Refuses to know how a backup takes over.
+Responsible for which of the two is live, for waits that outlast a failover, and for how each kind is configured. Does
+not depend on how a backup takes over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPTIONS = "ha=true&reconnectAttempts=-1&retryInterval=100"
 # How often brokers look for each other. In real time a test waits for it, in virtual time each attempt costs and the
 # time between does not.
 _RETRY_INTERVAL_MS, _VIRTUAL_RETRY_INTERVAL_MS = 50, 500
-# After what time without an answer a broker gives another one up: sooner than a client that waits for both.
+# The time without an answer after which a broker gives another one up: sooner than a client that waits for both.
 _CALL_TIMEOUT_MS = 5_000
 
 
@@ -41,7 +41,7 @@ _CALL_TIMEOUT_MS = 5_000
 class PairKind:
     """One way in which two brokers are a pair.
 
-    ``shares_disk``: the backup opens the disk of the live broker. Otherwise it keeps a copy on a disk of its own.
+    ``shares_disk``: the backup opens the disk of the live broker. Otherwise it keeps a copy on another disk.
     """
 
     primary: HAPolicy
@@ -61,7 +61,7 @@ PAIR_KINDS: dict[str, PairKind] = {
 
 
 def cluster_settings(name: str, urls: Mapping[str, str], *, virtual: bool) -> dict[str, Any]:
-    """The settings of a broker that knows others by their URLs."""
+    """Return the settings of a broker that is configured with the URLs of others."""
     others = tuple(other for other in urls if other != name)
     return {
         "connectors": dict(urls),
@@ -77,10 +77,9 @@ def cluster_settings(name: str, urls: Mapping[str, str], *, virtual: bool) -> di
 
 
 class BrokerPair:
-    """``primary`` is live first, ``backup`` takes over. ``live`` is whichever serves at the moment.
+    """Two brokers: ``primary`` is live first, ``backup`` takes over. ``live`` is whichever serves at the moment.
 
-    ``link`` is what the two brokers reach each other over; what clients come over is ``pair.primary.link`` and
-    ``pair.backup.link``.
+    ``link`` connects the two brokers; clients use ``pair.primary.link`` and ``pair.backup.link``.
     """
 
     def __init__(
@@ -106,12 +105,12 @@ class BrokerPair:
 
     @property
     def url(self) -> str:
-        """For clients that fail over."""
+        """The URL for clients that fail over."""
         return f"({self.primary.url},{self.backup.url})?{_OPTIONS}"
 
     @property
     def link(self) -> Link:
-        """Between the two brokers."""
+        """The link between the two brokers."""
         return self._between(self.primary.name, self.backup.name)
 
     @property
@@ -121,7 +120,7 @@ class BrokerPair:
 
     @property
     def live(self) -> ManagedBroker:
-        """The one that serves.
+        """The broker that serves.
 
         Raises:
             IllegalStateException: neither does at this moment; ``await pair.wait_live()``.
@@ -133,7 +132,7 @@ class BrokerPair:
 
     @property
     def standby(self) -> ManagedBroker:
-        """The one that waits to take over.
+        """The broker that waits to take over.
 
         Raises:
             IllegalStateException: none does.
@@ -148,7 +147,7 @@ class BrokerPair:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether one serves, and the other has all that was confirmed and waits: either may be lost."""
+        """True if one serves, and the other has all that was confirmed and waits: either may be lost."""
         return {Role.LIVE, Role.BACKUP} == {broker.role for broker in self.brokers} and all(
             broker._is_in_sync for broker in self.brokers
         )
@@ -159,7 +158,7 @@ class BrokerPair:
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start both, and return when they know each other, and a copy is in sync."""
+        """Start both, and return when they are connected to each other, and a copy is in sync."""
         for broker in self.brokers:
             await broker._prepare()
         for broker in self.brokers:
@@ -167,10 +166,10 @@ class BrokerPair:
         await self.wait_in_step()
 
     async def failover(self) -> ManagedBroker:
-        """Crash the live broker as soon as the other is in sync; returns the one that took over when it serves.
+        """Crash the live broker as soon as the other is in sync. Return the broker that took over, when it serves.
 
         Raises:
-            IllegalStateException: nobody would take over, because only one of them runs.
+            IllegalStateException: no broker would take over, because only one of them runs.
             WaitTimeout: they were not in sync within 10 seconds; the link between them may be held.
         """
 
@@ -179,14 +178,19 @@ class BrokerPair:
                 raise IllegalStateException(f"nobody would take over: {self._states()}; restart() the other one first")
             return self.is_in_sync
 
-        # Who is live may change until the moment of the crash: a primary that was restarted takes over by itself.
+        # Which is live may change until the moment of the crash: a primary that was restarted takes over by itself.
         while not can():
             await self._until(can, None, "a backup that is in sync")
         await self.live.crash()
         return await self.wait_live()
 
     async def failback(self) -> ManagedBroker:
-        """Start the primary again; returns it when it is live and the other stands by."""
+        """Start the primary again. Return it when it is live and the other stands by.
+
+        Raises:
+            IllegalStateException: the primary has not ended.
+            WaitTimeout: it did not start, become live, or get a backup, within 10 seconds each.
+        """
         if self.primary.is_running:
             raise IllegalStateException(f"the primary has not ended: {self._states()}")
         await self.primary.start()
@@ -199,8 +203,11 @@ class BrokerPair:
     async def wait_live(self, timeout: float | None = None) -> ManagedBroker:
         """Wait until one of them serves, and return it.
 
+        Args:
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
         Raises:
-            WaitTimeout: none did within ``timeout`` seconds, 10 unless given.
+            WaitTimeout: none did within ``timeout`` seconds.
             IllegalStateException: none runs.
         """
         __tracebackhide__ = True
@@ -210,18 +217,24 @@ class BrokerPair:
     async def wait_in_sync(self, timeout: float | None = None) -> None:
         """Wait until one serves, and the other has all that was confirmed and waits: until either may be lost.
 
+        Args:
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
         Raises:
-            WaitTimeout: not within ``timeout`` seconds, 10 unless given; one may be down, or the link held.
+            WaitTimeout: not within ``timeout`` seconds; one may be down, or the link held.
             IllegalStateException: none runs.
         """
         __tracebackhide__ = True
         await self._until(lambda: self.is_in_sync, timeout, "a backup that is in sync")
 
     async def wait_in_step(self, timeout: float | None = None) -> None:
-        """Wait until they are in sync, and clients are told of the one that stands by.
+        """Wait until they are in sync, and clients have been notified of the one that stands by.
+
+        Args:
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
 
         Raises:
-            WaitTimeout: not within ``timeout`` seconds, 10 unless given.
+            WaitTimeout: not within ``timeout`` seconds.
             IllegalStateException: none runs.
         """
         __tracebackhide__ = True
@@ -235,7 +248,7 @@ class BrokerPair:
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
-        """`ManagedBroker.wait_for` at whichever broker is live, now or after a failover."""
+        """Wait as `ManagedBroker.wait_for` does, at whichever broker is live, now or after a failover."""
         __tracebackhide__ = True
         wanted = wanted_of(queue, count, consumers)
 
@@ -249,7 +262,7 @@ class BrokerPair:
     async def assert_message(
         self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
     ) -> Message:
-        """`ManagedBroker.assert_message` at the live broker, for which it waits before."""
+        """Wait for a live broker, then for a message there as `ManagedBroker.assert_message` does."""
         __tracebackhide__ = True
         return await (await self.wait_live(timeout)).assert_message(queue, body, timeout=timeout, **properties)
 
@@ -259,12 +272,12 @@ class BrokerPair:
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
     def assert_nothing_lost(self) -> None:
-        """`ManagedBroker.assert_nothing_lost` over all failovers."""
+        """Check as `ManagedBroker.assert_nothing_lost` does, over all failovers."""
         __tracebackhide__ = True
         self.live.assert_nothing_lost()
 
     async def dump(self) -> str:
-        """Which of them is what, and all queues with their messages."""
+        """Return the states of both, and all queues with their messages."""
         live = self._live()
         return self._states() if live is None else f"{self._states()}\n{await live.dump()}"
 

@@ -1,6 +1,6 @@
-"""What is in the queues of a broker, for assertions and for the reports of those that fail.
+"""The contents of a broker's queues, for assertions and for the reports of those that fail.
 
-Responsible for browsing through a connection of its own, and for one line per message. Refuses to take anything.
+Responsible for browsing through a separate connection, and for one line per message. Refuses to take anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATIENCE_S = 5.0
 
 @frozen
 class QueueState:
-    """One queue: ``count`` messages, of which ``delivering`` are with consumers and unacknowledged."""
+    """The state of one queue: ``count`` messages, of which ``delivering`` are with consumers and unacknowledged."""
 
     name: str
     address: str
@@ -42,7 +42,7 @@ class QueueState:
 
     @property
     def destination(self) -> Queue:
-        """How a client names it."""
+        """The destination with which a client names it."""
         return Queue(self.name if self.name == self.address else f"{self.address}::{self.name}")
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class QueueState:
 
 
 async def browse(url: str, destination: Queue, limit: int) -> list[Message]:
-    """The first messages that wait in a queue."""
+    """Return the first messages that wait in a queue."""
     found: list[Message] = []
     async with (
         ConnectionFactory(url).connect() as connection,
@@ -63,7 +63,7 @@ async def browse(url: str, destination: Queue, limit: int) -> list[Message]:
 
 
 async def dump(url: str, states: list[QueueState]) -> str:
-    """One line for each queue and each of its first messages."""
+    """Return one line for each queue and each of its first messages."""
     lines = []
     idle = [state.name for state in states if not state.count and not state.consumers]
     for state in states:
@@ -92,7 +92,7 @@ async def _lines_of(url: str, state: QueueState) -> list[str]:
 
 
 def describe_message(message: Message) -> str:
-    """One line."""
+    """Return one line about a message."""
     body = repr(getattr(message, "body", None))
     if len(body) > _BODY_CHARACTERS_MAX:
         body = f"{body[:_BODY_CHARACTERS_MAX]}... ({len(body)} characters)"
@@ -106,7 +106,7 @@ def describe_message(message: Message) -> str:
 
 
 def matches(message: Message, body: object, properties: Mapping[str, object]) -> bool:
-    """Whether a message has this body, unless that is ``...``, and at least these properties."""
+    """Return True if a message has this body, unless that is ``...``, and at least these properties."""
     if body is not ... and getattr(message, "body", None) != body:
         return False
     found = dict(message.properties.items())

@@ -1,6 +1,6 @@
 """Runs a test in trio, in virtual or in real time, with its bench around it.
 
-Responsible for the clock of the run. Refuses to know what the test uses.
+Responsible for the clock of the run. Does not depend on what the test uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def run_test(
     clock: trio.abc.Clock | None = None,
     instruments: Sequence[trio.abc.Instrument] = (),
 ) -> None:
-    """Run the test to its end. ``clock`` is the one that it asked for itself, if it did."""
+    """Run the test to its end. ``clock`` is the clock that the test requested, if it did."""
     if trio.lowlevel.in_trio_run():
         raise RuntimeError(
             "trio runs in this thread already: another plugin, such as anyio, keeps it running for its async fixtures. "

@@ -1,6 +1,6 @@
 """Waiting for a condition of brokers: without polling, with a deadline, and with a reason when it passes.
 
-Responsible for asking the condition again whenever a broker may have changed. Refuses to know conditions.
+Responsible for evaluating the condition again whenever a broker may have changed. Does not depend on conditions.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ._arguments import check_seconds
 
 __all__ = ["WAIT_S", "WaitTimeout", "Waiting"]
 
-#: How long a wait lasts unless it is told otherwise, in seconds of the test's clock.
+#: How long a wait lasts unless another time is given, in seconds of the test's clock.
 WAIT_S = 10.0
 
 
 class WaitTimeout(AssertionError):
-    """What was waited for did not come."""
+    """The condition of a wait did not become true in time."""
 
 
 class _Waiter:
@@ -30,7 +30,7 @@ class _Waiter:
         self._result: outcome.Outcome[bool] = outcome.Value(False)
 
     def look(self) -> bool:
-        """In the middle of a broker's step, which a condition that cannot be met must not end."""
+        """Evaluate the condition in the middle of a broker's step, which its exception must not end."""
         self._result = outcome.capture(self._holds)
         over = isinstance(self._result, outcome.Error) or self._result.value
         if over:
@@ -47,13 +47,13 @@ class Describe(Protocol):
 
 
 class Waiting:
-    """Who waits in one test."""
+    """The pending waits of one test."""
 
     def __init__(self) -> None:
         self._waiters: dict[_Waiter, None] = {}
 
     def changed(self) -> None:
-        """A broker may have changed."""
+        """Evaluate all conditions: a broker may have changed."""
         if not self._waiters:
             return
         for waiter in list(self._waiters):
@@ -63,7 +63,7 @@ class Waiting:
         """Wait until ``holds``.
 
         Raises:
-            WaitTimeout: it did not hold in ``timeout`` seconds; the text says what was wanted, and what was found.
+            WaitTimeout: it did not hold in ``timeout`` seconds; the text gives what was wanted, and what was found.
             Exception: ``holds`` raised it, because it never will.
         """
         __tracebackhide__ = True

@@ -1,6 +1,6 @@
-"""What a person sees of the demo: its progress, a table, the verdict, a page.
+"""The demo's output for people: its progress, a table, the verdict, a page.
 
-Refuses to know how the demo is conducted.
+Does not depend on how the demo is conducted.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _REFRESH_S, _LINE_S = 0.25, 5.0
 
 
 def run_demo(messages: int, seed: int, ha: str, output: Path | None, open_spark: OpenSpark) -> None:
-    """Run it, show what it found, and end with 1 if that is not what was promised.
+    """Run the demo, show its findings, and end with 1 if they are not what was promised.
 
     Raises:
-        WrongInput: ``output`` is there, with something in it.
+        WrongInput: ``output`` exists and is not empty.
     """
     if output is not None and output.exists() and any(output.iterdir()):
         raise WrongInput(f"{output} is not empty")
@@ -52,7 +52,7 @@ def run_demo(messages: int, seed: int, ha: str, output: Path | None, open_spark:
         findings = run_interruptibly(partial(_conduct_visibly, plan, folder, open_spark))
         goes = not findings.objections
     except (click.exceptions.Exit, KeyboardInterrupt):
-        goes = True  # interrupted: nobody waits for what is there
+        goes = True  # interrupted: the files are not kept
         raise
     finally:
         if goes:
@@ -88,7 +88,7 @@ async def _conduct_visibly(plan: DemoPlan, folder: Path, open_spark: OpenSpark) 
 
 
 def progress_line(plan: DemoPlan, progress: Progress) -> Text:
-    """One line of progress, short enough for a terminal of 80 columns."""
+    """Return one line of progress, short enough for a terminal of 80 columns."""
     count = plan.orders.count
     sent, read = min(progress.confirmed, count), min(progress.read, count)
     line = Text(progress.phase, style="bold", no_wrap=True)
@@ -102,7 +102,7 @@ def progress_line(plan: DemoPlan, progress: Progress) -> Text:
 
 
 def rows_of(findings: Findings) -> list[tuple[str, str]]:
-    """The table."""
+    """Return the rows of the table."""
     plan, progress = findings.plan, findings.progress
     return [
         ("orders", f"{plan.orders.count:,}"),

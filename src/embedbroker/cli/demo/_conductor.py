@@ -1,6 +1,7 @@
 """Conducts the demo: a broker pair, two queries, a producer, kill -9 in the middle, the rest, and the findings.
 
-Responsible for the order of things and for leaving no process behind. Refuses to judge, and to know how it is shown.
+Responsible for the order of the steps and for leaving no process behind. Refuses to judge. Does not depend on how
+findings are shown.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def conduct(plan: DemoPlan, folder: Path, open_spark: OpenSpark, watch: Wa
     """Run the demo; the Parquet files come into ``folder``. ``watch`` shows progress until it is cancelled.
 
     Raises:
-        CannotStart: a broker did not start, or nobody took over.
+        CannotStart: a broker did not start, or none took over.
         Refused: a query or the producer failed.
     """
     failure: CommandFailed | None = None
@@ -106,12 +107,12 @@ class _Demo:
         return await trio.to_thread.run_sync(judge, plan, self.progress, queries, results, self._pair.records)
 
     async def dispose(self) -> None:
-        """Leave nothing behind."""
+        """End all processes."""
         if self._producer is not None:
             self._producer.kill()
             await self._producer.wait()
         if self._queries is not None:
-            with suppress(CommandFailed):  # what they failed with is known, or they have ended before
+            with suppress(CommandFailed):  # their failure is known, or they have ended before
                 await trio.to_thread.run_sync(self._queries.stop)
         await self._pair.group.dispose()
 
@@ -128,7 +129,7 @@ class _Demo:
     # The producer
 
     async def _produce(self, url: str) -> None:
-        """Returns when all orders are confirmed. The live broker dies in the middle."""
+        """Run the producer. Return when all orders are confirmed. The live broker dies in the middle."""
         plan, progress = self._plan, self.progress
         command = [sys.executable, "-m", "embedbroker.cli.demo._producer", url]
         command += map(str, (plan.orders.count, plan.orders.seed, plan.transaction))
@@ -162,13 +163,13 @@ class _Demo:
         try:
             await self._producer.stdin.send_all(b"%d\n" % (self.progress.read + self._plan.ahead_max))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass  # it has sent everything, or failed, and says so itself
+            pass  # it has sent everything, or failed, and reports that itself
 
     def _heard(self, said: dict[str, float]) -> None:
         progress = self.progress
         progress.confirmed, progress.again = int(said["confirmed"]), int(said["again"])
         killed_at = progress.killed_at
-        # The clock of the producer is the same, monotonic one; trio's counts from elsewhere.
+        # The producer's clock is the same, monotonic one; trio's clock has another origin.
         began, at = (moment - time.monotonic() + self._now() for moment in (said["began"], said["at"]))
         if progress.producer_gap_s is None and killed_at is not None and began >= killed_at:
             progress.producer_gap_s = at - killed_at
@@ -182,7 +183,7 @@ class _Demo:
     # The queries
 
     async def _follow(self, queries: Queries) -> None:
-        """Looks at them until it is cancelled; lets the producer go on as they do."""
+        """Watch the queries until it is cancelled, and let the producer go on at their pace."""
         while True:
             await trio.sleep(_POLL_S)
             read = self.progress.read
@@ -216,7 +217,7 @@ def _create_queues(url: str) -> None:
 
 
 def _browse(url: str) -> tuple[Sequence[str], int]:
-    """The bodies of all results, and how many orders are left in their queue."""
+    """Return the bodies of all results, and how many orders are left in their queue."""
     with (
         ConnectionFactory(url).connect() as connection,
         connection.session() as session,

@@ -1,4 +1,4 @@
-"""The demo's report as one page that needs nothing from outside: the verdict, the day, the run.
+"""The demo's report as one page without external resources: the verdict, the day, the run.
 
 Responsible for the values of the template `demo.html`, all of which come from the findings.
 """
@@ -53,7 +53,7 @@ def _orders_by_hour(totals: Mapping[tuple[int, int], Total]) -> list[tuple[float
 
 
 def _hour_of(findings: Findings, count: int) -> float:
-    """When the order was made behind which so many had been sent, to the window."""
+    """Return the hour at which the order number ``count`` was made, to the precision of a window."""
     before = 0.0
     for hour, orders in _orders_by_hour(findings.expected):
         before += orders
@@ -79,7 +79,10 @@ def _run(findings: Findings) -> Chart:
 
 
 def _rates(points: Iterable[tuple[float, int]]) -> list[tuple[float, float]]:
-    """A batch counts when it ends, so its rows are spread over the time since the count before."""
+    """Return rates over time.
+
+    A batch counts when it ends, so its rows are spread over the time since the count before.
+    """
     found: list[tuple[float, float]] = []
     last: tuple[float, int] | None = None
     for at, count in points:

@@ -1,6 +1,6 @@
-"""The demo's brokers: a live one and its backup, in processes of their own, on files that are written for them.
+"""The demo's brokers: a live one and its backup, in their own processes, on files that are written for them.
 
-Refuses to know what is sent to them.
+Does not depend on what is sent to them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _CLIENTS = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval
 
 @frozen
 class Pair:
-    """``tell`` hears what each broker becomes. ``audits`` are the directories of their audit logs."""
+    """The two brokers.
+
+    ``tell`` receives each change of a broker's state. ``audits`` are the directories of their audit logs.
+    """
 
     group: Group
     files: tuple[BrokerFile, ...]
@@ -34,7 +37,7 @@ class Pair:
     def in_directory(
         cls, directory: Path, ha: Ha, tell: Callable[[str, MemberState], None], nursery: trio.Nursery
     ) -> Pair:
-        """Journals, logs and files are in ``directory``."""
+        """Make the pair; journals, logs and files are in ``directory``."""
         files = write_files(directory, ha, _free_ports(), relayed=False)
         members, audits = [], []
         for file in files:
@@ -46,17 +49,17 @@ class Pair:
 
     @property
     def places(self) -> str:
-        """Where they are, as a URL that says nothing about reconnection: Spark's tasks try for a minute."""
+        """Their addresses, as a URL without reconnection options: Spark's tasks try for a minute."""
         return f"({','.join(f'tcp://{file.host}:{file.port}' for file in self.files)})"
 
     @property
     def url(self) -> str:
-        """For clients that wait for a broker as long as it takes."""
+        """The URL for clients that wait for a broker without a limit."""
         return f"{self.places}?{_CLIENTS}"
 
     @property
     def records(self) -> list[Path]:
-        """Journals, one if they share it, and audit logs: what an audit reads."""
+        """Journals, one if they share it, and audit logs: the input of an audit."""
         return [*dict.fromkeys(file.store for file in self.files), *self.audits]
 
 

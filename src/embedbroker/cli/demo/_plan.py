@@ -1,4 +1,4 @@
-"""What a demo is asked to do, and what it found: plain values."""
+"""A demo's parameters and its findings: plain values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRANSACTION_MAX, _BATCH_ROWS_MAX, _AHEAD_MAX = 1_000, 50_000, 200_000
 
 @frozen
 class DemoPlan:
-    """The size of a demo. ``directory`` is empty and its own."""
+    """The size of a demo. ``directory`` is empty and used by this demo only."""
 
     orders: Orders
     ha: Ha
@@ -46,7 +46,7 @@ class DemoPlan:
 
 @frozen
 class Moment:
-    """How far everything was at a moment, in seconds from the beginning of the producer."""
+    """The progress of all parts at a moment, in seconds from the beginning of the producer."""
 
     at: float
     confirmed: int
@@ -55,7 +55,7 @@ class Moment:
 
 @frozen
 class RoleChange:
-    """A broker is something else from ``at`` on."""
+    """A broker has another state from ``at`` on."""
 
     at: float
     broker: str
@@ -64,7 +64,7 @@ class RoleChange:
 
 @define
 class Progress:
-    """What is known while it runs; for the line of progress, and for the page."""
+    """What is known while the demo runs; for the line of progress, and for the page."""
 
     confirmed: int = 0
     again: int = 0
@@ -86,7 +86,7 @@ class Progress:
 
 @frozen
 class Findings:
-    """What came out. ``objections`` says in sentences what is wrong; nothing, if nothing was lost and nothing twice."""
+    """The results. ``objections`` are sentences about what is wrong; empty if no order was lost and none came twice."""
 
     plan: DemoPlan
     progress: Progress
@@ -97,5 +97,5 @@ class Findings:
 
     @property
     def rows_per_second(self) -> float:
-        """Orders, from the first to the end of the last batch that read some, the failover included."""
+        """Orders per second, from the first to the end of the last batch that read some, the failover included."""
         return self.plan.orders.count / self.progress.ended_at

@@ -1,9 +1,10 @@
-"""The demo's producer, in a process of its own: orders in transactions, through a failover, each once.
+"""The demo's producer, in its own process: orders in transactions, through a failover, each once.
 
-Its first message carries a duplicate id for the whole of a transaction: whoever does not know whether a commit happened
-sends it again, and the broker says whether it had. Standard input says up to which order it may send, so that no more
-is under way than the demo wants; standard output says what is confirmed, in JSON lines. At most one transaction is in
-memory. Refuses to know brokers: the client finds the one that serves.
+A transaction's first message carries a duplicate id for the whole of it. After a commit with an unknown outcome, the
+transaction is sent again, and the broker reports whether it had been committed. Standard input contains the number of
+the last order that may be sent, so that no more is under way than the demo wants. Standard output reports what is
+confirmed, in JSON lines. At most one transaction is in memory. Does not depend on brokers: the client finds the one
+that serves.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class _Sender:
         self._again = 0
 
     async def send(self, orders: Sequence[Order]) -> None:
-        """Returns when they are confirmed."""
+        """Send the orders in one transaction, and return when they are confirmed."""
         while self._confirmed + len(orders) > self._allowed:
             line = await trio.to_thread.run_sync(sys.stdin.readline)
             if not line:
-                sys.exit(0)  # whoever wanted them has gone
+                sys.exit(0)  # the reader of standard output has gone
             self._allowed = int(line)
         for _ in range(_ATTEMPTS_MAX):
             began = time.monotonic()
@@ -63,7 +64,7 @@ class _Sender:
         sys.exit(f"orders from {orders[0].number} were tried {_ATTEMPTS_MAX} times")
 
     async def _attempt(self, orders: Sequence[Order]) -> bool:
-        """Whether the broker has them now."""
+        """Return True if the broker has the orders now."""
         try:
             for number, order in enumerate(orders):
                 properties = {} if number else {"_AMQ_DUPL_ID": f"orders from {order.number}"}
@@ -75,7 +76,7 @@ class _Sender:
         except TransactionRolledBackException as error:
             return isinstance(error.__cause__, DuplicateIDException)
         except JMSException:
-            # Lost while it was being sent: a commit was not asked for.
+            # Lost while it was being sent: a commit was not requested.
             await self._session.rollback()
             return False
         return True

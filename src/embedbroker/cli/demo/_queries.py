@@ -1,6 +1,6 @@
 """The demo's queries while they run: started, watched, drained, stopped. Every call here blocks on Spark's Java.
 
-Responsible for how far they are. Refuses to know brokers, and what the demo does to them.
+Responsible for their progress. Does not depend on brokers, and on what the demo does to them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Batch", "Queries"]
 
 @frozen
 class Batch:
-    """A batch that has ended: whose, how many rows it read, and when it was, in seconds since 1970."""
+    """A batch that has ended: its query, how many rows it read, and when it was, in seconds since 1970."""
 
     publishes: bool
     rows: int
@@ -45,16 +45,16 @@ class Queries:
     _seen: tuple[int, int] = (-1, -1)
 
     def start(self, plan: DemoPlan, url: str) -> None:
-        """Both wait for rows when it returns."""
+        """Start both queries, and return when both wait for rows."""
         checkpoints = plan.directory / "checkpoints"
         with _explained():
             orders = read_orders(self.spark, url, plan.batch_rows)
-            # One after the other: the second is to find that its folder is written by a query.
+            # One after the other: the second must find that its folder is written by a query.
             self._running += (sum_up(orders, self.folder, checkpoints),)
             self._running += (publish(self.spark, url, self.folder, checkpoints),)
 
     def new_batches(self) -> list[Batch]:
-        """What has ended since this was asked last.
+        """Return the batches that have ended since the last call.
 
         Raises:
             Refused: a query has failed.
@@ -77,19 +77,19 @@ class Queries:
         return found
 
     def drain(self) -> None:
-        """Returns when everything that was sent went through both, and the first has let go of its queue's messages."""
+        """Wait until both have processed all that was sent, and the first has released its queue's messages."""
         with _explained():
             for query in self._running:
                 query.processAllAvailable()
 
     def stop(self) -> None:
-        """Whoever drains returns, too."""
+        """Stop both queries. A pending `drain` returns, too."""
         with _explained():
             for query in self._running:
                 query.stop()
 
     def totals(self) -> list[Total]:
-        """The rows of the Parquet files."""
+        """Return the rows of the Parquet files."""
         with _explained():
             return [Total(*row) for row in self.spark.read.parquet(str(self.folder)).select(*Total._fields).collect()]
 
@@ -110,7 +110,7 @@ def _explained() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """One line: the error of a source or a sink stands at the end of a traceback."""
+    """Return one line of an error: that of a source or a sink stands at the end of a traceback."""
     lines = str(error).strip().splitlines()
     ours = [line.strip() for line in lines if line.startswith(("embedbroker.", "embedclient."))]
     return ours[-1] if ours else lines[0]

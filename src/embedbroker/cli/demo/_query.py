@@ -1,7 +1,7 @@
 """The demo's two queries: orders of a queue are added up into Parquet, and the sums become messages.
 
-This is what a program of its own would write. Each of the two reads and writes exactly once, whatever fails between
-them. Refuses to know what the sums should be.
+A user's program would contain the same code. Each of the two reads and writes exactly once, whatever fails between
+them. Does not depend on what the sums should be.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ORDER = "struct<order: bigint, at: bigint, customer: int, product: int, quantit
 
 
 def read_orders(spark: SparkSession, url: str, rows_per_batch: int) -> DataFrame:
-    """The queue as a stream, each message once."""
+    """Return the queue as a stream, each message once."""
     orders = (
         spark.readStream.format("embedbroker")
         .options(url=url, queue=QUEUE, format="json", jsonSchema=_ORDER, columns="value")
@@ -34,7 +34,7 @@ def read_orders(spark: SparkSession, url: str, rows_per_batch: int) -> DataFrame
 
 
 def sum_up(orders: DataFrame, folder: Path, checkpoints: Path) -> StreamingQuery:
-    """A row of Parquet for each product and ten minutes, when no order of that time can come any more."""
+    """Write a row of Parquet for each product and ten minutes, when no order of that time can come any more."""
     from pyspark.sql import functions as F
 
     totals = (
@@ -53,7 +53,7 @@ def sum_up(orders: DataFrame, folder: Path, checkpoints: Path) -> StreamingQuery
 
 
 def publish(spark: SparkSession, url: str, folder: Path, checkpoints: Path) -> StreamingQuery:
-    """What arrives in the folder, to a queue: a batch is seen whole and once, or not at all."""
+    """Send what arrives in the folder to a queue: a batch is visible whole and once, or not at all."""
     totals = spark.readStream.schema(TOTALS).parquet(str(folder))
     stream = totals.selectExpr("to_json(struct(*)) AS body").writeStream.format("embedbroker")
     return (

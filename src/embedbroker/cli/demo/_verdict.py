@@ -1,6 +1,6 @@
-"""Judges the demo: the Parquet files and the queue of results beside what the generator says, and what the audit found.
+"""Judges the demo: compares the Parquet files and the queue of results with the generator's totals, and adds the audit.
 
-Refuses to know how the rows came there.
+Does not depend on how the rows came there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Totals = Mapping[tuple[int, int], Total]
 def judge(
     plan: DemoPlan, progress: Progress, queries: Queries, results: tuple[Sequence[str], int], records: Sequence[Path]
 ) -> Findings:
-    """The findings; the brokers have stopped, and ``records`` are their journals and audit logs."""
+    """Return the findings. The brokers must have stopped; ``records`` are their journals and audit logs."""
     from embedbroker.pipeline import audit
 
     bodies, left = results
@@ -68,7 +68,7 @@ def _audited(audited: Audit, plan: DemoPlan) -> Iterator[str]:
 
 
 def differences(where: str, expected: Totals, found: Iterable[Total]) -> Iterator[str]:
-    """In sentences: what is there twice, what is not what it should be, what is missing."""
+    """Yield a sentence for each row that exists twice, has a wrong value, or is missing."""
     seen: dict[tuple[int, int], Total] = {}
     twice, wrong = [], []
     for total in found:

@@ -1,4 +1,4 @@
-"""The drill: a broker process is killed again and again under load, and a ledger says what that did to messages."""
+"""The drill: kill a broker process repeatedly under load, and report from a ledger what that did to messages."""
 
 from ._command import drill
 from ._group import Group

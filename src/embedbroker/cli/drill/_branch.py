@@ -1,7 +1,7 @@
-"""XA branches of a drill's client, one after the other: what a transaction manager does, reduced to one resource.
+"""XA branches of a drill's client, in sequence: the work of a transaction manager, reduced to one resource.
 
-Responsible for the end of each branch: it asks until the broker has said committed or rolled back, across connections
-and brokers. Refuses to know what is done in a branch.
+Responsible for the end of each branch: it repeats the request until the broker has confirmed commit or rollback, across
+connections and brokers. Does not depend on the work that is done in a branch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ._transaction import Outcome
 
 __all__ = ["FORMAT_ID", "Branches"]
 
-#: By this the drill knows its branches among those of others.
+#: The format id that distinguishes the drill's branches from those of other programs.
 FORMAT_ID = 0x6472696C
 _ATTEMPTS_MAX = 1_000
 _PAUSE_S = 0.02
-# The broker may have done it or not, or was not there: it has to be asked again.
+# The broker may have executed the request or not, or was not reachable: the request must be repeated.
 _UNSETTLED = (XaCode.XA_RETRY, XaCode.XAER_RMFAIL)
 
 
@@ -35,7 +35,7 @@ class _Left:
 
 
 class Branches:
-    """The branches of one client."""
+    """Run the branches of one client."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -43,13 +43,13 @@ class Branches:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a branch is left whose session ended before it was settled."""
+        """True if a branch is left whose session ended before the branch was settled."""
         return self._left is not None
 
     async def run(
         self, resource: XAResource, transaction: str, work: Callable[[Callable[[], None]], Awaitable[None]]
     ) -> Outcome:
-        """Do ``work`` in a branch, and end that in two phases.
+        """Do ``work`` in a branch, and end the branch in two phases.
 
         ``work`` calls its argument after each piece of work.
         """
@@ -82,7 +82,10 @@ class Branches:
             stage.asked_commits -= worked_once
 
     async def _prepare(self, resource: XAResource) -> XaCode | None:
-        """A prepare that fails leaves a branch that has to be rolled back, whether it happened or not."""
+        """Prepare the branch.
+
+        A prepare that fails leaves a branch that must be rolled back, whether it was executed or not.
+        """
         left = self._left
         assert left is not None
         try:
@@ -93,7 +96,7 @@ class Branches:
         return code
 
     async def finish(self, resource: XAResource) -> Outcome:
-        """Commit the branch if it is prepared, otherwise roll it back; the ledger hears that it is done."""
+        """Commit the branch if it is prepared, otherwise roll it back; the result goes to the ledger."""
         stage, left = self._stage, self._left
         assert left is not None
         stage.prepared_branches += left.prepared
@@ -124,7 +127,7 @@ class Branches:
             except XAException as error:
                 code = XaCode(error.error_code)
                 if code is XaCode.XAER_NOTA or (code.rolled_back and not left.prepared):
-                    return  # an earlier request did it; that of a branch which was never there needs nothing
+                    return  # an earlier request did it; a branch that never existed needs nothing
                 if code not in _UNSETTLED:
                     self._stage.fail(f"branch of {left.transaction}: {code.name}: {error}")
                 await trio.sleep(_PAUSE_S)

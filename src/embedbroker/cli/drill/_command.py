@@ -1,6 +1,6 @@
 """`embedbroker drill`: progress, the tables, and the exit code.
 
-Responsible for what a person or a script sees. Refuses to know how the drill is conducted.
+Responsible for the output that a person or a script reads. Does not depend on how the drill is conducted.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ _LINE_S = 5.0
 
 
 class _Console(Console):
-    """Without a reader, the library's own would end the process with 1: the code of a drill that is failed."""
+    """A console that raises when its reader is gone.
+
+    The library's own would end the process with 1, the code of a failed drill.
+    """
 
     def on_broken_pipe(self) -> None:
-        raise  # the error that it is called for
+        raise  # the error during whose handling it is called
 
 
 @click.command(short_help="Let brokers fail under load and judge what that did.")
@@ -77,7 +80,7 @@ def drill(
         findings = run_interruptibly(partial(_conduct_visibly, setting, files, served))
         goes = not findings.objections()
     except (click.exceptions.Exit, KeyboardInterrupt):
-        goes = True  # interrupted: nobody waits for what is there
+        goes = True  # interrupted: the files are not kept
         raise
     finally:
         if goes and not (keep and files):
@@ -89,7 +92,7 @@ def drill(
             places = " and ".join(dict.fromkeys(str(file.store) for file in files))
             journals = f", their journals in {places}" if configs and served else ""
             click.echo(f"what the brokers wrote is in {directory}{journals}", err=True)
-    # Whoever interrupts from here on interrupts a text: everything else has been cleared up.
+    # From here on an interrupt stops only the output of text: everything else has been cleared up.
     try:
         if report is not None:
             _write(report, page_of(findings))
@@ -107,7 +110,7 @@ def _write(report: Path, page: str) -> None:
 
 
 async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: list[Stage]) -> Findings:
-    """``served`` gets the stage as soon as the brokers have started."""
+    """Conduct the drill and show its progress. ``served`` receives the stage as soon as the brokers have started."""
     console = _Console(stderr=True)
     url = setting.url(files)
     with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
@@ -126,7 +129,7 @@ async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: li
                     await trio.sleep(_LINE_S)
                     console.print(progress_line(stage, rounds), soft_wrap=True)
             except OSError:
-                shut_off(sys.stderr)  # nobody reads it any more; what the drill finds out is of use all the same
+                shut_off(sys.stderr)  # stderr has no reader any more; the drill's findings are of use all the same
 
         dead_letters = tuple(dict.fromkeys(file.dead_letters for file in files if file.dead_letters is not None))
         return await conduct(setting.plan, partial(setting.group, files), url, watch, dead_letters)

@@ -1,6 +1,6 @@
 """Conducts a drill: brokers, load, faults at moments that hit something, the ways back, the drain, and the findings.
 
-Responsible for the order of things and for leaving no process behind. Refuses to know how findings are shown.
+Responsible for the order of the steps and for leaving no process behind. Does not depend on how findings are shown.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ._stage import QUEUE, Stage
 
 __all__ = ["DrillFailed", "Scene", "conduct"]
 
-#: How long a fault waits for its moment; one that is forced then fails the drill.
+#: How long a fault waits for its moment. A fault that is forced then fails the drill.
 MOMENT_TIMEOUT_S = 10.0
 RECOVERY_TIMEOUT_S = 60.0
 DRAIN_TIMEOUT_S = 120.0
-#: Until all clients are there; and for a look at what they have left behind.
+#: Time limits until all clients are connected, and for the search for messages and branches that they left.
 CLIENTS_TIMEOUT_S = 120.0
 
 Watcher = Callable[[Stage, Sequence[Round]], Awaitable[None]]
-#: Makes the brokers of a drill, which tell the stage what they are.
+#: Makes the brokers of a drill, which report their state to the stage.
 Scene = Callable[[Stage, trio.Nursery], Awaitable[Group]]
 
 
 class DrillFailed(CommandFailed):
-    """The drill came to no verdict."""
+    """The drill ended without a verdict."""
 
     exit_code = 6
 
@@ -45,11 +45,15 @@ class DrillFailed(CommandFailed):
 async def conduct(
     plan: DrillPlan, scene: Scene, url: str, watch: Watcher, dead_letters: Sequence[str] = ("DLQ",)
 ) -> Findings:
-    """Run a drill; clients are told ``url``. ``watch`` shows its progress until it is cancelled. ``dead_letters`` are
-    the addresses where messages may have gone that were delivered too often.
+    """Run a drill.
+
+    Args:
+        url: where clients connect.
+        watch: shows the drill's progress until it is cancelled.
+        dead_letters: addresses that may have received messages whose delivery attempts were exhausted.
 
     Raises:
-        CannotStart: a broker did not start, or nobody served after a fault.
+        CannotStart: a broker did not start, or no broker served after a fault.
         BrokerStopped: a broker ended by itself.
         DrillFailed: a client gave up, or the queue could not be drained.
     """
@@ -144,7 +148,10 @@ class _Conductor:
             clients.start_soon(consumer.run)
 
     async def _everybody(self) -> None:
-        """Clients of a pair look for a broker for ever, and one may have ended by itself."""
+        """Wait until all clients are connected.
+
+        Clients of a pair look for a broker for ever, and one may have ended by itself.
+        """
         with trio.move_on_after(CLIENTS_TIMEOUT_S) as patience:
             await self._stage.everybody_is_ready.wait()
         if patience.cancelled_caught:
@@ -158,7 +165,10 @@ class _Conductor:
         self._producers_left.set()
 
     async def _all_rounds(self, began: float) -> None:
-        """They lie evenly in the time of the load, each a little off, if that is long enough; it lasts to its end."""
+        """Run all rounds, and wait for the end of the load.
+
+        If the load is long enough, the rounds lie evenly in its time, each a little off.
+        """
         stage, plan = self._stage, self._plan
         gap_s = plan.seconds / (plan.rounds + 1)
         for number in range(1, plan.rounds + 1):
@@ -173,7 +183,10 @@ class _Conductor:
         await trio.sleep(max(0.0, began + plan.seconds - stage.now()))
 
     async def _round(self, number: int) -> None:
-        """A fault, and the way back to where it began. A fault before everybody was served would say nothing."""
+        """Carry out a fault, and the way back to the initial state.
+
+        A fault before all clients were served would prove nothing.
+        """
         stage, group = self._stage, self._group
         fault = self._plan.faults[(number - 1) % len(self._plan.faults)]
         await group.ready()
@@ -205,7 +218,7 @@ class _Conductor:
             await outage.over.wait()
 
     async def _sweep(self) -> int:
-        """Whatever is left when all consumers have gone, by one that comes afterwards; and dead letters."""
+        """Receive what is left when all consumers have ended, with a further consumer, and read dead letters."""
         stage = self._stage
         last = Consumer(stage, self._factory, "sweep", Work.SINGLE)
         await last.run()
@@ -217,7 +230,7 @@ class _Conductor:
         return last.taken
 
     async def _count_branches(self) -> int:
-        """Branches of the drill that are still prepared."""
+        """Return the number of the drill's branches that are still prepared."""
         async with (
             self._factory.create_xa_connection() as connection,
             connection.create_xa_session() as session,
@@ -227,4 +240,4 @@ class _Conductor:
 
 
 def _nothing() -> None:
-    """A broker that gives way does so by itself, when the other one is there."""
+    """Do nothing: a broker gives way by itself when the other broker is back."""

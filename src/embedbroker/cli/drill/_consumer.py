@@ -1,7 +1,7 @@
 """The drill's consumers: batches that end with a commit, in one or two phases, or with an acknowledgement.
 
-They tell the ledger what their user saw and asked for. They refuse to know what happens to brokers, except that what
-they still have in their buffer after the end of one is stale.
+Consumers report to the ledger what they received and requested. They do not depend on what happens to brokers, with one
+exception: what a consumer still has in its buffer after the end of a broker is stale.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PATIENCE_S = 0.25
 
 
 class Consumer:
-    """One consumer with a connection of its own, through all faults."""
+    """Run one consumer, with its own connection, through all faults."""
 
     def __init__(self, stage: Stage, factory: XAConnectionFactory, name: str, work: Work) -> None:
         self.taken = 0
@@ -54,7 +54,7 @@ class Consumer:
         self._stale = True
 
     async def run(self) -> None:
-        """Consume until everybody leaves and nothing is left."""
+        """Consume until the stage ends the load and nothing is left."""
         await persist(self._stage, self._name, self._open_and_consume)
 
     async def _open_and_consume(self, opened: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ class Consumer:
             self._stage.ledger.giving_back(QUEUE)
 
     async def _take_batch(self, session: Session, consumer: MessageConsumer) -> bool:
-        """Returns False when there was nothing to take."""
+        """Receive and settle a batch. Return False if there was nothing to receive."""
         stage = self._stage
         first = await consumer.receive(timeout=_PATIENCE_S)
         if first is None:
@@ -117,7 +117,10 @@ class Consumer:
         return True
 
     async def _take_branch(self, session: XASession, consumer: MessageConsumer) -> bool:
-        """What is received belongs to the branch that was begun before, so an empty one is begun, too."""
+        """Receive and settle a batch in a branch.
+
+        Received messages belong to the branch that was begun before, so a branch may stay empty.
+        """
         if self._branches.unfinished:
             await self._run(self._branches.finish(session.xa_resource))
             return True

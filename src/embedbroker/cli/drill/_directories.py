@@ -1,6 +1,6 @@
-"""Where the brokers of a user's files write: what has to be empty before a drill, and what is taken away after it.
+"""Directories to which the brokers of a user's files write: empty before a drill, and cleared after it.
 
-Responsible for leaving everything there that was there before. Refuses to know what brokers write.
+Responsible for keeping everything that was there before. Does not depend on what brokers write.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .._failure import WrongInput
 
 __all__ = ["Directory", "directories_of", "foreign_directories", "with_properties"]
 
-#: Artemis has a directory for each kind of file; where a file does not say, it lies in the instance of the drill.
+#: Artemis has a directory for each kind of file. A directory that the file does not name lies in the drill's instance.
 _FOREIGN = ("journal-directory", "bindings-directory", "paging-directory", "large-messages-directory")
 
 
 @frozen
 class Directory:
-    """One of them, and the names that were in it."""
+    """One directory, and the names that were in it before the drill."""
 
     path: Path
     before: frozenset[str]
 
     def clear(self) -> None:
-        """Remove what came since."""
+        """Remove what was added since."""
         if not self.path.is_dir():
             return
         for path in self.path.iterdir():
@@ -40,24 +40,24 @@ class Directory:
 
 
 def directories_of(file: Path, config: BrokerConfig) -> list[Directory]:
-    """Of a broker of this project: its journal, its locks, and the folder of its lock manager.
+    """Return the directories of a broker of this project: journal, locks, and the folder of its lock manager.
 
     Raises:
-        WrongInput: something is in the way there.
+        WrongInput: a directory is not empty.
     """
     places = dict.fromkeys(filter(None, (config.data_directory, config.node_manager_lock_directory)))
     found = [_empty(file, Path(place)) for place in places]
     manager = getattr(config.ha_policy, "lock_manager", None)
     folder = None if manager is None else manager.properties.get("locks-folder")
-    # Others may have their locks there, too.
+    # The folder may hold locks of other brokers.
     return found if folder is None else [*found, Directory(Path(folder), _names_in(file, Path(folder)))]
 
 
 def foreign_directories(file: Path, properties: Mapping[str, str]) -> list[Directory]:
-    """Of a real Artemis broker: all that its file names.
+    """Return the directories of a real Artemis broker: all that its file names.
 
     Raises:
-        WrongInput: something is in the way there, or a path depends on where the instance is, which the drill makes.
+        WrongInput: a directory is not empty, or a path depends on the place of the instance, which the drill makes.
     """
     text = with_properties(file.read_text(encoding="utf-8"), properties)
     found = []
@@ -70,7 +70,7 @@ def foreign_directories(file: Path, properties: Mapping[str, str]) -> list[Direc
 
 
 def with_properties(text: str, properties: Mapping[str, str]) -> str:
-    """A file's text with the values that were given for ``${name}`` and ``${name:default}``."""
+    """Return a file's text with the values that were given for ``${name}`` and ``${name:default}``."""
 
     def value(reference: re.Match[str]) -> str:
         return properties.get(reference[1].strip(), reference[0])

@@ -1,7 +1,7 @@
 """What happens to the broker that serves, and what ends it again.
 
-Responsible for each kind of fault, from its strike to the moment when service may go on. Refuses to know who serves
-then.
+Responsible for each kind of fault, from its strike to the moment when service may go on. Does not depend on which
+broker serves then.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["carry_out"]
 # Journals are longer, logs are not. A disk that is really full strikes at no moment that can be chosen: a journal goes
 # on in the files that it has.
 _FILE_BYTES_MAX = 262_144
-# A broker has to notice that it cannot write, and stop; one that is asked to stop has to write what it holds.
+# Time limits: a broker must notice that it cannot write, and stop; a broker that is stopped must write what it holds.
 _END_TIMEOUT_S = 60.0
 
 
 async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
-    """Strike the broker that serves; returns when it is gone, or goes on.
+    """Strike the broker that serves. Return when it has ended or goes on.
 
     Raises:
         CannotStart: a broker that had to end did not.
@@ -37,7 +37,7 @@ async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
     if fault is Fault.FREEZE:
         return await _pause(fault, stage, NewTime.WHEN_HEALED, victim.freeze, victim.thaw)
     if fault is Fault.SLOW_DISK:
-        # Nobody is cut off: what counts is how long the first sends on the slow disk take.
+        # No client is cut off: what counts is how long the first sends on the slow disk take.
         return await _pause(fault, stage, NewTime.AT_ONCE, victim.slow_disk_down, victim.speed_disk_up)
     if fault is Fault.PARTITION:
         return await _partition(stage, group)
@@ -64,8 +64,8 @@ async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
 async def _pause(
     fault: Fault, stage: Stage, new_time: NewTime, begin: Callable[[], None], end: Callable[[], None]
 ) -> Outage:
-    # A frozen broker on a shared store keeps its place. With a copy somebody may take over from it, if the lease of
-    # its place ends without it.
+    # A frozen broker on a shared store stays live. With replication the backup may take over, if the lease expires
+    # meanwhile.
     may_end = fault is Fault.FREEZE and stage.plan.ha is Ha.REPLICATION
     outage = stage.strike(fault.value, new_time, begin, ends_life=may_end)
     try:

@@ -13,7 +13,10 @@ __all__ = ["Spread", "milliseconds", "spread_of"]
 
 @frozen
 class Spread:
-    """Seconds. ``p99`` is the smallest time that 99 of 100 do not exceed; of fewer than 100 that is the largest."""
+    """A spread of times in seconds.
+
+    ``p99`` is the smallest time that 99 of 100 do not exceed; of fewer than 100 times it is the largest.
+    """
 
     count: int
     min: float
@@ -22,12 +25,12 @@ class Spread:
     max: float
 
     def as_json(self) -> dict[str, float]:
-        """To a tenth of a millisecond."""
+        """Return the figures, rounded to a tenth of a millisecond."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
 def spread_of(times: Sequence[float]) -> Spread | None:
-    """None without times."""
+    """Return the spread of the times; None without times."""
     if not times:
         return None
     ordered = sorted(times)
@@ -36,5 +39,5 @@ def spread_of(times: Sequence[float]) -> Spread | None:
 
 
 def milliseconds(seconds: float | None, absent: str = "never") -> str:
-    """As text, without its unit."""
+    """Return a time in milliseconds as text, without its unit."""
     return absent if seconds is None else f"{seconds * 1000:,.0f}"

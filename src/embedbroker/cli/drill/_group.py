@@ -1,6 +1,6 @@
 """The brokers of a drill: one, or two that stand in for each other.
 
-Responsible for the order in which they start, and for who serves. Refuses to know faults and clients.
+Responsible for the order in which they start, and for which one serves. Does not depend on faults and clients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _SERVING_TIMEOUT_S = 120.0
 
 
 class Group:
-    """``members`` in the order of who serves first. The brokers of ``relays`` are reached through them only."""
+    """Control the brokers of a drill.
+
+    ``members`` are in the order in which they serve first; brokers of ``relays`` are reached through these only.
+    """
 
     def __init__(self, members: Sequence[Member], relays: Sequence[Relay], nursery: trio.Nursery) -> None:
         self.members = members
@@ -32,21 +35,21 @@ class Group:
 
     @property
     def is_over(self) -> bool:
-        """Whether no process is left."""
+        """True if no process is left."""
         return all(member.standing is MemberState.DOWN for member in self.members)
 
     @property
     def live(self) -> Member:
-        """Who serves, or is to serve."""
+        """The broker that serves, or is to serve."""
         return next((member for member in self.members if member.standing is MemberState.LIVE), self.members[0])
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether another one than the first serves, whatever the first one still believes."""
+        """True if a broker other than the first serves, whatever the first one's own state is."""
         return any(member.standing is MemberState.LIVE for member in self.members[1:])
 
     async def start(self) -> None:
-        """Returns when the first one serves, and the others are ready to take over.
+        """Start all. Return when the first broker serves, and the others are ready to take over.
 
         Raises:
             CannotStart: one of them did not start.
@@ -56,7 +59,7 @@ class Group:
         await self.restore()
 
     async def restore(self) -> None:
-        """Whoever is down is started; returns when all are what they were in the beginning.
+        """Start each broker that is down. Return when all have their initial roles again.
 
         Raises:
             CannotStart: one of them did not start.
@@ -69,7 +72,7 @@ class Group:
             if member.standing is MemberState.DOWN:
                 await member.start(self._nursery)
             if member.standing is MemberState.LIVE:
-                # It has given way; what it says about that may come later than what the other one says.
+                # It has given way; its report of that may come later than the report of the other broker.
                 with trio.move_on_after(_SERVING_TIMEOUT_S):
                     await member.change()
             if member.standing is MemberState.DOWN:
@@ -77,17 +80,17 @@ class Group:
             await member.wait_for(MemberState.BACKUP)
 
     def check_nobody_ended(self) -> None:
-        """For moments at which all of them have to be there.
+        """Check that all brokers run, at a moment at which they must.
 
         Raises:
-            BrokerStopped: one of them is not.
+            BrokerStopped: one of them does not run.
         """
         for member in self.members:
             if member.standing is MemberState.DOWN:
                 raise BrokerStopped(f"broker {member.name!r} stopped by itself: {member.last_words()}")
 
     async def ready(self) -> None:
-        """Returns when all others than the first could take over.
+        """Wait until all brokers other than the first could take over.
 
         Raises:
             BrokerStopped: one of them, or the first, stopped by itself.
@@ -98,18 +101,18 @@ class Group:
             await member.wait_for(MemberState.BACKUP)
 
     async def first_ended(self) -> None:
-        """Returns when the first one, which somebody took over from, has noticed that and ended.
+        """Wait until the first broker has noticed that another one took over, and has ended.
 
         Raises:
-            CannotStart: it did not in time.
+            CannotStart: it did not end in time.
         """
         await self.members[0].wait_for(MemberState.DOWN)
 
     async def serving(self) -> None:
-        """Returns when somebody serves.
+        """Wait until a broker serves.
 
         Raises:
-            CannotStart: nobody is left who could, or nobody did in time.
+            CannotStart: no broker is left that could serve, or none did in time.
         """
         with trio.move_on_after(_SERVING_TIMEOUT_S):
             while True:
@@ -122,7 +125,7 @@ class Group:
         raise CannotStart(f"no broker served within {_SERVING_TIMEOUT_S:.0f} s")
 
     async def stop(self) -> tuple[int, ...]:
-        """Stop all, the one that serves last, so that nobody takes over; returns the exit codes of those that ran."""
+        """Stop all, the broker that serves last, so that none takes over. Return the exit codes of those that ran."""
         codes = []
         for member in sorted(self.members, key=lambda each: each.standing is MemberState.LIVE):
             if member.standing is not MemberState.DOWN:
@@ -130,7 +133,7 @@ class Group:
         return tuple(codes)
 
     async def dispose(self) -> None:
-        """Leave no process behind."""
+        """End all processes."""
         try:
             for member in self.members:
                 await member.dispose()

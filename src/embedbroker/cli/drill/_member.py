@@ -1,7 +1,7 @@
 """One broker of a drill as a process: started, watched, signalled, ended.
 
-Responsible for what the process is at each moment, as far as it says so itself. Refuses to know whose broker it is,
-and why it is signalled.
+Responsible for the state of the process at each moment, as far as its own output shows it. Does not depend on which
+program the broker runs, and on why it is signalled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Member", "MemberState", "Program"]
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
-# A process that is killed with the drill: whoever reads here is told by the system when its other end is gone.
+# The process is killed with the drill: the system ends the read when the other end is gone.
 _WITH_US = """
 exec 3<&0 0</dev/null
 ( read -r _ <&3; kill -9 $$ ) >/dev/null 2>&1 &
@@ -32,7 +32,7 @@ exec "$@"
 
 
 class MemberState(Enum):
-    """What a broker is."""
+    """The state of a broker."""
 
     DOWN = "down"
     STARTING = "starting"
@@ -49,17 +49,20 @@ class Program(Protocol):
     orderly_codes: tuple[int, ...]
 
     async def prepare(self) -> None:
-        """Before the first start."""
+        """Prepare the first start."""
 
     def command(self) -> Sequence[str]:
-        """What to run."""
+        """Return the command line to run."""
 
     def read(self, line: str) -> MemberState | None:
-        """What it says with a line of stdout that it has become; None if that is no news."""
+        """Return the state that a line of stdout reports; None if the line reports none."""
 
 
 class Member:
-    """``start`` it again after it has ended. ``tell`` is called when its standing is another one."""
+    """A broker's process.
+
+    ``start`` may be called again after the process has ended. ``tell`` is called when its state has changed.
+    """
 
     def __init__(self, name: str, program: Program, log: Path, tell: Callable[[str, MemberState], None]) -> None:
         self.name = name
@@ -72,7 +75,7 @@ class Member:
         self._thawed = MemberState.LIVE
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Returns when the process exists; a task of ``nursery`` reads what it says."""
+        """Start the process, and return when it exists; a task of ``nursery`` reads its output."""
         assert self.standing is MemberState.DOWN
         command = ["/bin/sh", "-c", _WITH_US, "sh", *self._program.command()]
         with self.log.open("ab") as log:
@@ -88,10 +91,10 @@ class Member:
         nursery.start_soon(self._listen, self._process)
 
     async def wait_for(self, *wanted: MemberState, seconds_max: float = START_TIMEOUT_S) -> None:
-        """Returns when it is one of these.
+        """Wait until it has one of these states.
 
         Raises:
-            CannotStart: it ended, or became none of them in time; the text has its last line.
+            CannotStart: it ended, or reached none of them in time; the text has its last line.
         """
         with trio.move_on_after(seconds_max):
             while self.standing not in wanted:
@@ -103,50 +106,50 @@ class Member:
         raise CannotStart(f"broker {self.name!r} was not {states} within {seconds_max:.0f} s: {self.last_words()}")
 
     async def change(self) -> None:
-        """Returns when its standing is another one."""
+        """Wait until its state changes."""
         await self._changed.wait()
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """Return the last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         return lines[-1] if lines else "it said nothing"
 
     def kill(self) -> None:
-        """SIGKILL, at this moment."""
+        """Send SIGKILL at this moment."""
         self._signal(signal.SIGKILL)
 
     def terminate(self) -> None:
-        """Ask it to stop in order."""
+        """Send SIGTERM, for an orderly stop."""
         self._signal(signal.SIGTERM)
 
     def freeze(self) -> None:
-        """It does not run any more, and nobody is told."""
+        """Stop the process with SIGSTOP; no client is notified."""
         self._signal(signal.SIGSTOP)
         self._thawed = self.standing
         self._become(MemberState.FROZEN)
 
     def thaw(self) -> None:
-        """It goes on where it was."""
+        """Continue a frozen process."""
         self._signal(signal.SIGCONT)
         self._become(self._thawed)
 
     def slow_disk_down(self) -> None:
-        """Syncs take longer from now on; for a program that listens to this signal."""
+        """Make syncs take longer from now on, for a program that handles this signal."""
         self._signal(signal.SIGUSR1)
 
     def speed_disk_up(self) -> None:
-        """They take what they take."""
+        """Make syncs take their normal time again."""
         self._signal(signal.SIGUSR2)
 
     def limit_files(self, size_bytes: int) -> None:
-        """What it writes behind ``size_bytes`` of any file fails from now on, as if the disk were full."""
+        """Make writes behind ``size_bytes`` of any file fail from now on, as if the disk were full."""
         if self._process is not None and self._process.returncode is None:
             # Only the soft limit, which a process may raise again: it is gone with this process.
             _, hard = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
             resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size_bytes, hard))
 
     async def ended(self) -> int:
-        """Wait for its end; returns the exit code, negative for a signal."""
+        """Wait for its end. Return the exit code, negative for a signal."""
         process = self._process
         if process is None:
             return 0
@@ -157,7 +160,7 @@ class Member:
         return code
 
     async def stop(self) -> int:
-        """Stop it in an orderly way; one that does not obey in time is killed. Returns 0 if it obeyed."""
+        """Stop it in an orderly way; if it does not end in time, it is killed. Return 0 after an orderly stop."""
         if self.standing is not MemberState.DOWN:
             self.terminate()
         with trio.move_on_after(STOP_TIMEOUT_S) as patience:
@@ -167,11 +170,11 @@ class Member:
         return self.orderly(await self.ended())
 
     def orderly(self, code: int) -> int:
-        """An exit code, or 0 if it is that of a broker that stopped in an orderly way."""
+        """Return the exit code, or 0 if it is that of an orderly stop."""
         return 0 if code in self._program.orderly_codes else code
 
     async def dispose(self) -> None:
-        """Leave no process behind."""
+        """End the process."""
         if self._process is not None:
             self.kill()
             await self._process.wait()
@@ -204,7 +207,7 @@ class Member:
         if standing is None:
             return
         if self.standing is MemberState.FROZEN:
-            self._thawed = standing  # said before it was frozen, read after
+            self._thawed = standing  # written before the freeze, read after it
         else:
             self._become(standing)
 

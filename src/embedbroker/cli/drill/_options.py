@@ -1,6 +1,6 @@
-"""The options of `embedbroker drill`, and what they ask for together.
+"""The options of `embedbroker drill`, and rules for their combinations.
 
-Responsible for what can be refused before anything starts. Refuses to know how a drill is conducted.
+Responsible for what can be refused before anything starts. Does not depend on how a drill is conducted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _OPTIONS = (
 
 
 def options(command: F) -> F:
-    """All of them."""
+    """Add all options to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -126,7 +126,7 @@ def plan_of(
     seed: int | None,
     **_: object,
 ) -> DrillPlan:
-    """The plan, with a seed of its own if none was given."""
+    """Return the plan. Without a seed it gets a random one."""
     seed = random.randrange(2**32) if seed is None else seed
     kinds = tuple(Fault(name) for name in faults) or (Fault.KILL,)
     return DrillPlan(seconds, producers, consumers, size, rounds, seed, Ha(ha), kinds, fault_seconds, Peer(peer))
@@ -141,7 +141,7 @@ def configs_of(
     *,
     two_lives: bool,
 ) -> tuple[Path, ...]:
-    """The user's files, none, one or two.
+    """Return the user's files: none, one or two.
 
     Raises:
         WrongInput: options do not go together.

@@ -1,6 +1,6 @@
-"""The outage that is under way: since when, what it hit, and who is served again.
+"""The outage that is under way: its beginning, what it hit, and which clients are served again.
 
-Responsible for which success counts as the first of the new time. Refuses to know what a fault is.
+Responsible for which success counts as the first of the new time. Does not depend on what a fault is.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["NewTime", "Outage"]
 
 
 class NewTime(Enum):
-    """When the old time is over, in which a success may still be one of before the fault."""
+    """When the old time is over. A success of the old time may still belong to before the fault."""
 
-    #: At the fault itself: whoever began something after it did so at the broker that came next.
+    #: At the fault itself: an operation that began after it began at the next broker.
     AT_ONCE = "at once"
     #: For each client when it noticed that its connection is gone.
     WITH_THE_LOSS = "with the loss"
@@ -46,39 +46,39 @@ class Outage:
 
     @property
     def noticed(self) -> bool:
-        """Whether it has begun for the clients."""
+        """True if the outage has begun for the clients."""
         return self._at is not None
 
     def lost(self, client: str, now: float) -> None:
-        """A client noticed that its connection is gone."""
+        """Record that a client noticed the loss of its connection."""
         self._lost.setdefault(client, now)
         if self._at is None:
             self._at = now
 
     def serving(self, now: float) -> None:
-        """A broker has said that it serves clients from now on."""
+        """Record that a broker serves clients from now on."""
         if self._serving_at is None:
             self._serving_at = now
 
     def healed(self, now: float) -> None:
-        """The fault is over."""
+        """Record that the fault is over."""
         self._healed_at = now
 
     def succeeded(self, producer: str, began: float, now: float) -> None:
-        """A send or commit that began at ``began`` was confirmed."""
+        """Record that a send or commit that began at ``began`` was confirmed."""
         if producer not in self._back and self._is_new(producer, began, now):
             self._back[producer] = now
             self._look()
 
     def delivered(self, now: float) -> None:
-        """A message came from a broker that its consumer does not know to be gone."""
+        """Record a message from a broker whose loss its consumer has not noticed."""
         over = now >= self._healed_at if self._began is NewTime.WHEN_HEALED else self._at is not None
         if over and self._delivered_at is None:
             self._delivered_at = now
             self._look()
 
     def record(self) -> OutageRecord:
-        """All of it."""
+        """Return all times as a record."""
         at = self._asked_at if self._at is None else self._at
 
         def since(moment: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The drill's report as one page that needs nothing from outside: verdict, time line, times without service, rounds.
+"""The drill's report as one page without external resources: verdict, time line, times without service, rounds.
 
 Responsible for the values of the template `drill.html`, all of which come from the findings.
 """

@@ -1,6 +1,6 @@
-"""The broker.xml files of a drill: written for it, or the user's own, which have to fit together.
+"""The broker.xml files of a drill: written for it, or the user's own, which must fit together.
 
-Responsible for what a drill needs of a configuration. Refuses to know processes.
+Responsible for what a drill needs of a configuration. Does not depend on processes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _PAIR_TEXT = """
     </cluster-connections>
     <ha-policy>{policy}</ha-policy>"""
 
-# Both brokers are on this machine: of two that do not hear of each other a folder knows who is live.
+# Both brokers are on this machine: if they cannot reach each other, a folder of locks decides which is live.
 _MANAGER = (
     "<manager><class-name>org.apache.activemq.artemis.lockmanager.file.FileBasedLockManager</class-name>"
     '<properties><property key="locks-folder" value="{locks}"/></properties></manager>'
@@ -79,7 +79,7 @@ _MANAGER = (
 
 @frozen
 class _Kind:
-    """What the files of a pair have by how its brokers stand in for each other: policies, and one journal or two."""
+    """What the files of a pair contain for one kind of pair: policies, and one journal or two."""
 
     policies: tuple[str, str]
     texts: tuple[str, str]
@@ -108,7 +108,10 @@ _KINDS = {
 
 @frozen
 class BrokerFile:
-    """One broker's file. Clients reach it at ``host`` and ``port``; ``listens`` is where it listens itself."""
+    """One broker's file.
+
+    Clients reach the broker at ``host`` and ``port``; ``listens`` is its own listening address.
+    """
 
     name: str
     path: Path
@@ -117,19 +120,19 @@ class BrokerFile:
     listens: int
     store: Path
     properties: tuple[str, ...] = ()
-    #: Where messages go that were delivered too often; None if they are dropped.
+    #: Address for messages whose delivery attempts are exhausted; None if they are dropped.
     dead_letters: str | None = "DLQ"
-    #: Of a user's file: what has to be as before when the drill is over.
+    #: Of a user's file: directories that must be as before when the drill is over.
     directories: tuple[Directory, ...] = ()
 
     @property
     def is_relayed(self) -> bool:
-        """Whether something stands between clients and the broker."""
+        """True if a relay stands between clients and the broker."""
         return self.listens != self.port
 
 
 def write_files(directory: Path, ha: Ha, ports: Iterable[int], *, relayed: bool) -> list[BrokerFile]:
-    """Files for one broker, or for two, which both Artemis and this broker read. Journals are in ``directory``."""
+    """Write files for one broker or two, which both Artemis and this broker can read. Journals are in ``directory``."""
     free = iter(ports)
     kind = _KINDS.get(ha)
     locks = directory / "locks"
@@ -167,7 +170,7 @@ def read_files(
     peer: Peer = Peer.EMBEDBROKER,
     two_lives: bool = False,
 ) -> list[BrokerFile]:
-    """The user's files. ``two_lives``: a replicating pair of which both may be live is drilled, too.
+    """Read the user's files. ``two_lives``: accept a replicating pair of which both brokers may be live.
 
     Raises:
         WrongInput: a file cannot be read, is wrong, or does not fit a drill; the text names it.

@@ -1,7 +1,7 @@
-"""What every client of a drill has: its kind of work, an ear for losses, and a new connection when one ends for good.
+"""What every client of a drill has: its kind of work, a listener for losses, and a new connection after a final loss.
 
-A client whose connection is only interrupted does not open another one; the client library brings it back. Here ends
-what was being opened when the broker died. Refuses to know what the client does.
+A client whose connection is only interrupted does not open another one; the client library reconnects. A connection
+that was being opened when the broker died is replaced here. Does not depend on what the client does.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _WORKS = tuple(Work)
 
 
 def work_of(number: int) -> Work:
-    """They take turns."""
+    """Return the kind of work of client ``number``; the kinds alternate."""
     return _WORKS[number % len(_WORKS)]
 
 
 def on_loss(connection: Connection, stage: Stage, name: str) -> None:
-    """The stage hears when this client notices that its connection is gone."""
+    """Report to the stage when this client notices that its connection is gone."""
 
     def tell(event: FailoverEventType) -> None:
         if event is FailoverEventType.FAILURE_DETECTED:

@@ -1,4 +1,4 @@
-"""What a drill is asked to do, and what it found: plain values."""
+"""A drill's parameters and its findings: plain values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Ha(Enum):
 
 
 class Peer(Enum):
-    """Whose brokers they are."""
+    """The program whose brokers are drilled."""
 
     EMBEDBROKER = "embedbroker"
     ARTEMIS = "artemis"
 
 
 class Fault(Enum):
-    """What happens to the live broker. ``ends_it``: its process is over afterwards."""
+    """What happens to the live broker. ``ends_it``: the fault ends its process."""
 
     KILL = "kill"
     STOP = "stop"
@@ -47,8 +47,8 @@ class Fault(Enum):
 class DrillPlan:
     """The size of a drill. Of producers and consumers a third each works in transactions and in XA branches.
 
-    The faults take turns over the rounds. ``fault_s`` is how long a freeze, a partition or a
-    slow disk lasts.
+    The faults take turns over the rounds. ``fault_s`` is how long a freeze, a partition or a slow disk lasts, in
+    seconds.
     """
 
     seconds: float
@@ -68,22 +68,24 @@ class Hit:
     """What was under way when the fault struck."""
 
     waiting_sends: int  # sends outside of transactions, without an answer
-    open_transactions: int  # with work in them, their commit or prepare not yet asked for; branches too
-    asked_commits: int  # asked for, without an answer
+    open_transactions: int  # with work in them, their commit or prepare not yet requested; branches too
+    asked_commits: int  # requested, without an answer
     prepared_branches: int  # of these: prepared, their commit without an answer
     unconfirmed_sends: int  # of all messages, those without a confirmation
     backlog: int
 
     @property
     def transactions(self) -> int:
-        """Transactions that were not over, their commit asked for or not."""
+        """The number of transactions that were not over, whether their commit was requested or not."""
         return self.open_transactions + self.asked_commits
 
 
 @frozen
 class OutageRecord:
-    """One time without service, as clients saw it. ``at`` is seconds from the beginning of the drill, all other times
-    are seconds from there; None for what did not happen any more.
+    """One time without service, as clients observed it.
+
+    ``at`` is seconds from the beginning of the drill. All other times are seconds from there; None for what did not
+    happen.
 
     ``at`` is the moment of the fault. Where a broker stops by itself, or gives way, it is the moment when the first
     client noticed.
@@ -108,7 +110,7 @@ class OutageRecord:
 
 @frozen
 class RoleChange:
-    """From ``at`` on a broker was this; see `MemberState`."""
+    """From ``at`` on a broker had this state; see `MemberState`."""
 
     at: float
     broker: str
@@ -130,7 +132,7 @@ class Round:
 
 @frozen
 class Findings:
-    """All that reports are made of."""
+    """Everything from which reports are made."""
 
     plan: DrillPlan
     verdict: Verdict
@@ -139,12 +141,12 @@ class Findings:
     load_s: float
     drain_s: float
     stop_codes: tuple[int, ...]
-    swept: int  # messages that were left for the sweep after all consumers had gone
-    branches_left: int = 0  # prepared, and nobody's
+    swept: int  # messages that were left for the sweep after all consumers had ended
+    branches_left: int = 0  # prepared, without an owner
     roles: tuple[RoleChange, ...] = field(default=())
 
     def objections(self) -> list[str]:
-        """Why the drill is failed; empty if it is passed."""
+        """Return the reasons why the drill failed; empty if it passed."""
         verdict, plan = self.verdict, self.plan
         found = [
             f"{tally.count} {name.replace('_', ' ')}" for name, tally in (verdict.losses() | verdict.faults()).items()
@@ -163,7 +165,7 @@ class Findings:
         return found
 
     def downtimes(self) -> dict[str, dict[str, Spread]]:
-        """For each kind of outage the spread over the rounds, seconds."""
+        """Return, for each kind of outage, the spread over the rounds, in seconds."""
         kinds: dict[str, list[OutageRecord]] = {}
         for turn in self.rounds:
             for outage in turn.outages:

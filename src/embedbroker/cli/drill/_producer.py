@@ -1,6 +1,6 @@
-"""The drill's producers: one durable message at a time, transactions, or XA branches; what is in doubt goes out again.
+"""The drill's producers: one durable message at a time, transactions, or XA branches; what is in doubt is sent again.
 
-They tell the ledger what they know, at the moment they know it. They refuse to know what happens to brokers.
+Producers report each result to the ledger at the moment they learn it. They do not depend on what happens to brokers.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ _KEY_PROPERTY = "key"
 
 
 def body_of(key: str, size_bytes: int) -> bytes:
-    """The body that belongs to a key, so that a consumer notices bytes that are not its own."""
+    """Return the body that belongs to a key, so that a consumer notices bytes that are not its own."""
     pattern = key.encode() + b" "
     return (pattern * (size_bytes // len(pattern) + 1))[:size_bytes]
 
 
 def key_of(message: Message) -> str:
-    """By this the ledger knows it. What somebody else has sent has none, and is one that was never sent."""
+    """Return the ledger's key of a message.
+
+    A message of another program has none; the ledger counts it as never sent.
+    """
     return str(message.properties.get(_KEY_PROPERTY))
 
 
 class Producer:
-    """The producer number ``number``, with a connection of its own, through all faults."""
+    """Run producer ``number``, with its own connection, through all faults."""
 
     def __init__(self, stage: Stage, factory: XAConnectionFactory, number: int) -> None:
         self._stage = stage
@@ -52,7 +55,7 @@ class Producer:
         self._began = 0.0
 
     async def run(self) -> None:
-        """Send until the stage says stop, and until nothing is in doubt any more."""
+        """Send until the stage ends sending, and until nothing is in doubt any more."""
         await persist(self._stage, self._name, self._open_and_send)
 
     @property

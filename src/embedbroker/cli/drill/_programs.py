@@ -1,6 +1,6 @@
-"""Whose brokers a drill runs: this project's command, or real Artemis brokers, for comparison.
+"""The programs that a drill can run: this project's command, or real Artemis brokers, for comparison.
 
-Responsible for command lines and for what the lines of each say. Refuses to know processes.
+Responsible for command lines and for the meaning of each program's output lines. Does not depend on processes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ._pair_files import BrokerFile
 __all__ = ["ArtemisProgram", "EmbeddedProgram"]
 
 _EVENTS = {"ready": MemberState.LIVE, "backup": MemberState.BACKUP}
-# A backup with a directory of its own can take over when it has a whole copy, and not before.
+# A backup with its own directory can take over when it has a whole copy, and not before.
 _COPYING_EVENTS = {
     "ready": MemberState.LIVE,
     "backup": MemberState.STARTING,
@@ -33,8 +33,9 @@ _COPYING_EVENTS = {
 
 
 class EmbeddedProgram:
-    """`embedbroker run` on a file, with further ``options``; with ``slowable`` its disk can be made slow, and who is
-    ``copying`` replicates.
+    """Run `embedbroker run` on a file, with further ``options``.
+
+    With ``slowable`` its disk can be made slow; a ``copying`` broker replicates.
     """
 
     orderly_codes: tuple[int, ...] = (0,)
@@ -47,10 +48,10 @@ class EmbeddedProgram:
         self._module = "embedbroker.cli.drill._slowed" if slowable else "embedbroker.cli"
 
     async def prepare(self) -> None:
-        """Nothing has to be there."""
+        """Do nothing: no preparation is needed."""
 
     def command(self) -> Sequence[str]:
-        """`run`, with its events as lines."""
+        """Return `run`, with its events as lines."""
         file = self._file
         command = [sys.executable, "-m", self._module, "run", "--json", "--config", str(file.path), *self._options]
         for setting in file.properties:
@@ -58,7 +59,7 @@ class EmbeddedProgram:
         return [*command, "--port", str(file.listens)] if file.is_relayed else command
 
     def read(self, line: str) -> MemberState | None:
-        """Its events are JSON."""
+        """Return the state that an event, a line of JSON, reports."""
         try:
             said = json.loads(line)
             return self._events.get(f"{said['role']} {said['event']}" if "role" in said else said["event"])
@@ -67,12 +68,12 @@ class EmbeddedProgram:
 
 
 class ArtemisProgram:
-    """An instance of Artemis, made in ``directory`` by its own command, with the same file as its broker.xml."""
+    """Run an instance of Artemis, made in ``directory`` by its own command, with the same file as its broker.xml."""
 
-    #: A JVM that SIGTERM has stopped says so, however it went.
+    #: The exit code of a JVM that SIGTERM has stopped, whether the stop was clean or not.
     orderly_codes: tuple[int, ...] = (0, 143)
     _READY = re.compile(r"AMQ2210(07|10): (Backup )?Server is now (active|live)")
-    # One that could take over: announced (shared store), or with a whole copy (replication).
+    # A backup that could take over: announced (shared store), or with a whole copy (replication).
     _BACKUP = re.compile(r"AMQ221031: backup announced|AMQ221024: Backup server .* is synchronized")
     _MEMORY = "512M"
 
@@ -103,11 +104,11 @@ class ArtemisProgram:
         (self._directory / "etc" / "broker.xml").write_text(text, encoding="utf-8")
 
     def command(self) -> Sequence[str]:
-        """The script replaces itself by the JVM."""
+        """Return the instance's script, which replaces itself by the JVM."""
         return [str(self._directory / "bin" / "artemis"), "run"]
 
     def read(self, line: str) -> MemberState | None:
-        """Its log stands on stdout."""
+        """Return the state that a line of its log reports; the log goes to stdout."""
         with self._log.open("a", encoding="utf-8") as log:
             log.write(line + "\n")
         if self._READY.search(line):

@@ -1,6 +1,6 @@
-"""What a user's settings of addresses do to the drill's own queue.
+"""Effects of a user's address settings on the drill's own queue.
 
-Responsible for settings that would take messages away, or keep the queue from being there. Refuses to know files.
+Responsible for settings that would take messages away, or prevent the queue. Does not depend on files.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _MATCHES = (QUEUE, f"{QUEUE}.#", "*", "#")
 
 
 def dead_letters_of(config: BrokerConfig) -> str | None:
-    """The address where messages go that were delivered too often; None if they are dropped."""
+    """Return the address for messages whose delivery attempts are exhausted; None if they are dropped."""
     found: str | None = _setting(config, "dead_letter_address")
     return found or None
 
 
 def objection_to(config: BrokerConfig) -> str | None:
-    """Why a drill cannot have its queue there; None if it can."""
+    """Return why a drill cannot have its queue there; None if it can."""
     delays = (_setting(config, name) for name in ("expiry_delay", "max_expiry_delay"))
     if any(delay not in (None, -1) for delay in delays):
         return f"messages expire (expiry-delay), and a drill would miss them: set -1 for address {QUEUE!r}"
@@ -35,7 +35,7 @@ def objection_to(config: BrokerConfig) -> str | None:
 
 
 def _setting(config: BrokerConfig, name: str) -> Any:
-    """What the narrowest match says that says anything; None for the default."""
+    """Return the value of the narrowest match that sets ``name``; None for the default."""
     for match in _MATCHES:
         settings = config.address_settings.get(match)
         value = None if settings is None else getattr(settings, name)

@@ -1,6 +1,6 @@
 """What keeps the two brokers of a user's replicating pair from being live at the same time.
 
-Responsible for reading that from their configurations. Refuses to know files and options.
+Responsible for reading that from their configurations. Does not depend on files and options.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _ADVICE = (
     "give both the same lock manager, for example <manager><class-name>FileBasedLockManager</class-name>"
     '<properties><property key="locks-folder" value="/a/folder/of/both"/></properties></manager>'
 )
-#: Of a live broker that lost its backup, and of a backup, one other pair at least has to be asked; it is promised that
-#: two cannot both get an answer if there are three pairs.
+#: A live broker that lost its backup, and a backup, need the vote of at least one other pair. With three pairs it is
+#: guaranteed that two brokers cannot both win.
 _PAIRS_MIN = 3
-#: How long a lease lasts, and how often it is tried, may differ; where it lies may not.
+#: The lease's duration and poll interval may differ; the place of the lease must not.
 _PLACES = ("locks-folder", "connect-string", "namespace")
 
 
 def why_two_lives(primary: BrokerConfig, backup: BrokerConfig) -> str | None:
-    """Why nothing keeps both of these from being live, and what to do about it; None if something does."""
+    """Return why nothing keeps both of these from being live, and how to correct it; None if something does."""
     first, second = primary.ha_policy, backup.ha_policy
     assert isinstance(first, ReplicationPrimary) and isinstance(second, ReplicationBackup)
     managers = (first.lock_manager, second.lock_manager)
@@ -46,7 +46,7 @@ def _lacking(primary: ReplicationPrimary, backup: ReplicationBackup) -> str | No
 
 
 def _too_few(primary: BrokerConfig, backup: BrokerConfig) -> str | None:
-    """Votes need voters: the quorum is said, or the other pairs are named."""
+    """Return why a vote has too few voters, by the quorum size or the pairs that are named; None if it has enough."""
     own = {place for config in (primary, backup) for place in _own_places(config)}
     for config in (primary, backup):
         policy = config.ha_policy
@@ -60,14 +60,14 @@ def _too_few(primary: BrokerConfig, backup: BrokerConfig) -> str | None:
 
 
 def _own_places(config: BrokerConfig) -> set[str]:
-    """Where it listens, and where it says that others reach it."""
+    """Return where the broker listens, and the addresses that it announces."""
     cluster = config.cluster_connection
     places = {f"{config.host}:{config.port}"}
     return places if cluster is None or cluster.connector is None else places | {_at(config, cluster.connector)}
 
 
 def _named_places(config: BrokerConfig) -> set[str]:
-    """Where it looks for others."""
+    """Return where the broker looks for others."""
     cluster = config.cluster_connection
     return set() if cluster is None else {_at(config, name) for name in cluster.static_connectors}
 
@@ -78,7 +78,7 @@ def _at(config: BrokerConfig, connector: str) -> str:
 
 
 def _place(manager: LockManager) -> str:
-    """Where its locks are, in words that are the same for the same place."""
+    """Return the place of its locks, in words that are equal for equal places."""
     values = {name: manager.properties[name] for name in _PLACES if name in manager.properties}
     if "locks-folder" in values:
         values["locks-folder"] = os.path.realpath(values["locks-folder"])

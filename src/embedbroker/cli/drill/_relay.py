@@ -1,6 +1,6 @@
-"""A TCP relay in front of a broker, through which nothing passes while it is cut, as in a network that is partitioned.
+"""A TCP relay in front of a broker. While it is cut, nothing passes, as in a partitioned network.
 
-It carries bytes and knows no protocol. What it was given while it was cut is never sent on.
+It carries bytes and depends on no protocol. Bytes that it receives while it is cut are never sent on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    """Carries each connection from ``(host, port)`` to ``target_port`` of the same host."""
+    """Carry each connection from ``(host, port)`` to ``target_port`` of the same host."""
 
     def __init__(self, host: str, port: int, target_port: int) -> None:
         self._host = host
@@ -30,11 +30,11 @@ class Relay:
         self._passes = trio.Event()
         self._passes.set()
         self._connections: set[trio.CancelScope] = set()
-        # Clients that say goodbye when everything is cancelled still need their way to the broker.
+        # Clients that close in order after a cancellation still need their way to the broker.
         self._life = trio.CancelScope(shield=True)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until it is stopped; a cancellation from outside does not end it.
+        """Run until it is stopped; a cancellation from outside does not end it.
 
         Raises:
             CannotStart: the port is not to be had.
@@ -51,15 +51,15 @@ class Relay:
                 task_status.started()
 
     def stop(self) -> None:
-        """Its connections are reset, and its port is free."""
+        """Reset its connections, and free its port."""
         self._life.cancel()
 
     def cut(self) -> None:
-        """From now on nothing passes, and nobody is told."""
+        """Let nothing pass from now on; neither end is notified."""
         self._passes = trio.Event()
 
     def heal(self) -> None:
-        """Connections that met the cut are reset, at both ends; new ones pass."""
+        """Let new connections pass. Connections that met the cut are reset, at both ends."""
         for connection in self._connections:
             connection.cancel()
         self._passes.set()
@@ -70,7 +70,7 @@ class Relay:
                 try:
                     stream = await listener.accept()
                 except OSError:
-                    await trio.sleep(0.1)  # no descriptor is free, or the client has gone already
+                    await trio.sleep(0.1)  # no descriptor is free, or the client has disconnected already
                 else:
                     nursery.start_soon(self._carry, stream)
 
@@ -98,5 +98,5 @@ class Relay:
             while data := await source.receive_some(_CHUNK_BYTES):
                 await self._passes.wait()
                 await sink.send_all(data)
-        # What one end has finished is finished for both.
+        # The end of one direction ends both.
         connection.cancel()

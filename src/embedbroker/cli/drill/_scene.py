@@ -1,6 +1,6 @@
-"""Sets a drill's scene: the files, programs and relays that its plan asks for, and the url that leads clients there.
+"""Sets a drill's scene: the files, programs and relays of its plan, and the URL at which clients reach them.
 
-Responsible for ports and for directories. Refuses to know what happens on the scene.
+Responsible for ports and for directories. Does not depend on what happens on the scene.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from ._stage import Stage
 __all__ = ["Setting"]
 
 PORTS = range(15_000, 30_000)
-# Clients come back as soon as they can, for ever: what the drill measures is the brokers. Between the two of a pair
-# they look as often as clients of a pair are told to.
+# Clients reconnect as soon as they can, for ever: the drill measures the brokers. Between the two brokers of a pair
+# they retry at the interval that clients of a pair are given.
 _ALONE = "reconnectAttempts=-1&retryInterval=20&retryIntervalMultiplier=1.0&maxRetryInterval=20"
 _PAIRED = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100&callFailoverTimeout=-1"
 
 
 @frozen
 class Setting:
-    """What a drill needs besides its plan: ``directory`` is its own, ``configs`` are the user's files, if any."""
+    """What a drill needs besides its plan.
+
+    ``directory`` belongs to the drill; ``configs`` are the user's files, if any.
+    """
 
     plan: DrillPlan
     directory: Path
@@ -42,10 +45,10 @@ class Setting:
     two_lives: bool = False
 
     def files(self) -> list[BrokerFile]:
-        """The brokers' files, written or checked.
+        """Return the brokers' files, written or checked.
 
         Raises:
-            WrongInput: the user's do not fit.
+            WrongInput: the user's files do not fit.
         """
         plan = self.plan
         if self.configs:
@@ -61,12 +64,12 @@ class Setting:
         return write_files(self.directory, plan.ha, _free_ports(), relayed=Fault.PARTITION in plan.faults)
 
     def url(self, files: list[BrokerFile]) -> str:
-        """Where clients go."""
+        """Return the URL for clients."""
         places = ",".join(f"tcp://{file.host}:{file.port}" for file in files)
         return f"{places}?{_ALONE}" if self.plan.ha is Ha.NONE else f"({places})?{_PAIRED}"
 
     async def group(self, files: list[BrokerFile], stage: Stage, nursery: trio.Nursery) -> Group:
-        """The brokers, ready to be started.
+        """Return the brokers, ready to be started.
 
         Raises:
             CannotStart: an instance of Artemis could not be made.

@@ -1,6 +1,6 @@
-"""`embedbroker` in a process whose disk can be made slow: SIGUSR1 and each sync takes longer, SIGUSR2 and it does not.
+"""`embedbroker` in a process whose disk can be made slow: after SIGUSR1 each sync takes longer, after SIGUSR2 not.
 
-Responsible for this process alone, between Python and the operating system; the broker in it knows nothing of that.
+Responsible for this process alone, between Python and the operating system; the broker in it does not depend on that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .. import main
 
 __all__: list[str] = []
 
-#: What a sync takes more, seconds: a disk that is shared with others and has much to do.
+#: Additional time of a sync, seconds: a disk that is shared with others and busy.
 DELAY_S = 0.1
 _delay_s = 0.0
 

@@ -1,7 +1,7 @@
 """What the parts of a drill share: the ledger, the clock, the moment for a fault, and how much is under way.
 
-Responsible for limits (producers wait when consumers are far behind), for saying when a fault would hit something, and
-for who hears that a broker's life is over. Refuses to know connections and processes.
+Responsible for limits: producers wait when consumers are far behind. Responsible also for the moment at which a fault
+would hit something, and for reporting the end of a broker to clients. Does not depend on connections and processes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Stage:
         self.leaving = False
         #: Sends outside of transactions that wait for their answer.
         self.waiting_sends = 0
-        #: Transactions with work in them whose commit was not asked for; and those whose commit is on its way.
+        #: Transactions with work in them whose commit was not requested; and those whose commit has no answer yet.
         self.open_transactions: set[str] = set()
         self.asked_commits = 0
-        #: XA branches that are prepared, and whose commit has no answer; they count as asked commits too.
+        #: XA branches that are prepared, and whose commit has no answer. They count as requested commits, too.
         self.prepared_branches = 0
         self.backlog = 0
         #: For the line of progress; the verdict is the ledger's.
@@ -49,7 +49,7 @@ class Stage:
         self.messages_consumed = 0
         self.everybody_is_ready = trio.Event()
         self.outage: Outage | None = None
-        #: Of brokers that were asked to stop by a fault; 0 if they did in an orderly way.
+        #: Exit codes of brokers that a fault stopped; 0 for an orderly stop.
         self.end_codes: list[int] = []
         self.roles: list[RoleChange] = []
         self.on_stale_buffers: list[Callable[[], None]] = []
@@ -61,23 +61,23 @@ class Stage:
         self._room = trio.Event()
 
     def now(self) -> float:
-        """Seconds since the drill began."""
+        """Return the seconds since the drill began."""
         return trio.current_time() - self._began
 
     def fail(self, reason: str) -> None:
-        """End the drill: it cannot give a verdict."""
+        """End the drill without a verdict."""
         if self.failure is None:
             self.failure = reason
         self.scope.cancel()
 
     def ready(self) -> None:
-        """A client is connected for the first time."""
+        """Record that a client is connected for the first time."""
         self._unready -= 1
         if self._unready == 0:
             self.everybody_is_ready.set()
 
     def became(self, broker: str, standing: MemberState) -> None:
-        """A broker is something else from now on."""
+        """Record that a broker has a new state from now on."""
         self.roles.append(RoleChange(self.now(), broker, standing.value))
         if standing is MemberState.LIVE and self.outage is not None:
             self.outage.serving(self.now())
@@ -86,12 +86,12 @@ class Stage:
 
     @property
     def fault_would_hit(self) -> bool:
-        """Whether all that is wanted is under way right now."""
+        """True if all that is wanted is under way now."""
         prepared = self.prepared_branches > 0 or not self._wants_prepared
         return self.waiting_sends > 0 and bool(self.open_transactions) and prepared
 
     def look(self) -> None:
-        """Called by clients whenever more is under way than before."""
+        """Check for the moment; clients call this whenever more is under way than before."""
         if self._moment is not None and self.fault_would_hit:
             self._moment.set()
 
@@ -114,7 +114,7 @@ class Stage:
     # The outage
 
     def strike(self, name: str, began: NewTime, strike: Callable[[], None], *, ends_life: bool) -> Outage:
-        """Let it happen. No task runs between looking and striking, so the outage says what the fault hit.
+        """Carry out a fault. No task runs between check and strike, so the outage records what the fault hit.
 
         ``ends_life``: the broker that serves now will not be the one that serves afterwards.
         """
@@ -136,7 +136,7 @@ class Stage:
         return self.outage
 
     def connection_lost(self, client: str) -> None:
-        """A client noticed that its connection is gone."""
+        """Record that a client noticed the loss of its connection."""
         now = self.now()
         if self._life_may_end:
             self._life_over(now)
@@ -144,17 +144,17 @@ class Stage:
             self.outage.lost(client, now)
 
     def succeeded(self, producer: str, began: float) -> None:
-        """A send or a commit that began at ``began`` was confirmed."""
+        """Record that a send or a commit that began at ``began`` was confirmed."""
         if self.outage is not None:
             self.outage.succeeded(producer, began, self.now())
 
     def delivered(self) -> None:
-        """A message came from a broker that its consumer does not know to be gone."""
+        """Record a message from a broker whose loss its consumer has not noticed."""
         if self.outage is not None:
             self.outage.delivered(self.now())
 
     def buffers_are_stale(self) -> None:
-        """What consumers hold may be with somebody else, until they are connected again."""
+        """Mark what consumers hold as stale: until they are connected again, another consumer may have received it."""
         for tell in self.on_stale_buffers:
             tell()
 
@@ -166,29 +166,29 @@ class Stage:
     # The backlog
 
     async def room(self) -> None:
-        """Producers wait here while consumers are far behind."""
+        """Wait while consumers are far behind; producers call this."""
         while self.backlog >= BACKLOG_MAX and self.sending:
             self._room = trio.Event()
             await self._room.wait()
 
     def confirmed(self, count: int) -> None:
-        """Messages entered the queue."""
+        """Record that messages entered the queue."""
         self.backlog += count
         self.messages_confirmed += count
 
     def consumed(self, count: int) -> None:
-        """Messages left it."""
+        """Record that messages left the queue."""
         self.backlog -= count
         self.messages_consumed += count
         if self.backlog < BACKLOG_MAX // 2:
             self._room.set()
 
     def recount(self) -> None:
-        """After a fault, commits in doubt have blurred the count; the ledger knows better."""
+        """Take the backlog from the ledger: after a fault, commits in doubt have blurred the count."""
         self.backlog = len(self.ledger.missing(QUEUE))
         self.consumed(0)
 
     def stop_sending(self) -> None:
-        """Producers send no new messages from now on."""
+        """Make producers send no new messages from now on."""
         self.sending = False
         self._room.set()

@@ -1,4 +1,4 @@
-"""What a drill says in text: the line while it runs, the tables at its end, and the same as JSON."""
+"""A drill's text output: the line while it runs, the tables at its end, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COUNTED = (
 
 
 def progress_line(stage: Stage, rounds: Sequence[Round], columns: int | None = None) -> Text:
-    """One line of progress. Where it has few columns, whole parts are left out; time and rounds never are."""
+    """Return one line of progress. With few columns, whole parts are left out; time and rounds never are."""
     parts = {
         "time": (f"{stage.now():6.1f} s", "bold"),
         "phase": (f"{'load' if stage.sending else 'drain':5}", "bold"),
@@ -56,7 +56,7 @@ def progress_line(stage: Stage, rounds: Sequence[Round], columns: int | None = N
 
 
 def verdict_rows(verdict: Verdict) -> list[tuple[str, str, bool | None]]:
-    """Name, value, and whether the value is as it must be (None: it need not be anything)."""
+    """Return name, value, and whether the value is as it must be (None: any value is allowed)."""
     again_flagged = verdict.redelivered.count + verdict.duplicated_flagged.count
 
     def fault(name: str, count: int) -> tuple[str, str, bool | None]:
@@ -87,7 +87,7 @@ def verdict_rows(verdict: Verdict) -> list[tuple[str, str, bool | None]]:
 
 
 def plan_text(findings: Findings) -> str:
-    """What was done, in a sentence."""
+    """Return a sentence about what was done."""
     plan = findings.plan
     whose = "embedbroker" if plan.peer.value == "embedbroker" else "Artemis"
     what = f"one {whose} broker" if plan.ha is Ha.NONE else f"two {whose} brokers, {plan.ha.value}"
@@ -100,7 +100,7 @@ def plan_text(findings: Findings) -> str:
 
 
 def verdict_tables(findings: Findings) -> list[Table]:
-    """The verdict, the times without service, and what each fault met."""
+    """Return tables with the verdict, the times without service, and what each fault met."""
     verdict = Table(title=plan_text(findings), title_justify="left", show_header=False)
     for name, value, good in verdict_rows(findings.verdict):
         style = "" if good is None else "green" if good else "bold red"
@@ -143,7 +143,7 @@ ROUNDS_EXPLAINED = (
 
 
 def downtime_rows(findings: Findings) -> list[tuple[str, ...]]:
-    """After what, until what, how often, and the spread in milliseconds."""
+    """Return rows with the beginning and the end of each kind of outage, their number, and the spread in ms."""
     return [
         (
             name,
@@ -157,7 +157,7 @@ def downtime_rows(findings: Findings) -> list[tuple[str, ...]]:
 
 
 def round_rows(findings: Findings) -> list[tuple[str, ...]]:
-    """A row for each outage; see `ROUND_HEADINGS`."""
+    """Return a row for each outage; see `ROUND_HEADINGS`."""
     return [
         (
             str(number),
@@ -178,7 +178,7 @@ def round_rows(findings: Findings) -> list[tuple[str, ...]]:
 
 
 def as_json(findings: Findings) -> dict[str, object]:
-    """All figures, for scripts. Times are seconds, those of an outage since its beginning."""
+    """Return all figures, for scripts. Times are seconds, those of an outage since its beginning."""
     verdict = findings.verdict
     return {
         "passed": not findings.objections(),

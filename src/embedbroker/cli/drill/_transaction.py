@@ -1,4 +1,4 @@
-"""One batch of a drill's client, from its first work to what the ledger is told about its end.
+"""One batch of a drill's client, from its first work to the report of its end to the ledger.
 
 A batch is a transaction, or what a client acknowledges with one call. Only transactions count as such when a fault
 strikes.
@@ -31,7 +31,7 @@ async def run_transaction(
     *,
     transacted: bool,
 ) -> Outcome:
-    """Do ``work``, then ``commit``; ``undo`` after a failure that came before the commit. The ledger hears the end.
+    """Do ``work``, then ``commit``; ``undo`` after a failure before the commit. The ledger receives the outcome.
 
     ``work`` calls its argument after each piece of work: with the first one a transaction is open.
     """
@@ -65,7 +65,10 @@ async def run_transaction(
 
 
 def _outcome_of(error: JMSException, asked: bool) -> Outcome:
-    """A commit that was not asked for cannot happen; of one that failed, only one error says that it did not."""
+    """Return the outcome of a failed transaction.
+
+    A commit that was not requested cannot happen. Of a failed commit, only one error means that it did not happen.
+    """
     if not asked:
         return Outcome.ROLLED_BACK
     known = isinstance(error, TransactionRolledBackException) and not isinstance(
