@@ -1,7 +1,7 @@
-"""Reading a queue by ranges of positions: cursors.
+"""Read a queue by ranges of positions: cursors.
 
-Responsible for the fields of these requests, and for the bytes in which rows are sent: one answer has thousands of
-them, so they are no JSON. Refuses to know what a cursor is; the kernel does.
+Responsible for the fields of these requests, and for the bytes in which rows are sent. One answer holds thousands of
+rows, so they are not JSON. Does not depend on how a cursor works; the kernel implements it.
 
 The body of an answer to ``cursor.read``, little-endian: row count u32 | next position i64 (``(after, next position]``
 is complete), then for each row::
@@ -21,13 +21,13 @@ from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefuse
 __all__ = ["LEASE_MS_MAX", "OPERATIONS", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX"]
 
 LEASE_MS_MAX = 86_400_000
-"""The longest lease, a day, in milliseconds."""
+"""Longest lease, a day, in milliseconds."""
 
 READ_BYTES, READ_BYTES_MAX = 1 << 20, 8 << 20
-"""Bytes of messages in one answer if the request does not say, and at most; a single message may be larger."""
+"""Default and maximum for the bytes of messages in one answer; a single message may be larger."""
 
 PARTS_MAX = 10_000
-"""Ranges into which one range is split at most."""
+"""Maximum number of ranges into which one range is split."""
 
 _HEAD = Struct("<Iq")
 _ROW = Struct("<IqqqIB3x")
