@@ -60,8 +60,9 @@ class Store(Protocol):
         """Record that a transaction is undone."""
 
     def add_outcome(self, outcome: HeuristicOutcome) -> None:
-        """Record that a prepared branch is decided without its transaction manager, which must still learn the
-        decision.
+        """Record that a prepared branch is decided without its transaction manager.
+
+        The transaction manager must still learn the decision.
         """
 
     def remove_outcome(self, transaction_id: int) -> None:

@@ -1,5 +1,4 @@
-"""Hold all XA branches of a broker, and carry out what transaction managers and sessions do with them (core-protocol
-4.9).
+"""Hold all XA branches of a broker, and carry out verbs of transaction managers and sessions (core-protocol 4.9).
 
 Responsible for the sessions that work in each branch, for refusals, for time-outs, and for decisions of operators. Does
 not depend on the effects of a branch: its work is a `Transaction`, which carries itself out.
