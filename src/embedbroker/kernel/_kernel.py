@@ -1,6 +1,6 @@
-"""The broker itself, sync and protocol-blind: the parts of it, put together.
+"""The broker itself, sync and protocol-blind: the composition of its parts.
 
-Responsible for the order in which parts are made and for what each receives. It has no logic of its own: routing is in
+Responsible for the order in which parts are created and for what each receives. It contains no logic: routing is in
 `Router`, settling in `Settlement`, the work of a step in `Schedule`. Does not depend on wire formats, files, sockets
 and clocks: the caller of a step sets the time, records go to a `Store`, deliveries to ports.
 
@@ -48,10 +48,10 @@ __all__ = ["Kernel"]
 
 
 class Kernel:
-    """One broker's messages and queues.
+    """Hold one broker's messages and queues.
 
     ``log`` takes one line of warning for the operator, ``inform`` one about an ordinary event; without ``inform``,
-    ``log`` takes both. ``memory_limit_bytes`` is where producers begin to wait.
+    ``log`` takes both. At ``memory_limit_bytes`` producers begin to wait.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Kernel:
         )  # fmt: skip
 
     def _compose_settling(self) -> None:
-        """Make what messages leave their queues through, with transactions."""
+        """Create the parts through which messages leave their queues, with transactions."""
         self.transactions = Transactions(
             self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
         )
@@ -125,7 +125,7 @@ class Kernel:
         self.schedule.connect(self.expiry, self.settlement)
 
     def statistics(self) -> KernelStatistics:
-        """Return the figures of now."""
+        """Return the current figures."""
         memory = self.memory.statistics()
         return KernelStatistics(
             queues=tuple([queue.statistics() for queue in self.address_manager.queues.values()]),
@@ -138,7 +138,7 @@ class Kernel:
         )
 
     def check(self) -> None:
-        """Raise AssertionError unless the invariants hold that hold between two steps. It looks at every message."""
+        """Raise AssertionError unless the invariants between two steps hold. Examines every message."""
         for queue in self.address_manager.queues.values():
             check_queue(queue)
         check_memory(self.memory)
