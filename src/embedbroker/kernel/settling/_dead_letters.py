@@ -22,7 +22,7 @@ __all__ = ["DeadLetters"]
 
 
 class DeadLetters:
-    """The dead letter addresses of a broker."""
+    """Move messages to the dead letter addresses of a broker."""
 
     __slots__ = ("_log", "_mover", "_settings")
 

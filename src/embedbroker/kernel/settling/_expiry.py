@@ -22,7 +22,7 @@ __all__ = ["Expiry"]
 
 
 class Expiry:
-    """The expiry addresses of a broker."""
+    """Move messages to the expiry addresses of a broker."""
 
     __slots__ = ("_clock", "_mover", "_removal", "_settings")
 

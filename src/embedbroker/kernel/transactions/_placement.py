@@ -21,7 +21,7 @@ __all__ = ["Placement"]
 
 
 class Placement:
-    """Places messages that have their ids."""
+    """Place messages that have their ids."""
 
     __slots__ = ("_memory", "_observers", "_store", "_visibility")
 
