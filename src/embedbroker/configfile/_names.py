@@ -291,7 +291,7 @@ _WITH_TEXT = ("transport", "journal-retention-directory")
 
 @frozen
 class Child:
-    """Describe one name that may stand in an element. ``entry`` is None for one that holds text."""
+    """Describe one name that may stand in an element. A name that holds text has no ``entry``."""
 
     name: str
     entry: str | None

@@ -1,7 +1,7 @@
 """Check that everything in a file stands at an allowed place: names, how often, and text where text belongs.
 
-Responsible for refusing what the table of names does not have, with the nearest name that it has, or with the place
-where the name would be right. What is refused is removed from the tree, so that later steps never find it.
+Responsible for refusing what the table of names does not have. The error gives the nearest name that the table has, or
+the place where the name would be right. What is refused is removed from the tree, so that later steps never find it.
 """
 
 from __future__ import annotations

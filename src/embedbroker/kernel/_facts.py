@@ -54,8 +54,8 @@ class FencingTokenRemoved:
 class CommitSet:
     """Record one commit set.
 
-    ``places`` holds for each branch its transaction id, the number of durable queues that it sent to, and for each of
-    those the queue id and the distance of the branch's first position above ``first_position``.
+    ``places`` holds for each branch its transaction id and the number of durable queues that it sent to. For each of
+    those it holds the queue id and the distance of the branch's first position above ``first_position``.
     """
 
     marker: FencingToken

@@ -94,7 +94,7 @@ class Housekeeping:
         """Drop what was auto-created and is empty, and provide what is configured. Must run once, before clients come.
 
         Clients that still want an auto-created queue create it again when they reconnect. Dead letter and expiry
-        addresses exist from the start, as in a broker that ``artemis create`` made: without a queue there, what is
+        addresses exist from the start, as in a broker that ``artemis create`` made. Without a queue there, what is
         moved to them would be lost.
         """
         for queue in list(self._address_manager.queues.values()):

@@ -3,10 +3,9 @@
 Responsible for calling observers in the order of events. Does not depend on the work of observers. An event without
 observers costs the hot path one look at an empty list.
 
-Each event is observed at one of two times. At the DECISION, an observer is called before a peer can see the effect,
-with plain values, in the middle of the work: it must not change anything. At the COMMIT, it is called behind the
-record, a bounded part per step: it may send messages. No event waits for the disk: a crash may undo the last events
-observed.
+Each event is observed at one of two times. At the DECISION, an observer is called with plain values, in the middle of
+the work, before a peer can see the effect. It must not change anything. At the COMMIT, it is called behind the record,
+a bounded part per step: it may send messages. No event waits for the disk: a crash may undo the last events observed.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class CommitObserver:
     def routed(self, message: Message, queues: list[Queue], transaction: CommittedWork | None) -> None:
         """Observe a message that got a place in queues.
 
-        Without a transaction, called when its record is appended, before it is durable and visible: what the observer
+        Without a transaction, called when its record is appended, before it is durable and visible. What the observer
         sends stands in the same batch of records, or a later one. In a transaction, called behind the record of the
         commit, and never after a rollback.
         """

@@ -430,7 +430,7 @@ class Session:
     def settle_run(self, key: int, message_ids: Sequence[int]) -> list[Refused]:
         """Accept everything through each of these messages in turn; return why any of that was refused.
 
-        The effect is that of as many calls of `settle`. Mostly each message is the oldest that is left: those are
+        The effect is that of as many calls of `settle`. Mostly each message is the oldest that is left. Those are
         settled by one call, which spares 8 % of the instructions of a message (42 in a read).
         """
         consumer = self.consumers.get(key)
@@ -514,7 +514,7 @@ class Session:
     def rollback(self, *, last_delivered: bool) -> None:
         """Undo the transaction and take back what consumers hold.
 
-        Messages that were only prefetched lose the delivery count they got; with ``last_delivered`` the first unsettled
+        Messages that were only prefetched lose the delivery count they got. With ``last_delivered`` the first unsettled
         message of each consumer keeps it (a listener failed on it, or the application recovers the session).
         """
         self.return_held(last_delivered=last_delivered)

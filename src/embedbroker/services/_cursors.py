@@ -7,7 +7,7 @@ The body of an answer to ``cursor.read``, little-endian: row count u32 | next po
 is complete), then for each row::
 
     size u32 (of what follows) | position i64 | message id i64 | broker's wall time i64, 0: unknown
-    delivery count u32 | encoding u8 | three bytes, 0 | the message as it is stored
+    delivery count u32 | encoding u8 | three bytes, 0 | the message in its stored form
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _read(session: Session, request: Request) -> None:
     bytes_max = request.integer("max_bytes", 0, READ_BYTES_MAX) if request.has("max_bytes") else 0
 
     def finished(result: Reading | CursorRefused) -> None:
-        # What is visible is durable where it has to be.
+        # What is visible is already durable, if it must be.
         if isinstance(result, CursorRefused):
             request.respond(refusal(_refusal(result)))
         else:

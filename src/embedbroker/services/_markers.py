@@ -56,7 +56,7 @@ def _list(session: Session, request: Request) -> Answer:
 
 
 def _in_turn(decide: Callable[[Session, Request], Answer]) -> Handler:
-    """Run a handler behind what large requests still have to record.
+    """Run a handler behind the records that large requests still owe.
 
     Markers change there, and commit sets are such requests.
     """

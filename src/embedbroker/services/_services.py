@@ -63,7 +63,7 @@ class Services:
             respond(given)
 
         def answer_in_turn(given: Answer) -> None:
-            """Answer behind what large requests still have to record, if the answer promises it."""
+            """Answer behind the records that large requests still owe, if the answer promises it."""
             if given.promises and self._kernel.deferred.waiting:
                 self._kernel.deferred.add_action(lambda: answer(given))
             else:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def split_fqqn(name: str) -> tuple[str, str | None]:
-    """Split ``address::queue``; the queue is None when there is no ``::``."""
+    """Split ``address::queue``; the queue is None without ``::``."""
     address, separator, queue = name.partition("::")
     return (address, queue) if separator else (name, None)
 

@@ -148,7 +148,7 @@ class Cursors:
         self._removal = removal
         self._clock = clock
 
-    # -- for those who have to leave a queue alone ------------------------------------------------------------------
+    # -- for code that must not touch a leased queue ----------------------------------------------------------------
 
     def holds(self, queue: Queue) -> bool:
         """Return True if a lease on this queue is in force."""

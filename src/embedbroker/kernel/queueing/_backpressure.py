@@ -19,7 +19,7 @@ _AT_ONCE_MAX = 64
 
 
 class Backpressure:
-    """A valve for consumers, open or shut.
+    """Let consumers pass while it is open.
 
     ``relieved`` collects valves that opened and whose waiting consumers must be let through.
     """

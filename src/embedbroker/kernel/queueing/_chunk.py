@@ -62,7 +62,7 @@ class Chunk(ABC):
 
     @abstractmethod
     def last_position(self) -> int | None:
-        """Return the position of the last message that is left; None if there is none."""
+        """Return the position of the last message that is left; None if the chunk is empty."""
 
 
 class OpenChunk(list[Reference | None], Chunk):

@@ -39,7 +39,7 @@ class ConsumerPort(Protocol):
 
 
 class Remaining:
-    """The filter of a consumer with undeliverable messages: it matches what the consumer wants, without those."""
+    """Filter for a consumer with undeliverable messages: match what the consumer wants, without those."""
 
     __slots__ = ("declined", "wanted")
 

@@ -1,8 +1,8 @@
 """One priority of a queue's backlog: chunks of messages in order of position, and those that returned.
 
-Responsible for the bounds of chunks, for readers that walk them, and for ranges of positions: looking at one, counting
-it and taking everything up to a position. A range opens no sealed chunk and looks at nothing outside of itself. Does
-not depend on consumers and filters.
+Responsible for the bounds of chunks, for readers that walk them, and for ranges of positions. A range can be read,
+counted, or taken up to a position. A range opens no sealed chunk and reads nothing outside of its bounds. Does not
+depend on consumers and filters.
 """
 
 from __future__ import annotations

@@ -138,8 +138,8 @@ class Redelivered:
         """Return the first message that matches, which stays at its place, and the rest of the budget.
 
         Nothing and no budget: the search continues from here the next time. Messages that came back to where this
-        reader has been are examined at any cost, at most a chunk for each of them, and one message behind them in any
-        case. A stream of returns without end must not hold up a reader with a small budget.
+        reader has been are examined at any cost, at most a chunk for each of them. One message behind them is examined
+        in any case. A stream of returns without end must not hold up a reader with a small budget.
         """
         seen_version, seen_position = cursor.returned_version[priority], cursor.returned_position[priority]
         looked_at = seen_position

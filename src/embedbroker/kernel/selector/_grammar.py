@@ -1,8 +1,8 @@
 """The grammar of selectors: from text to an expression tree.
 
-Responsible for the grouping of Jakarta Messaging 3.1 section 3.8.1 (a subset of SQL-92 conditions), for the operands
-that each operator allows, and for the four prefixes of Artemis. Does not depend on the meaning of an identifier and on
-evaluation.
+Responsible for the grouping of Jakarta Messaging 3.1 section 3.8.1 (a subset of SQL-92 conditions). Also responsible
+for the operands that each operator allows, and for the four prefixes of Artemis. Does not depend on the meaning of an
+identifier and on evaluation.
 
 The parser climbs operator precedences, so that one level of brackets costs two Python frames, and the depth of the tree
 is limited. A hostile text ends in ``InvalidSelector``, never in a recursion error, neither here nor in the evaluation.

@@ -32,9 +32,9 @@ class DeadLetters:
         self._log = log
 
     def move(self, queue: Queue, reference: Reference, transaction: UnitOfWork | None = None) -> None:
-        """Move a message to the dead letter address, or drop it if there is none.
+        """Move a message to the dead letter address, or drop it if no such address is set.
 
-        In a ``transaction`` that has taken it, it goes with the commit.
+        In a ``transaction`` that has taken it, it leaves with the commit.
         """
         target = self._settings.of(queue.definition.address).dead_letter_address
         if not target:

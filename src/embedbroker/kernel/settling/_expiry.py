@@ -40,9 +40,9 @@ class Expiry:
         return self._settings.of(address).expiry_address != address
 
     def move(self, queue: Queue, reference: Reference, transaction: UnitOfWork | None = None) -> None:
-        """Move an expired message to the expiry address, or drop it if there is none.
+        """Move an expired message to the expiry address, or drop it if no such address is set.
 
-        In a ``transaction`` that has taken it, it goes with the commit.
+        In a ``transaction`` that has taken it, it leaves with the commit.
         """
         message = reference.message
         if queue.deleted:

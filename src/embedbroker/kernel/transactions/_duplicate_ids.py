@@ -1,8 +1,8 @@
 """Duplicate detection: the ids of messages, and the treatment of a second message with the same id.
 
-Responsible for one cache per address that messages are sent to, for the limits on its size and on the memory of all,
-for what transactions hold, and for the records that let ids survive (broker-semantics 5.5). Does not depend on
-properties: a protocol finds the id of a message.
+Responsible for one cache per address that messages are sent to, and for the limits on its size and on the memory of
+all. Also responsible for what transactions hold, and for the records that let ids survive (broker-semantics 5.5). Does
+not depend on properties: a protocol finds the id of a message.
 
 An id is in force from its send, or from the commit of its transaction. A prepared transaction holds its ids, because it
 must be able to commit. The oldest ids of an address leave when newer ones need the room. That is not recorded: after a

@@ -3,8 +3,8 @@
 Responsible for topology, for opening and reattaching sessions, and for the end of the connection. `ConnectionState` of
 the engine holds versions, pings and the time to live. Does not depend on session requests, sockets and clocks.
 
-When a connection is lost while one of its sessions has a confirmation window, everything is kept until the time to live
-is over, for a client that comes back (core-protocol 7.3).
+A connection may be lost while one of its sessions has a confirmation window. Then everything is kept until the time to
+live is over, for a client that comes back (core-protocol 7.3).
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class CoreConnection:
             case CheckForFailover():
                 self.send(CheckForFailoverReply(not self.service.waits), CHANNEL_SESSION)
             case _:
-                # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
-                # but a packet that only brokers exchange means that this peer is no client.
+                # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured).
+                # But a packet that only brokers exchange shows that this peer is not a client.
                 if packet.TYPE in _BROKER_ONLY:
                     raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
                 self._drop(packet.TYPE, channel_id)

@@ -1,8 +1,8 @@
 """Names as clients before release 2.0 write them: ``jms.queue.NAME`` and ``jms.topic.NAME`` stand for ``NAME``.
 
-Responsible for removing these prefixes from what such a client sends, for the routing type that they imply, and for
-adding them to what the client gets (core-protocol 9.6). Temporary destinations keep theirs, which are part of their
-names. Does not depend on sessions and queues.
+Responsible for removing these prefixes from what such a client sends, and for the routing type that they imply. Also
+responsible for adding them to what the client gets (core-protocol 9.6). Temporary destinations keep theirs, which are
+part of their names. Does not depend on sessions and queues.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Responsible for the sum, and for the choice of sessions when the limit is passed: those that keep the most lose the
 ability to come back. Does not depend on frames; each session counts its frames.
 
-A refused reattachment is no loss (core-protocol 7.3): the client creates its session again, what it had not settled is
+A refused reattachment is no loss (core-protocol 7.3). The client creates its session again, what it had not settled is
 delivered to it again, and calls under way are released.
 """
 

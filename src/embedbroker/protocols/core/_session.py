@@ -138,8 +138,9 @@ class CoreSession:
         self._arrival = MessageTraits()
         self.username: str | None = None
         self.metadata: dict[str, str] = {}
-        # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
-        # a later reattachment is refused too and the client builds the session anew instead of losing packets.
+        # True for a session created right after a refused reattachment. From here on the two ends may count differently
+        # (pitfall 12.22). So a later reattachment is refused too, and the client builds the session again instead of
+        # losing packets.
         self.rebuilt = False
         # Chunks of a large message are on their way.
         self.receives_large = False
