@@ -119,7 +119,7 @@ class MemoryShares:
 class BrokerConfig:
     """Hold the complete configuration of a broker.
 
-    Directories are texts or path-like values. Times end in their unit. The limits whose default is None are shares of
+    Directories are texts or path-like values. Times end in their unit. Limits with the default None are shares of
     ``global_max_size_bytes``, see `memory_shares`.
 
     Attributes:
@@ -157,7 +157,7 @@ class BrokerConfig:
         frame_size_bytes_max: Largest packet; a larger one ends its connection.
         client_version_min: Oldest level of the CORE protocol that is admitted, 122 to 136: 126 is Artemis 1.5, anything
             below is HornetQ.
-        connection_ttl_ms: Silence after which a client without a time to live in its connection is disconnected; -1:
+        connection_ttl_ms: Silence after which a client that sets no time to live is disconnected; -1:
             never.
         connection_check_interval_ms: Period of that check.
         handshake_timeout_ms: Longest wait for the first bytes of a connection; 0: no limit.

@@ -38,8 +38,12 @@ def load_config(
     directories start at the directory of the file. If that is called ``etc``, as in the directory that ``artemis
     create`` makes, they start at its parent. The property ``artemis.instance`` overrides both.
 
-    A request of the file that this broker does not support yet is a warning, one line for each name. ``on_warning`` is
-    called with it; by default it is logged to ``embedbroker.configfile``.
+    A request of the file that this broker does not support yet is a warning, one line for each name.
+
+    Args:
+        path: Path of the file.
+        properties: Values for references in the file.
+        on_warning: Receives each warning; by default they are logged to ``embedbroker.configfile``.
 
     Raises:
         ConfigFileError: The file is wrong; the text has a line for each error, with its path in the file.

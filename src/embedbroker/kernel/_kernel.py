@@ -50,8 +50,14 @@ __all__ = ["Kernel"]
 class Kernel:
     """Hold one broker's messages and queues.
 
-    ``log`` takes one line of warning for the operator, ``inform`` one about an ordinary event; without ``inform``,
-    ``log`` takes both. At ``memory_limit_bytes`` producers begin to wait.
+    Args:
+        config: Configuration of the broker.
+        restore: Builds a message from its encoding tag and its bytes.
+        log: Receives one line of warning for the operator.
+        memory_limit_bytes: Bytes of messages at which producers begin to wait.
+        store: Receives durable facts; None keeps nothing.
+        inform: Receives one line about an ordinary event; None: `log` does.
+        authority: Decides the permissions of sessions; by default everything is allowed.
     """
 
     def __init__(

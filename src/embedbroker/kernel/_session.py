@@ -49,8 +49,17 @@ _ADMITTED_NAME_MAX = 1024
 class Session:
     """Carry out the verbs of one client session.
 
-    ``auto_commit_sends`` and ``auto_commit_acknowledges`` define what bypasses the transaction. Verbs check the
-    permission of ``principal`` first. Acknowledgements, transactions and queries require none, as in Artemis.
+    Verbs check the permission of ``principal`` first. Acknowledgements, transactions and queries require none, as in
+    Artemis.
+
+    Args:
+        kernel: Kernel of the broker.
+        name: Name of the session.
+        auto_commit_sends: Whether sends bypass the transaction.
+        auto_commit_acknowledges: Whether acknowledgements bypass the transaction.
+        pre_acknowledge: Whether a delivery acknowledges its message.
+        backpressure: Valve shared by the consumers of one connection; None creates one.
+        principal: User of the session.
     """
 
     __slots__ = (
@@ -158,7 +167,11 @@ class Session:
     ) -> Address | Refused:
         """Create an address, or replace the routing types of an existing one.
 
-        ``auto_created`` requires that the address settings allow it.
+        Args:
+            name: Name of the address; an FQQN names its address part.
+            anycast: Whether the address serves anycast.
+            multicast: Whether the address serves multicast.
+            auto_created: Whether the client creates it on demand, which the address settings must allow.
         """
         name, _queue = split_fqqn(name)
         if auto_created and not self.kernel.settings.of(name).auto_create_addresses:
@@ -260,8 +273,16 @@ class Session:
     ) -> Refused | None:
         """Send one message, inside the transaction unless sends commit by themselves.
 
-        A message to an internal binding is carried out at once. ``sender_waits`` is True if the sender waits for the
-        answer.
+        A message to an internal binding is carried out at once.
+
+        Args:
+            message: Message to route.
+            routing_type: 0 for multicast, 1 for anycast; None if the sender named none.
+            duplicate_id: Id for duplicate detection; None for a message without one.
+            sender_waits: Whether the sender waits for the answer.
+
+        Returns:
+            Why the send was refused; None if it was accepted.
         """
         if message.address not in self._admitted:
             binding = self._internal.get(message.address)
@@ -312,7 +333,14 @@ class Session:
     ) -> Consumer | Refused:
         """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer.
 
-        Without a ``credit``, bytes are counted.
+        Args:
+            key: Number of the consumer in this session.
+            queue_name: Name or FQQN of the queue.
+            filter_text: Selector of the consumer; None for all messages.
+            port: Receives the deliveries.
+            browse: Whether it is a browser, which takes nothing.
+            priority: Consumer priority; higher ones receive messages first.
+            credit: Counts what may be sent; None counts bytes.
         """
         queue = self._find(queue_name)
         if queue is None:
@@ -390,10 +418,19 @@ class Session:
     def settle(
         self, key: int, message_id: int, outcome: Outcome = Outcome.ACCEPTED, *, through: bool = False
     ) -> Refused | None:
-        """Settle a message that a consumer was given; with ``through``, everything given before, too.
+        """Settle a message that a consumer was given.
 
         The settlement belongs to the transaction unless acknowledgements commit by themselves. A message that a client
         found expired never does, as in Artemis: no rollback makes it fresh.
+
+        Args:
+            key: Number of the consumer in this session.
+            message_id: Id of the message.
+            outcome: How the delivery ended.
+            through: Whether everything given to the consumer before is settled, too.
+
+        Returns:
+            Why the settlement was refused; None if it was accepted.
         """
         transacted = not (self.auto_commit_acknowledges or outcome is _EXPIRED)
         consumer = self.consumers.get(key)

@@ -70,7 +70,7 @@ def allowed(result: T | Refused) -> T:
     """Return the result of the session's verb.
 
     Raises:
-        RequestRefused: The session does not have the permission.
+        RequestRefused: The session refused the verb.
     """
     if isinstance(result, Refused):
         raise RequestRefused("not-allowed", result.text)

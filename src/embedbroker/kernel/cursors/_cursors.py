@@ -222,10 +222,18 @@ class Cursors:
     ) -> CursorState | CursorRefused:
         """Grant a lease to an owner, and create the cursor if it does not exist.
 
-        A new cursor begins at ``start``, None for the end of what is visible. Messages up to there leave the queue.
-        There must be no such messages unless ``discards``. The same holds for a cursor that another owner left in front
-        of ``start``, which stays at its position. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``,
-        ``backlog``.
+        A new cursor begins at ``start``. Messages up to there leave the queue. There must be no such messages unless
+        ``discards``. The same holds for a cursor that another owner left in front of ``start``, which stays at its
+        position. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            owner: Name of the holder of the lease.
+            lease_ms: Term of the lease in milliseconds, counted from its last use.
+            take_over: Whether a lease of another owner is ended.
+            start: Position at which a new cursor begins; None for the end of what is visible.
+            discards: Whether messages up to ``start`` may leave the queue unread.
         """
         queue = self._addresses.queues.get(queue_name)
         if queue is None:
@@ -401,9 +409,17 @@ class Cursors:
     ) -> None:
         """Acknowledge everything up to ``start``, pin what is behind it, and pass the result to ``finished``.
 
-        The end is that of the first ``rows_max`` messages, or of those that have ``bytes_max`` bytes together, at least
-        one message (0: all that are visible). The end never decreases. A long range is examined over the next steps.
-        Refusals: ``no-such-cursor``, ``lost-lease``, ``bad-request``.
+        The end of the range never decreases. A long range is examined over the next steps. Refusals:
+        ``no-such-cursor``, ``lost-lease``, ``bad-request``.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            owner: Holder of the lease.
+            start: Position within the present range, both ends included.
+            finished: Receives the pinned range, or the refusal.
+            rows_max: Maximum number of messages in the range; 0: all that are visible.
+            bytes_max: Maximum bytes of messages in the range, at least one message; 0: all that are visible.
         """
         found = self._owned(queue_name, name, owner)
         if isinstance(found, CursorRefused):
@@ -476,10 +492,17 @@ class Cursors:
         bytes_max: int,
         finished: Callable[[Reading | CursorRefused], None],
     ) -> CursorRefused | None:
-        """Read what is in ``(after, until]``: about ``bytes_max`` bytes of messages, at least one message.
+        """Read what is in ``(after, until]``.
 
-        ``finished`` is called in its turn behind the deferred work of large requests. Refusals: ``no-such-cursor``,
-        ``not-pinned``.
+        Refusals: ``no-such-cursor``, ``not-pinned``.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            after: Position in front of the range.
+            until: Last position of the range, which must be pinned.
+            bytes_max: Approximate maximum bytes of messages in the result, at least one message.
+            finished: Receives the result, in its turn behind the deferred work of large requests.
         """
         found = self._pinned(queue_name, name, after, until)
         if isinstance(found, CursorRefused):
@@ -503,7 +526,15 @@ class Cursors:
     ) -> tuple[list[int], list[int]] | CursorRefused:
         """Split ``(after, until]`` into ranges of about equal numbers of messages.
 
-        Return bounds and numbers of messages.
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            after: Position in front of the range.
+            until: Last position of the range, which must be pinned.
+            parts: Maximum number of ranges.
+
+        Returns:
+            The bounds of the ranges, and the number of messages in each.
         """
         found = self._pinned(queue_name, name, after, until)
         if isinstance(found, CursorRefused):

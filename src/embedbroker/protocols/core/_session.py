@@ -133,7 +133,7 @@ class CoreSession:
         self.version = min(connection.version, SERVER_VERSION)
         self._trailer = send_trailer(self.version)
         self.default_address = ""
-        # Address of the last message, and the kind of that address.
+        # Address of the last message, and the traits of its kind.
         self._known_address = known_address("")
         self._arrival = MessageTraits()
         self.username: str | None = None
