@@ -1,7 +1,7 @@
-"""Address settings: what a match text says, and how several matches combine for one address.
+"""Address settings: the grammar of a match text, and how several matches combine for one address.
 
-Responsible for the ``address-setting`` vocabulary that exists so far, with Artemis' defaults, and for wildcard
-lookup with first-set-value-wins merging. Refuses to know queues, messages or files.
+Responsible for the ``address-setting`` vocabulary that exists so far, with Artemis' defaults, and for wildcard lookup
+with first-set-value-wins merging. Does not depend on queues, messages or files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MERGED_MAX = 1_000
 
 
 class AddressFullPolicy(Enum):
-    """What a producer meets at an address that is over its limit."""
+    """Define the treatment of a producer at an address that is over its limit."""
 
     #: It gets no credit, and waits.
     BLOCK = "BLOCK"
@@ -38,10 +38,35 @@ _number = optional(whole(-1))
 
 @frozen
 class AddressSettings:
-    """Settings of the addresses that a match covers. ``None`` means unset here: a wider match or the default decides.
+    """Hold the settings of the addresses that a match covers.
 
-    Times are milliseconds, sizes bytes; -1 switches a limit or a scan off. Names and defaults are those of Artemis'
-    ``address-setting`` element.
+    ``None`` means unset here: a wider match or the default decides. Times are milliseconds, sizes bytes; -1 switches a
+    limit or a scan off. Names and defaults are those of Artemis' ``address-setting`` element.
+
+    Attributes:
+        dead_letter_address: Address of messages with too many deliveries; without one they are dropped.
+        expiry_address: Address of expired messages; without one they are dropped.
+        expiry_delay: Expiration given to messages that have none.
+        min_expiry_delay: Shortest expiration.
+        max_expiry_delay: Longest expiration; messages that have none get it.
+        max_delivery_attempts: Deliveries before a message is dead; -1 or 0: no limit.
+        max_size_bytes: Bytes of messages on the address beyond which it is full.
+        address_full_policy: Treatment of the producers of a full address.
+        send_to_dla_on_no_route: Whether messages that no queue takes become dead letters.
+        auto_create_queues: Whether queues are created on demand.
+        auto_create_addresses: Whether addresses are created on demand.
+        auto_delete_queues: Whether queues created on demand are deleted when they are idle.
+        auto_delete_addresses: Whether addresses created on demand are deleted when they are idle.
+        auto_delete_created_queues: Whether all other queues are deleted when they are idle.
+        auto_delete_queues_delay: Time that a queue must have been idle.
+        auto_delete_addresses_delay: Time that an address must have been idle.
+        auto_delete_queues_message_count: Messages that may be left in a queue that is deleted; -1: any number.
+        default_queue_routing_type: Routing type of queues declared without one: 0 is multicast, 1 anycast.
+        default_max_consumers: Consumers of a queue declared without a maximum.
+        default_exclusive_queue: Whether a queue declared without that attribute is exclusive.
+        default_purge_on_no_consumers: Whether a queue declared without that attribute is purged without consumers.
+        default_consumer_window_size: Window returned to clients that query it.
+        id_cache_size: Duplicate ids that the address keeps, 0 for none; None: ``BrokerConfig.id_cache_size``.
     """
 
     dead_letter_address: str | None = field(default=None, validator=_text)
@@ -103,10 +128,10 @@ DEFAULT_SETTINGS = AddressSettings(
 
 
 def check_match(match: str) -> None:
-    """Refuse what is no match text.
+    """Refuse a text that is not a match.
 
     Raises:
-        ValueError: it has a ``#`` in the middle, or is empty.
+        ValueError: The text has a ``#`` in the middle, or is empty.
     """
     if not match:
         raise ValueError("an address-setting match must not be empty; '#' matches every address")
@@ -115,7 +140,10 @@ def check_match(match: str) -> None:
 
 
 def _pattern(match: str) -> re.Pattern[str]:
-    """``*`` is one or more characters without a dot, ``#`` (at the end) any further words; ``a#`` equals ``a.#``."""
+    """Return the pattern of a match.
+
+    ``*`` is one or more characters without a dot, ``#`` (at the end) any further words; ``a#`` equals ``a.#``.
+    """
     if match == "#":
         return re.compile(r".*", re.DOTALL)
     open_ended = match.endswith("#")
@@ -125,7 +153,7 @@ def _pattern(match: str) -> re.Pattern[str]:
 
 
 def _rank(match: str) -> tuple[object, ...]:
-    """Sort key, most specific first: without ``#`` before with; longer before shorter among ``#``."""
+    """Return a sort key, most specific first: without ``#`` before with; longer before shorter among ``#``."""
     if "#" in match:
         return (1, -len(match), match)
     return (0, tuple(word == "*" for word in match.split(".")), len(match), match)
@@ -133,7 +161,7 @@ def _rank(match: str) -> tuple[object, ...]:
 
 @define(eq=False)
 class AddressSettingsRepository:
-    """Looks settings up by address. Merged results are cached by address, at most 20,000 of them."""
+    """Return settings by address. Merged results are cached by address, at most 20,000 of them."""
 
     entries: dict[str, AddressSettings] = field(factory=dict)
     _wildcards: list[tuple[re.Pattern[str], AddressSettings]] = field(init=False, factory=list)
@@ -167,7 +195,7 @@ class AddressSettingsRepository:
 
 @lru_cache(_MERGED_MAX)
 def _together(matching: tuple[AddressSettings, ...]) -> AddressSettings:
-    """The settings of all matches, the narrowest first. Addresses with the same matches share what comes of them."""
+    """Merge the settings of all matches, the narrowest first. Addresses with the same matches share the result."""
     settings = AddressSettings()
     for wider in (*matching, DEFAULT_SETTINGS):
         settings = settings.below(wider)

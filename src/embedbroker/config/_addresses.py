@@ -1,7 +1,7 @@
 """Addresses and queues that a broker has from its start, as frozen values.
 
-Responsible for what can be said of them before anybody uses them. Refuses to know filters' grammar and what becomes of
-messages.
+Responsible for the attributes that exist before the first use. Does not depend on the grammar of filters and the
+delivery of messages.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ __all__ = ["AddressConfiguration", "QueueConfiguration", "as_addresses"]
 
 @frozen
 class QueueConfiguration:
-    """A queue that is there from the start and does not go by itself. None takes the default of the address settings.
+    """Define a queue that exists from the start and is never auto-deleted.
 
-    ``filter`` is a selector: the queue takes the messages that it matches. ``user`` is noted with the queue.
+    None takes the default of the address settings.
+
+    Attributes:
+        filter: A selector: the queue takes the messages that it matches.
+        durable: Whether the queue and its durable messages survive a restart.
+        max_consumers: Maximum number of consumers; -1: no limit.
+        exclusive: Whether one consumer gets all messages.
+        purge_on_no_consumers: Whether messages are removed when the last consumer leaves.
+        user: Recorded with the queue.
     """
 
     filter: str | None = field(default=None, validator=optional(text))
@@ -48,10 +56,10 @@ def _queues(value: object) -> Queues | None:
 
 @frozen
 class AddressConfiguration:
-    """An address that is there from the start: which routing types it serves, and with which queues.
+    """Define an address that exists from the start.
 
     ``anycast`` and ``multicast`` map names to queues; an empty mapping serves the routing type without a queue, None
-    does not serve it. One of them is needed.
+    does not serve it. At least one of the two must be set.
     """
 
     anycast: Queues | None = field(default=None, converter=_queues)
@@ -70,7 +78,7 @@ def _check_name(kind: str, name: str) -> None:
 
 
 def as_addresses(value: object) -> dict[str, AddressConfiguration]:
-    """Addresses by name. The name of a queue is its own in the whole broker."""
+    """Return addresses by name. The name of a queue must be unique in the whole broker."""
     if not isinstance(value, Mapping):
         raise TypeError(f"addresses must map names to AddressConfigurations, not be {value!r}")
     homes: dict[str, str] = {}

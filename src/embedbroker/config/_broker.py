@@ -1,6 +1,6 @@
 """The configuration of one broker as one frozen value.
 
-Refuses to read files or environment; ``embedbroker.configfile`` will do that and end here.
+Does not read files or environment; `embedbroker.configfile` does that and returns a value of this class.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _DEFAULT_ADDRESS_SETTINGS = {
     "#": AddressSettings(dead_letter_address="DLQ", expiry_address="ExpiryQueue"),
 }
 
-# However little memory a broker may use: several hundred producers with the usual window fit.
+# Minimum for a broker with little memory: several hundred producers with the usual window fit.
 MARGIN_BYTES_MIN = 128 * 1024 * 1024
-# And what some sessions leave unconfirmed for a moment.
+# What some sessions leave unconfirmed for a moment must fit.
 RESEND_BYTES_MIN = 16 * 1024 * 1024
 # Two addresses with the usual number of ids.
 ID_CACHE_BYTES_MIN = 16 * 1024 * 1024
 
-# Of an audit log: the one that is written, one that goes, and something to look at.
+# Of an audit log: the segment that is written, one that is being removed, and some to read.
 AUDIT_SEGMENTS_MIN = 4
 
-# Where a broker listens on all addresses of its machine.
+# Hosts with which a broker listens on all addresses of its machine.
 _ANY_HOST = ("0.0.0.0", "::")
 
 _whole = whole(0)
@@ -102,7 +102,10 @@ def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressS
 
 @frozen
 class MemoryShares:
-    """Bytes. Beyond ``messages`` producers wait, and beyond that and ``margin`` sends are refused."""
+    """Hold shares of memory in bytes.
+
+    Beyond ``messages`` producers wait, and beyond that and ``margin`` sends are refused.
+    """
 
     messages: int
     margin: int
@@ -114,28 +117,70 @@ class MemoryShares:
 
 @frozen
 class BrokerConfig:
-    """Everything a broker is told before it starts.
+    """Hold the complete configuration of a broker.
 
-    ``host`` and ``port`` are where it listens (port 0 takes a free one). Directories are texts or path-like values;
-    ``data_directory`` None keeps everything in memory. ``global_max_size_bytes`` None is half of the memory the process
-    may use; producers wait for credits beyond it, for ever if it were 0, which is refused. The limits whose default is
-    None are shares of it, see `memory_shares`. Times end in their unit.
-    ``ha_policy`` says which part the broker plays in a live and backup group; the locks of such a group are files of
-    ``node_manager_lock_directory``, None meaning the data directory, and are waited for no longer than
-    ``journal_lock_acquisition_timeout_ms``, -1 meaning for ever.
-    ``connectors`` are names for the places of brokers, as URLs or values: ``{"b": "tcp://host-b:61616"}``.
-    ``cluster_connection`` makes the broker a member of a cluster, or of a live and backup group; its brokers know each
-    other by ``cluster_user`` and ``cluster_password``, which must be the same everywhere.
-    ``client_version_min`` is the oldest level of the CORE protocol that is let in: 126 is Artemis 1.5, anything below
-    is HornetQ.
-    With ``persist_delivery_count_before_delivery`` a durable message goes to a consumer once it is on disk that it
-    does: who gets it after a crash, or after a failover, is told that somebody may have seen it.
-    With an ``audit_directory``, which no other broker uses, a live broker writes what it does with each message to
-    segments there (see ``segment_size_bytes``); the oldest is removed before all of them take more than
-    ``audit_retention`` bytes. It needs a ``data_directory``.
-    ``address_settings`` maps match texts to settings; by default dead letters go to ``DLQ`` and expired messages to
-    ``ExpiryQueue``, as in a broker that ``artemis create`` made. ``addresses`` are there from the start, with their
-    queues: ``{"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
+    Directories are texts or path-like values. Times end in their unit. Limits with the default None are shares of
+    ``global_max_size_bytes``, see `memory_shares`.
+
+    Attributes:
+        name: Name in log lines, in the directory's lock, in ``vm_url``.
+        host: Host on which the broker listens.
+        port: Port on which the broker listens, 0 to 65,535; 0 takes a free one.
+        data_directory: Directory of the journal; None keeps everything in memory.
+        ha_policy: Part of the broker in a live and backup group.
+        node_manager_lock_directory: Directory of the lock files of such a group; None: the data directory.
+        journal_lock_acquisition_timeout_ms: Longest wait for these locks; -1: for ever.
+        connectors: Names for the places of brokers, as URLs or values: ``{"b": "tcp://host-b:61616"}``.
+        cluster_connection: Makes the broker a member of a cluster, or of a live and backup group.
+        cluster_user: User by which brokers of a cluster recognise each other; must be the same everywhere.
+        cluster_password: Password with that user; must be the same everywhere.
+        address_settings: Settings by match text. By default dead letters go to ``DLQ`` and expired messages to
+            ``ExpiryQueue``, as in a broker that ``artemis create`` made.
+        addresses: Addresses that exist from the start, with their queues: ``{"orders":
+            AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
+        global_max_size_bytes: Memory for messages, beyond which producers wait for credits; None: half of the memory
+            the process may use. 0 is refused, because producers would wait for ever.
+        global_max_size_margin_bytes: Memory above that, beyond which sends are refused; None: half as much again, at
+            least 128 MiB.
+        partial_frames_bytes_max: Bytes of incomplete packets on all connections; None: an eighth of the memory for
+            messages, at least one packet.
+        resend_bytes_max: Bytes that all sessions keep for a reattachment; None: an eighth of the memory for messages,
+            at least 16 MiB.
+        output_total_bytes_max: Output waiting for all clients; beyond it the connection with the most is closed. None:
+            an eighth of the memory for messages, at least ``output_bytes_max`` and one packet.
+        id_cache_bytes_max: Bytes of all duplicate ids; None: an eighth of the memory for messages, at least 16 MiB.
+        id_cache_size: Duplicate ids that each address keeps; 0: no duplicate detection.
+        persist_id_cache: Whether duplicate ids survive a restart, like the messages they came with.
+        persist_delivery_count_before_delivery: Whether a durable message goes to a consumer only when its delivery
+            count is on disk. A consumer that gets it after a crash or a failover is then informed of the possible
+            earlier delivery.
+        frame_size_bytes_max: Largest packet; a larger one ends its connection.
+        client_version_min: Oldest level of the CORE protocol that is admitted, 122 to 136: 126 is Artemis 1.5, anything
+            below is HornetQ.
+        connection_ttl_ms: Silence after which a client that sets no time to live is disconnected; -1:
+            never.
+        connection_check_interval_ms: Period of that check.
+        handshake_timeout_ms: Longest wait for the first bytes of a connection; 0: no limit.
+        connections_max: Maximum number of connections; further ones are closed at once.
+        sessions_per_connection_max: Maximum number of sessions; further ones are refused.
+        consumers_per_session_max: Maximum number of consumers; further ones are refused.
+        session_metadata_bytes_max: Bytes of names and values; what exceeds it is refused.
+        held_replies_max: Answers of one session that wait for the disk; one more ends its connection.
+        addresses_max: Maximum number of addresses; further ones are refused.
+        queues_max: Maximum number of queues; further ones are refused.
+        message_expiry_scan_period_ms: Period of the expiry scan; -1: no scan, messages still expire at their delivery.
+        transaction_timeout_ms: Age at which an XA branch that is not prepared is rolled back.
+        transaction_timeout_scan_period_ms: Period of that check.
+        xa_branches_max: Maximum number of XA branches; further ones are refused.
+        address_queue_scan_period_ms: Period of the scan for unused queues and addresses; -1: none.
+        output_high_water_bytes: Output waiting for a client, beyond which its consumers get nothing more until it has
+            read.
+        output_bytes_max: Output waiting for a client, beyond which its connection is closed.
+        work_per_step_max: Deliveries before other connections have their turn.
+        segment_size_bytes: Size of a journal file: a multiple of 512, at least 16 KiB.
+        audit_directory: Directory, used by no other broker, in which a live broker records what it does with each
+            message; None: no audit log. Needs a ``data_directory``.
+        audit_retention: Maximum bytes of the audit log, at least four segments; the oldest segment is removed first.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -188,7 +233,7 @@ class BrokerConfig:
     audit_retention: int = field(default=10 * 1024**3, validator=_audit_retention)
 
     def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:
-        """What memory is for, of a broker that keeps so many bytes of messages."""
+        """Return the shares of memory of a broker that keeps so many bytes of messages."""
 
         def share(said: int | None, otherwise: int) -> int:
             return otherwise if said is None else said

@@ -1,6 +1,6 @@
-"""What a configuration value may be: the checks that clients have, too, and those of names and paths.
+"""Checks of configuration values: those shared with clients, and those of names and paths.
 
-Refuses to know which fields there are.
+Does not depend on the fields that exist.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ text = instance(str)
 
 
 def named(instance: object, attribute: Attribute[Any], value: object) -> None:
-    """A text that something is called by. It is written on wires and into files, so UTF-8 must have it."""
+    """Check a name. It is written on wires and into files, so it must be encodable as UTF-8."""
     text(instance, attribute, value)
     if not value:
         raise ValueError(f"{attribute.name} must not be empty")
@@ -29,18 +29,18 @@ def named(instance: object, attribute: Attribute[Any], value: object) -> None:
 
 @runtime_checkable
 class PathLike(Protocol):
-    """What `os` calls path-like; nothing of it is needed here but its text."""
+    """Describe what `os` calls path-like; only its text is needed here."""
 
     def __fspath__(self) -> str: ...
 
 
 def as_path(value: str | PathLike | None) -> str | None:
-    """The text of a path, whatever says it; anything else is left to `path`."""
+    """Return the text of a path of any type; any other value is left to the check `path`."""
     return value.__fspath__() if isinstance(value, PathLike) else value
 
 
 def path(instance: object, attribute: Attribute[Any], value: object) -> None:
-    """The path of a file or a directory. An empty one would mean the directory that the process happens to be in."""
+    """Check the path of a file or a directory. An empty one would mean the current directory of the process."""
     text(instance, attribute, value)
     if not value or "\0" in str(value):
         raise ValueError(f"{attribute.name} must be a path, not {value!r}")

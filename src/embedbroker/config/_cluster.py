@@ -1,7 +1,7 @@
-"""How a broker finds the others of its cluster, and what it tells them about itself.
+"""How a broker finds the others of its cluster, and what it announces to them.
 
-Responsible for the vocabulary of Artemis' ``cluster-connection`` element, for connectors, and for their defaults.
-Refuses to know how brokers talk, and how messages get from one to another.
+Responsible for the vocabulary of Artemis' ``cluster-connection`` element, for connectors, and for their defaults. Does
+not depend on the exchange between brokers, nor on how messages move from one to another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._checks import instance, named, number, optional, whole
 
 __all__ = ["DEFAULT_CLUSTER_PASSWORD", "DEFAULT_CLUSTER_USER", "ClusterConnection", "as_connectors"]
 
-# Artemis' own: brokers that were configured with nothing find each other, and everybody knows these two texts.
+# Artemis' defaults: brokers without configuration find each other, and these two texts are public.
 DEFAULT_CLUSTER_USER = "ACTIVEMQ.CLUSTER.ADMIN.USER"
 DEFAULT_CLUSTER_PASSWORD = "CHANGE ME!!"
 
@@ -44,15 +44,21 @@ def _names(value: object) -> tuple[str, ...]:
 
 @frozen
 class ClusterConnection:
-    """A broker's membership in a cluster, or in a group of one live broker and its backups.
+    """Define a broker's membership in a cluster, or in a group of one live broker and its backups.
 
-    ``connector`` names the one of the broker's ``connectors`` by which others and clients reach it; None is where it
-    listens. ``static_connectors`` name those by which it finds the others; ``allow_direct_connections_only``: it keeps
-    to these and does not connect to whom it merely hears of. It pings every ``check_period_ms``, twice in
-    ``connection_ttl_ms`` at least, and takes a peer for lost that sent nothing for that long; -1 is never, for both.
-    ``call_timeout_ms`` is how long it waits for the answer to the cluster password. A lost peer is tried again after
-    ``retry_interval_ms``, which grows by ``retry_interval_multiplier`` up to ``max_retry_interval_ms``. A live broker
-    repeats its announcement ``notification_attempts`` times, ``notification_interval_ms`` apart.
+    Attributes:
+        name: Name of the cluster connection.
+        connector: Name of the broker's connector by which others and clients reach it; None: where it listens.
+        static_connectors: Names of the connectors by which it finds the others.
+        allow_direct_connections_only: Whether it connects only to these, and to no broker that it learns of later.
+        check_period_ms: Pause between two pings, at least two pings per ``connection_ttl_ms``; -1: never.
+        connection_ttl_ms: Silence after which a peer counts as lost; -1: never.
+        call_timeout_ms: Longest wait for the answer to the cluster password.
+        retry_interval_ms: Pause before a lost peer is tried again.
+        retry_interval_multiplier: Factor by which that pause grows, at least 1.
+        max_retry_interval_ms: Longest such pause.
+        notification_interval_ms: Pause between two announcements of a live broker.
+        notification_attempts: Number of repetitions of an announcement.
     """
 
     name: str = field(default="cluster", validator=named)
@@ -70,12 +76,15 @@ class ClusterConnection:
 
     @property
     def ping_period_ms(self) -> int:
-        """The pause between two pings: ``check_period_ms``, half of ``connection_ttl_ms`` at most. -1 is never."""
+        """Return the pause between two pings: ``check_period_ms``, at most half of ``connection_ttl_ms``.
+
+        -1 is never.
+        """
         return ping_period_ms(self.check_period_ms, self.connection_ttl_ms)
 
 
 def as_connectors(value: object) -> dict[str, TransportConfiguration]:
-    """Connectors by name; a URL stands for what it says, and every connector carries the name it has here."""
+    """Return connectors by name; a URL stands for its value, and every connector carries the name it has here."""
     if not isinstance(value, Mapping):
         raise TypeError(
             f"connectors must map names to URLs or TransportConfigurations, not be of type {type(value).__name__}"
@@ -100,7 +109,7 @@ def _from_url(name: str, url: str) -> TransportConfiguration:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-    except ValueError:  # whose text has what was read
+    except ValueError:  # the text of the error names the value
         raise ValueError(f"connector {name!r}: {describe_url(url)!r} has a host or port that cannot be read") from None
     if "@" in parts.netloc:
         raise ValueError(f"connector {name!r} has a user in front of its host; write {describe_url(url)}")

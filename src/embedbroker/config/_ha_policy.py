@@ -1,10 +1,10 @@
-"""The ``ha-policy`` of a broker as frozen values: which part it plays in a live and backup group.
+"""The ``ha-policy`` of a broker as frozen values: its part in a live and backup group.
 
 Responsible for the vocabulary of Artemis' ``ha-policy`` element with its defaults, one class for each strategy and
-part. Refuses to know how a broker plays that part.
+part. Does not depend on the implementation of a part.
 
-Names are those of the elements, times end in ``_ms``. What Artemis calls a primary was called live or master before,
-a backup slave, and primary-only live-only.
+Names are those of the elements, times end in ``_ms``. What Artemis calls a primary was called live or master before, a
+backup slave, and primary-only live-only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "SharedStorePrimary",
 ]
 
-# What a lock name may be made of: Artemis packs it into the sixteen bytes of a UUID.
+# Characters of a lock name: Artemis packs it into the sixteen bytes of a UUID.
 _COORDINATION_ID_CHARACTERS_MAX = 16
 
 _flag = instance(bool)
@@ -56,9 +56,9 @@ def _properties(value: object) -> dict[str, str]:
 
 @frozen
 class ScaleDown:
-    """Where a broker that stops takes its messages: to a connector, to a discovery group, or to a group of brokers.
+    """Define where a stopping broker moves its messages: to a connector, a discovery group, or a group of brokers.
 
-    It has no effect yet, and the log says so.
+    It has no effect yet, and a log line reports that.
     """
 
     enabled: bool = field(default=True, validator=_flag)
@@ -77,17 +77,19 @@ _scale_down = optional(instance(ScaleDown))
 
 @frozen
 class PrimaryOnly:
-    """No backup, the default. Artemis' older name is live-only."""
+    """Define a broker without backup, the default. Artemis' older name is live-only."""
 
     scale_down: ScaleDown | None = field(default=None, validator=_scale_down)
 
 
 @frozen
 class SharedStorePrimary:
-    """The broker that is live first on a data directory that its backups share.
+    """Define the broker that is live first on a data directory that its backups share.
 
-    ``failover_on_shutdown``: an orderly stop, too, makes a backup take over. ``wait_for_activation`` False: `start`
-    returns while another broker is still live; this one takes over when that is gone.
+    Attributes:
+        failover_on_shutdown: Whether a backup takes over after an orderly stop, too.
+        wait_for_activation: False: `start` returns while another broker is still live; this one takes over when that
+            one is gone.
     """
 
     failover_on_shutdown: bool = field(default=False, validator=_flag)
@@ -96,11 +98,13 @@ class SharedStorePrimary:
 
 @frozen
 class SharedStoreBackup:
-    """A broker that takes over the shared data directory when the live one dies.
+    """Define a broker that takes over the shared data directory when the live one dies.
 
-    ``failover_on_shutdown`` holds for its own time as the live broker. ``allow_failback``: it gives way when the
-    primary returns, and then waits as backup again unless ``restart_backup`` is False. So does one that finds no room
-    on the disk.
+    Attributes:
+        failover_on_shutdown: Whether a backup takes over after an orderly stop of this broker while it is live.
+        allow_failback: Whether it gives way when the primary returns. So does a backup that finds no room on the disk.
+        restart_backup: Whether it waits as backup again after that.
+        scale_down: Without effect yet.
     """
 
     failover_on_shutdown: bool = field(default=False, validator=_flag)
@@ -111,11 +115,14 @@ class SharedStoreBackup:
 
 @frozen
 class LockManager:
-    """The service that decides which of a replicating pair is live: Artemis' ``manager`` element.
+    """Define the service that decides which of a replicating pair is live: Artemis' ``manager`` element.
 
-    ``class_name`` is ``FileBasedLockManager``, with the property ``locks-folder``, or ``CuratorDistributedLockManager``
-    for ZooKeeper, with ``connect-string`` and others; Artemis' full class names will do. `EmbeddedBroker` looks at
-    them, and raises a ``ValueError`` that names what is wrong.
+    `EmbeddedBroker` checks the values, and raises a ``ValueError`` that names what is wrong.
+
+    Attributes:
+        class_name: ``FileBasedLockManager`` or ``CuratorDistributedLockManager`` (ZooKeeper), or Artemis' full class
+            names.
+        properties: ``locks-folder`` for the first, ``connect-string`` and others for the second.
     """
 
     class_name: str = field(validator=named)
@@ -135,17 +142,23 @@ def _coordination_id(_policy: object, _attribute: Attribute[str | None], value: 
 
 @frozen
 class ReplicationPrimary:
-    """The broker that is live first and sends its journal to a backup.
+    """Define the broker that is live first and sends its journal to a backup.
 
-    ``group_name``: only backups of the same name pair with it. ``cluster_name``: the cluster connection to look for
-    others on, None the first one. ``check_for_active_server``: at start, look whether a backup has taken over, and fail
-    back from it. ``quorum_size`` -1 is the largest cluster that was seen; ``vote_on_replication_failure``: ask the
-    others whether it may go on when its backup is gone. A backup asks ``vote_retries`` times, ``vote_retry_wait_ms``
-    apart, and waits ``quorum_vote_wait_ms`` for answers, 2 s at most; that one is in seconds in Artemis' element.
-    ``lock_manager`` replaces votes; brokers with the same ``coordination_id`` compete for one lock as equals. The last
-    step of a copy may take ``initial_replication_sync_timeout_ms``, and a primary that took no backup is left alone for
-    ``retry_replication_wait_ms``. ``max_saved_replicated_journals_size`` is how many journals in the way of a copy are
-    kept; -1: all.
+    Attributes:
+        group_name: Only backups of the same name pair with it.
+        cluster_name: Cluster connection on which it searches for others; None: the first one.
+        check_for_active_server: Whether it checks at its start for a backup that has taken over, and fails back from
+            it.
+        max_saved_replicated_journals_size: Number of journals kept that were in the way of a copy; -1: all.
+        initial_replication_sync_timeout_ms: Longest duration of the last step of a copy.
+        vote_on_replication_failure: Whether it requests votes on remaining live when its backup is gone.
+        quorum_size: Brokers that count for a vote; -1: the largest cluster that was seen.
+        vote_retries: Votes that a backup requests.
+        vote_retry_wait_ms: Pause between two of them.
+        quorum_vote_wait_ms: Longest wait for answers, at most 2 s; in seconds in Artemis' element.
+        retry_replication_wait_ms: Pause before a backup returns to a primary that did not take it.
+        lock_manager: Replaces votes.
+        coordination_id: Brokers with the same one compete for one lock as equals; needs a ``lock_manager``.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -172,10 +185,14 @@ class ReplicationPrimary:
 
 @frozen
 class ReplicationBackup:
-    """A broker that keeps a copy of a live broker's journal and takes over when that dies.
+    """Define a broker that keeps a copy of a live broker's journal and takes over when that broker dies.
 
-    ``allow_failback``: it gives way when the primary returns, and then is a backup again unless ``restart_backup`` is
-    False. The other values are those of `ReplicationPrimary`.
+    The other values are those of `ReplicationPrimary`.
+
+    Attributes:
+        allow_failback: Whether it gives way when the primary returns.
+        restart_backup: Whether it is a backup again after that.
+        scale_down: Without effect yet.
     """
 
     group_name: str | None = field(default=None, validator=_name)

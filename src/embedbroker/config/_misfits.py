@@ -1,4 +1,4 @@
-"""Settings that are right one by one and do not fit together: what the log says of them when a broker is made.
+"""Settings that are valid one by one and do not fit together: the warnings logged when a broker is created.
 
 Responsible for the texts. Each names both settings, what the broker does, and what to change. The guide's page on
 limits has the same pairs in a table. Does not depend on how a broker works.

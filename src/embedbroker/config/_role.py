@@ -1,4 +1,4 @@
-"""What a broker is to its group at a moment, whatever part its policy gave it."""
+"""The role of a broker in its group at a moment, whatever part its policy defines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ __all__ = ["Role"]
 
 
 class Role(Enum):
-    """What a broker is to its live and backup group. A primary that waits because a backup is live is a backup, too."""
+    """Define the role of a broker in its live and backup group.
 
-    #: It serves nobody, because another broker is live or has the right to be, and has not opened the journal.
+    A primary that waits because a backup is live is a backup, too.
+    """
+
+    #: It serves no clients, because another broker is live or has the right to be, and has not opened the journal.
     BACKUP = "backup"
     #: It has the right to be live and reads the journal.
     ACTIVATING = "activating"

@@ -1,7 +1,7 @@
 """``address-settings``: rules for the addresses that a match covers.
 
-Responsible for the settings that exist here, and for what becomes of policies that do not. Refuses to know how matches
-combine.
+Responsible for the settings that exist here, and for the replacement of policies that do not. Does not depend on how
+matches combine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._values import boolean, one_of, size, text_or_nothing, whole
 __all__ = ["address_settings"]
 
 _FIELDS: Fields = {
-    # An empty name takes away what a wider match says.
+    # An empty name removes the value of a wider match.
     "dead-letter-address": ("dead_letter_address", text_or_nothing),
     "expiry-address": ("expiry_address", text_or_nothing),
     "expiry-delay": ("expiry_delay", whole),
@@ -44,7 +44,7 @@ _FULL_POLICIES = {"BLOCK": "BLOCK", "FAIL": "FAIL", "PAGE": "PAGE", "DROP": "DRO
 
 
 def address_settings(core: Element, findings: Findings) -> dict[str, AddressSettings]:
-    """The settings by match. Without any there are none, as in Artemis: dead letters then go nowhere."""
+    """Return the settings by match. A file without any has none, as in Artemis: dead letters are then dropped."""
     settings: dict[str, AddressSettings] = {}
     holder = core.take("address-settings")
     for element in [] if holder is None else holder.take_all("address-setting"):

@@ -1,7 +1,7 @@
 """``addresses``, and the ``jms`` section of older files: what the broker has from its start.
 
 Responsible for queues under their routing types, and for the destinations of 1.x files: a queue with its address, or an
-address for topics. Refuses to know which filters are right.
+address for topics. Does not depend on the grammar of filters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROUTING_TYPES = ("anycast", "multicast")
 
 
 def addresses(root: Element, core: Element, findings: Findings) -> dict[str, AddressConfiguration]:
-    """All addresses by name."""
+    """Return all addresses by name."""
     found: dict[str, AddressConfiguration] = {}
     holder = core.take("addresses")
     for element in [] if holder is None else holder.take_all("address"):

@@ -1,7 +1,7 @@
 """From the tree of a broker.xml to one `BrokerConfig`.
 
-Responsible for the elements directly below ``core``, and for directories. Refuses to know encodings and which names
-there are: what reaches it may stand where it stands.
+Responsible for the elements directly below ``core``, and for directories. Does not depend on encodings and the table of
+names: every element that reaches it is allowed at its place.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _FIELDS: Fields = {
 }
 _JOURNAL = "data/journal"
 _ARTEMIS_JOURNAL_FILES = "activemq-data-*.amq"
-# Where Artemis has a directory for each kind of data.
+# Artemis has a directory for each kind of data.
 _OTHER_DIRECTORIES = ("bindings-directory", "paging-directory", "large-messages-directory")
 
 
 def broker_config(root: Element, instance: Path, findings: Findings) -> BrokerConfig | None:
-    """The configuration; None when something is wrong. Directories are relative to ``instance``."""
+    """Return the configuration; None when something is wrong. Directories are relative to ``instance``."""
     core = root.take("core")
     if core is None:
         findings.refuse(root.place, "has no <core xmlns='urn:activemq:core'>")
@@ -70,7 +70,7 @@ def broker_config(root: Element, instance: Path, findings: Findings) -> BrokerCo
 
 
 def _add_unless_minus_one(core: Element, name: str, field: str, values: dict[str, Any], findings: Findings) -> bool:
-    """Keep a value that -1 leaves at its default; returns whether it was another one."""
+    """Keep a value that -1 leaves at its default; return True if it was another one."""
     element = core.take(name)
     value = None if element is None else value_of(element, size if "size" in name else whole, findings)
     if element is None or value is None or value == -1:

@@ -1,6 +1,6 @@
 """``cluster-connections``: by which connectors a broker is found, and finds the others.
 
-Responsible for the one cluster connection that a broker has. Refuses to know how brokers talk.
+Responsible for the one cluster connection that a broker has. Does not depend on the exchange between brokers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIELDS: Fields = {
 def cluster_connection(
     core: Element, wanted: str | None, connectors: Collection[str], findings: Findings
 ) -> ClusterConnection | None:
-    """The cluster connection called ``wanted``, or the first one. The others are left for a warning."""
+    """Return the cluster connection called ``wanted``, or the first one. The others are left for a warning."""
     holder = core.take("cluster-connections")
     candidates = [] if holder is None else holder.children.get("cluster-connection", [])
     named = [each for each in candidates if wanted is not None and each.attributes.get("name") == wanted]

@@ -1,8 +1,8 @@
 """From a file to a tree of elements: encoding, substitution, XML, included files.
 
-Responsible for everything that can be wrong with a file before its names are looked at, and for refusing what XML
-allows and a configuration does not need: document types, and with them entities, external ones too. Refuses to know
-which names there are.
+Responsible for all errors of a file that come before the check of its names. Also responsible for refusing what XML
+allows and a configuration does not need: document types, and with them entities, external ones too. Does not depend on
+the table of names.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _MARKS = {
 }
 _DECLARED_ENCODING = re.compile(rb"""\A\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z0-9._-]*)["']""")
 _INCLUDE = "xi:include"
-# By these, elements of one name are told apart in messages.
+# Attributes that distinguish elements of one name in messages.
 _IDENTITIES = ("@name", "@match", "@key", "@type")
 
 
 @define(eq=False)
 class Element:
-    """One element: what stands in it, and which of that somebody has made something of.
+    """Hold one element: its contents, and which of these have been used.
 
-    ``path`` is the way to it by names alone, ``way`` the same with the name of one of several; both begin below the
+    ``path`` leads to it by names alone, ``way`` does the same with the name of one of several; both begin below the
     root.
     """
 
@@ -64,37 +64,37 @@ class Element:
 
     @property
     def place(self) -> str:
-        """Where it stands, for people."""
+        """Return the place of the element, for a reader."""
         return f"{self.file}: {self.way}" if self.way else self.file
 
     def attribute_place(self, name: str) -> str:
-        """Where one of its attributes stands, for people."""
+        """Return the place of one of its attributes, for a reader."""
         return f"{self.place}{'/' if self.way else ': '}@{name}"
 
     def take(self, name: str) -> Element | None:
-        """The child of a name that may stand here once, as something that is of use."""
+        """Return the child of a name that may stand here once, and mark it as used."""
         return next(iter(self.take_all(name)), None)
 
     def take_all(self, name: str) -> list[Element]:
-        """All children of a name, as something that is of use."""
+        """Return all children of a name, and mark them as used."""
         found = self.children.get(name, [])
         for child in found:
             child.taken = True
         return found
 
     def attribute(self, name: str) -> str | None:
-        """The text of an attribute, as something that is of use."""
+        """Return the text of an attribute, and mark it as used."""
         self.attributes_taken.add(name)
         return self.attributes.get(name)
 
 
 class _Forbidden(Exception):
-    """Well-formed, but nothing a configuration needs."""
+    """Refuse XML that is well-formed, but that no configuration needs."""
 
 
 @define(eq=False)
 class _Reader:
-    """Reads one file and those that it includes."""
+    """Read one file and those that it includes."""
 
     properties: Mapping[str, str]
     environment: Mapping[str, str]
@@ -103,7 +103,12 @@ class _Reader:
     includes: int = 0
 
     def read(self, path: Path, parent: Element | None = None) -> Element:
-        """Raises OSError for a file that cannot be read, ConfigFileError for one that is no XML."""
+        """Return the tree of a file.
+
+        Raises:
+            OSError: The file cannot be read.
+            ConfigFileError: The file is not XML.
+        """
         self.including.append(_resolved(path))
         text = self._substituted(path, _decoded(path))
         ((name, content),) = _parsed(path, text).items()
@@ -130,7 +135,7 @@ class _Reader:
             if key == "#text":
                 element.text = str(value)
             elif key.startswith("@"):
-                # Namespaces, schema locations and what XML itself defines say nothing about a broker.
+                # Namespaces, schema locations and attributes of XML itself do not configure a broker.
                 if key != "@xmlns" and not key.startswith(("@xsi:", "@xml:")):
                     element.attributes[key[1:]] = str(value)
             else:
@@ -179,14 +184,17 @@ def read_document(
     """Read a file and what it includes into a tree.
 
     Raises:
-        OSError: the file cannot be read.
-        ConfigFileError: it is no XML, or XML that no configuration needs.
+        OSError: The file cannot be read.
+        ConfigFileError: The file is not XML, or XML that no configuration needs.
     """
     return _Reader(properties, environment, findings).read(path)
 
 
 def _resolved(path: Path) -> Path:
-    """The file itself. Links that lead in a circle are told by whoever opens it; `Path.resolve` fails with them."""
+    """Return the file itself.
+
+    For links in a circle, opening the file reports the error; `Path.resolve` fails with them.
+    """
     return Path(os.path.realpath(path))
 
 
@@ -199,7 +207,7 @@ def _wrong(path: Path, text: str) -> ConfigFileError:
 
 
 def _decoded(path: Path) -> str:
-    """The file as text, by its byte order mark or its declaration, otherwise as UTF-8."""
+    """Return the file as text, by its byte order mark or its declaration, otherwise as UTF-8."""
     with path.open("rb") as file:
         data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
@@ -219,7 +227,7 @@ def _decoded(path: Path) -> str:
 
 
 def _parsed(path: Path, text: str) -> dict[str, object]:
-    import xmltodict  # only those who have a file pay for loading it
+    import xmltodict  # only programs with a file pay for loading it
 
     try:
         _guard(text)

@@ -1,7 +1,7 @@
-"""What was found in a file: errors, which refuse it, and warnings, with which it loads.
+"""Findings in a file: errors, which refuse it, and warnings, with which it loads.
 
-Responsible for saying everything at once, each line with file and path, and for one warning where the same name says
-the same in several places. Refuses to know what is right.
+Responsible for reporting all of them at once, each line with file and path. Several places with the same name and text
+become one warning. Does not depend on what is right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ __all__ = ["ConfigFileError", "Findings", "SourcePosition"]
 
 
 class ConfigFileError(ValueError):
-    """A configuration file is wrong. ``problems`` are its errors, one line each, which name file and path."""
+    """Report that a configuration file is wrong.
+
+    ``problems`` are its errors, one line each, which name file and path.
+    """
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -22,7 +25,7 @@ class ConfigFileError(ValueError):
 
 
 class SourcePosition(Protocol):
-    """Where something was found. ``path`` is the same for all elements of one name in one position."""
+    """Describe where something was found. ``path`` is the same for all elements of one name in one position."""
 
     @property
     def path(self) -> str: ...
@@ -33,27 +36,27 @@ class SourcePosition(Protocol):
 
 @define(eq=False)
 class Findings:
-    """Errors and warnings in the order in which they were found, each once."""
+    """Collect errors and warnings in the order in which they were found, each once."""
 
     errors: dict[str, None] = field(factory=dict)
     _warned: dict[tuple[str, str], list[str]] = field(init=False, factory=dict)
 
     def refuse(self, place: str, text: str) -> None:
-        """Note what keeps the file from being loaded."""
+        """Add an error, which keeps the file from being loaded."""
         self.errors[f"{place}: {text}"] = None
 
     def warn(self, place: str, text: str) -> None:
-        """Note what the file asks for and does not get."""
+        """Add a warning about a request of the file that has no effect."""
         self._warned.setdefault((place, text), []).append(place)
 
     def warn_of(self, element: SourcePosition, text: str, *, attribute: str | None = None) -> None:
-        """The same of an element, or of its attribute; several of one name and text become one warning."""
+        """Like `warn`, for an element or its attribute; several of one name and text become one warning."""
         below = "" if attribute is None else f"/@{attribute}"
         self._warned.setdefault((element.path + below, text), []).append(element.place + below)
 
     @property
     def warnings(self) -> list[str]:
-        """One line each."""
+        """Return the warnings, one line each."""
         lines = []
         for (_, text), places in self._warned.items():
             others = f" (and in {len(places) - 1} more)" if len(places) > 1 else ""
@@ -61,6 +64,10 @@ class Findings:
         return lines
 
     def raise_if_wrong(self) -> None:
-        """Raises ConfigFileError: there are errors."""
+        """Raise the errors, if there are any.
+
+        Raises:
+            ConfigFileError: There are errors.
+        """
         if self.errors:
             raise ConfigFileError(tuple(self.errors))

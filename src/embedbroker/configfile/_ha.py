@@ -1,6 +1,6 @@
-"""``ha-policy``: which part the broker plays in a live and backup group.
+"""``ha-policy``: the part of the broker in a live and backup group.
 
-Responsible for old and new names of the parts, and for what stands in them. Refuses to know how a part is played.
+Responsible for old and new names of the parts, and for their elements. Does not depend on the implementation of a part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ._values import boolean, seconds, text, whole
 
 __all__ = ["ha_policy"]
 
-# What Artemis uses for a manager without a class-name.
+# Artemis' default for a manager without a class-name.
 _DEFAULT_MANAGER = "org.apache.activemq.artemis.lockmanager.zookeeper.CuratorDistributedLockManager"
 
 _Policy = type[ReplicationPrimary | ReplicationBackup | SharedStorePrimary | SharedStoreBackup]
@@ -59,7 +59,7 @@ _REPLICATION: Fields = {
 }
 _ON_SHUTDOWN: Fields = {
     "failover-on-shutdown": ("failover_on_shutdown", boolean),
-    # Some documents call it so.
+    # Name in some documents.
     "failover-on-server-shutdown": ("failover_on_shutdown", boolean),
 }
 _FALLING_BACK: Fields = {
@@ -85,7 +85,7 @@ _SCALE_DOWN: Fields = {
 
 
 def ha_policy(core: Element, connectors: Collection[str], findings: Findings) -> HAPolicy | None:
-    """The policy that a file has; None without one, or with a wrong one."""
+    """Return the policy of a file; None without one, or with a wrong one."""
     element = core.take("ha-policy")
     if element is None:
         return None
@@ -112,7 +112,7 @@ def _only_one(element: Element, names: tuple[str, ...], findings: Findings) -> E
 
 
 def _primary_of(colocated: Element, findings: Findings) -> Element | None:
-    """What is left of a broker that is to host backups of others, too."""
+    """Return the part of a broker that would also host backups of others."""
     primary = colocated.take("primary") or colocated.take("master")
     if primary is None:
         findings.refuse(colocated.place, "says nothing of its primary")

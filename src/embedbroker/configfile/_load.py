@@ -1,6 +1,7 @@
-"""`load_config`: the way of a file from disk to a `BrokerConfig`.
+"""`load_config`: from a file on disk to a `BrokerConfig`.
 
-Responsible for the order of the steps, for the places a relative directory starts from, and for where warnings go.
+Responsible for the order of the steps, for the places a relative directory starts from, and for the destination of
+warnings.
 """
 
 from __future__ import annotations
@@ -34,16 +35,20 @@ def load_config(
     """Read an Artemis broker.xml.
 
     ``${name}`` and ``${name:default}`` in it are replaced from ``properties``, then from the environment. Relative
-    directories start where the file is, or above that when it lies in a directory ``etc``, as in the directory that
-    ``artemis create`` makes; the property ``artemis.instance`` says otherwise.
+    directories start at the directory of the file. If that is called ``etc``, as in the directory that ``artemis
+    create`` makes, they start at its parent. The property ``artemis.instance`` overrides both.
 
-    What the file asks for and this broker does not do yet is a warning, one line for each name: ``on_warning`` is
-    called with it, by default it is logged to ``embedbroker.configfile``.
+    A request of the file that this broker does not support yet is a warning, one line for each name.
+
+    Args:
+        path: Path of the file.
+        properties: Values for references in the file.
+        on_warning: Receives each warning; by default they are logged to ``embedbroker.configfile``.
 
     Raises:
-        ConfigFileError: the file is wrong; the text has a line for each error, with its path in the file.
-        OSError: it cannot be read.
-        TypeError: a property is no text.
+        ConfigFileError: The file is wrong; the text has a line for each error, with its path in the file.
+        OSError: The file cannot be read.
+        TypeError: A property is not a text.
     """
     file = Path(path)
     given = {} if properties is None else _texts(properties)

@@ -1,7 +1,7 @@
 """From elements to the fields of configuration values.
 
-Responsible for the way of one text: reader, then the field's own check, then the value; and for errors that name the
-element in place of the field. Refuses to know which element becomes which field.
+Responsible for the path of one text: reader, then the field's check, then the value. Also responsible for errors that
+name the element in place of the field. Does not depend on which element becomes which field.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Fields = Mapping[str, tuple[str, Reader]]
 
 
 def value_of(element: Element, reader: Reader, findings: Findings) -> object:
-    """The value of an element's text; None, which no reader returns, when it is wrong."""
+    """Return the value of an element's text; None, which no reader returns, when it is wrong."""
     return _read(element.place, element.text, reader, findings)
 
 
 def attribute_of(element: Element, name: str, reader: Reader, findings: Findings) -> object:
-    """The value of an attribute; None when it is not there or wrong."""
+    """Return the value of an attribute; None when it is not there or wrong."""
     found = element.attribute(name)
     return None if found is None else _read(element.attribute_place(name), found, reader, findings)
 
 
 def required_attribute(element: Element, name: str, findings: Findings) -> str | None:
-    """The text of an attribute that has to be there."""
+    """Return the text of a required attribute."""
     found = element.attribute(name)
     if found is None or not found.strip():
         findings.refuse(element.place, f"has no {name}: write <{element.name} {name}='...'>")
@@ -52,7 +52,10 @@ def _read(place: str, text: str | None, reader: Reader, findings: Findings) -> o
 
 
 def values_of(element: Element, names: Fields, kind: type[AttrsInstance], findings: Findings) -> dict[str, Any]:
-    """What the children of an element say about fields of a class. Two names of one field may not stand together."""
+    """Return the fields of a class that the children of an element set.
+
+    Two names of one field must not stand together.
+    """
     values: dict[str, Any] = {}
     source: dict[str, str] = {}
     for name, (field, reader) in names.items():
@@ -70,7 +73,7 @@ def values_of(element: Element, names: Fields, kind: type[AttrsInstance], findin
 def store(
     values: dict[str, Any], field: str, value: object, kind: type[AttrsInstance], place: str, findings: Findings
 ) -> None:
-    """Keep a value that the field's own check lets pass."""
+    """Keep a value that passes the field's check."""
     if value is None:
         return
     attribute = fields_dict(kind)[field]
@@ -84,7 +87,7 @@ def store(
 
 
 def built(kind: type[A], values: dict[str, Any], place: str, findings: Findings) -> A | None:
-    """The configuration value; None when its parts do not fit together."""
+    """Return the configuration value; None when its parts do not fit together."""
     try:
         return kind(**values)
     except (TypeError, ValueError) as error:

@@ -1,7 +1,9 @@
-"""The names that may stand in a broker.xml: those of Artemis' 2.44 schema, a few that older files have, and our own.
+"""The names that may stand in a broker.xml.
 
-Responsible for which name may stand where and how often. Refuses to know what a name means: what this broker does not
-do yet is known all the same, so that it can be told from a typing error.
+Those of Artemis' 2.44 schema, some of older files, and some of this broker.
+
+Responsible for which name may stand where and how often. Does not depend on the meaning of a name. Names without effect
+in this broker are listed all the same, to distinguish them from a typing error.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from attrs import frozen
 
 __all__ = ["TEXT", "Child", "Entry", "entry", "places"]
 
-# Entry -> what may stand in an element of that kind. `@name` is an attribute, `name*` may be repeated, `name:` has an
-# entry of its own name and `name:other` that of another; `name~` is not of the schema: of older releases or documents,
+# Entry -> what may stand in an element of that kind. `@name` is an attribute, `name*` may be repeated. `name:` has the
+# entry of the same name and `name:other` that of another. `name~` is not of the schema: of older releases or documents,
 # or of this broker alone.
 _ENTRIES = {
     "configuration": "core: jms:",
@@ -289,7 +291,7 @@ _WITH_TEXT = ("transport", "journal-retention-directory")
 
 @frozen
 class Child:
-    """One name that may stand in an element. ``entry`` is None for one that holds text."""
+    """Describe one name that may stand in an element. A name that holds text has no ``entry``."""
 
     name: str
     entry: str | None
@@ -299,7 +301,7 @@ class Child:
 
 @frozen
 class Entry:
-    """What may stand in one kind of element: nothing but ``children`` and ``attributes``, or text beside these."""
+    """Describe one kind of element: it holds only ``children`` and ``attributes``, or text beside these."""
 
     children: dict[str, Child]
     attributes: dict[str, Child]
@@ -312,7 +314,7 @@ TEXT = Entry({}, {}, holds_text=True)
 
 @cache
 def entry(name: str) -> Entry:
-    """What may stand in elements of a kind."""
+    """Return what may stand in elements of a kind."""
     children: dict[str, Child] = {}
     attributes: dict[str, Child] = {}
     for word in _ENTRIES[name].split():
@@ -324,7 +326,7 @@ def entry(name: str) -> Entry:
 
 
 def places(kind: str = "configuration", path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Child]]:
-    """Every place where a name may stand, as a path, outer ones first; attributes begin with ``@``."""
+    """Yield every place where a name may stand, as a path, outer ones first; attributes begin with ``@``."""
     known = entry(kind)
     for attribute in known.attributes.values():
         yield (*path, f"@{attribute.name}"), attribute

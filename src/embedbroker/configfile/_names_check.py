@@ -1,7 +1,7 @@
-"""Whether everything in a file stands where it may: names, how often, and text where text belongs.
+"""Check that everything in a file stands at an allowed place: names, how often, and text where text belongs.
 
-Responsible for refusing what the table of names does not have, with the nearest name that it has, or with the place
-where the name would be right. What is refused leaves the tree, so that nobody else meets it.
+Responsible for refusing what the table of names does not have. The error gives the nearest name that the table has, or
+the place where the name would be right. What is refused is removed from the tree, so that later steps never find it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _ROOT = "configuration"
 
 
 def check_names(root: Element, findings: Findings) -> None:
-    """Note every name, repetition and text that may not be there, and take it out.
+    """Report and remove every name, repetition and text that must not stand at its place.
 
     Raises:
-        ConfigFileError: it is a file of another kind.
+        ConfigFileError: It is a file of another kind.
     """
     if root.name != _ROOT:
         findings.refuse(root.file, f"the outermost element must be <{_ROOT} xmlns='urn:activemq'>, not <{root.name}>")
@@ -75,12 +75,12 @@ def _hint(name: str, element: Element, known: Entry) -> str:
         return near
     if not known.children:
         return f"; {element.name} holds {'text' if known.holds_text else 'attributes'} only"
-    # Nothing is similar: what may stand here is more of a help, if it is not too much.
+    # No name is similar: what may stand here is more of a help, if it is not too much.
     return f"; expected one of {', '.join(known.children)}" if len(known.children) <= 8 else ""
 
 
 def _shared(way: Sequence[str], other: Sequence[str]) -> int:
-    """How many names two ways begin with together."""
+    """Return how many names two ways have in common at their beginning."""
     return len([*takewhile(lambda pair: pair[0] == pair[1], zip(way, other, strict=False))])
 
 

@@ -1,7 +1,7 @@
-"""What a file asks for and does not get: one warning for each name of the schema that nobody made use of.
+"""Requests of a file without effect: one warning for each name of the schema that was not used.
 
-Responsible for the wording, and for keeping quiet about values that ask for what is done anyway. Refuses to know who
-makes use of what: elements say it themselves.
+Responsible for the wording, and for silence about values that request the present behaviour. Does not depend on which
+code uses an element: the element records its use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NO_EFFECT = "has no effect here"
 _NO_DELAY = "a message that is rolled back is delivered again at once"
 _NO_DISCOVERY = "there is no discovery yet; use static-connectors"
 
-# Path -> why it has no effect, where that is of use to know.
+# Path -> why it has no effect, where the reason is useful.
 _REASONS = {
     "core/security-settings": "users and permissions are not checked",
     "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
@@ -41,7 +41,7 @@ _REASONS = {
     },
 }
 
-# Values that ask for nothing that is missing, by what stands below an element.
+# Values that request only existing behaviour, by what stands below an element.
 _AS_IT_IS_BELOW = {
     "core": {
         "true": """
@@ -85,7 +85,7 @@ _AS_IT_IS = {
 
 
 def warn_about_rest(root: Element, findings: Findings) -> None:
-    """Warn of every name that was not taken, and of nothing below it."""
+    """Warn of every name that was not used, and of nothing below it."""
     for name in root.attributes:
         if name not in root.attributes_taken:
             findings.warn_of(root, _NO_EFFECT, attribute=name)

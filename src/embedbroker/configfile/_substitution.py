@@ -1,8 +1,8 @@
 """``${name}`` and ``${name:default}`` in the text of a file, as Artemis replaces them.
 
-Responsible for where a value comes from: the properties that were given, then the environment, then the default, then
-nothing. As in Artemis this happens in the whole text before it is parsed, also in comments, and a value may contain
-further references. Refuses to know XML.
+Responsible for the source of a value: the given properties, then the environment, then the default, then nothing. As in
+Artemis, the replacement covers the whole text before it is parsed, also comments, and a value may contain further
+references. Does not depend on XML.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TEXT_CHARACTERS_MAX = 16 * 1024 * 1024
 
 
 class CircularProperties(ValueError):
-    """Properties refer to each other without an end."""
+    """Report properties that refer to each other without an end."""
 
 
 def substitute(text: str, properties: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Return the text with its references replaced, and the names that nobody knows and that have no default.
+    """Return the text with its references replaced, and the names that have neither a value nor a default.
 
     Raises:
-        CircularProperties: the references do not end.
+        CircularProperties: The references do not end.
     """
     unknown: dict[str, None] = {}
     replaced = 0

@@ -41,10 +41,10 @@ def _names(parameters: dict[str, str]) -> str:
 
 @frozen
 class TransportURL:
-    """One URL. ``host`` of a ``vm`` URL is the broker's name, and its port means nothing.
+    """Hold one URL. ``host`` of a ``vm`` URL is the broker's name, and its port has no meaning.
 
-    ``other_hosts`` are those after the first. ``extra`` has the parameters that Artemis does not know either.
-    ``notes`` are warnings about the text itself.
+    ``other_hosts`` are those after the first. ``extra`` has the parameters that are unknown in Artemis, too. ``notes``
+    are warnings about the text itself.
     """
 
     scheme: str
@@ -60,7 +60,7 @@ def parse_transport_url(text: str, known: Collection[str]) -> TransportURL:
     """Read one URL. ``known`` are the names of parameters that have a meaning in this place.
 
     Raises:
-        WrongValue: it is not such a URL, or a parameter about TLS is misspelt or has no value.
+        WrongValue: It is not such a URL, or a parameter about TLS is misspelt or has no value.
     """
     text = _SPACE.sub("", text)
     advice = unsupported_scheme(text)
@@ -93,7 +93,7 @@ def parse_transport_url(text: str, known: Collection[str]) -> TransportURL:
 
 
 class _Query:
-    """The parameters of a URL, those that are known in its place and the others, and what is odd about them."""
+    """Hold the parameters of a URL, the known and the other ones, and notes on unusual ones."""
 
     def __init__(self, query: str, known: Collection[str]) -> None:
         self.parameters: dict[str, str] = {}

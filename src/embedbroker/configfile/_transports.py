@@ -1,7 +1,7 @@
 """``acceptors`` and ``connectors``: where the broker listens, and names for the places of brokers.
 
-Responsible for choosing the acceptor that is opened, the first one that speaks CORE over plain TCP, and for saying what
-becomes of the others. Refuses to know how a broker listens.
+Responsible for choosing the acceptor that is opened, the first one that serves CORE over plain TCP, and for reporting
+the treatment of the others. Does not depend on how a broker listens.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ._values import WrongValue, seconds, text, whole
 
 __all__ = ["acceptor_values", "connector_refs", "connectors_of", "is_connector"]
 
-# What clients of 1.x put before names; it is understood without being asked for.
+# Prefixes that clients of 1.x put before names; they are accepted without configuration.
 _FAMILIAR = {"anycastPrefix": "jms.queue.", "multicastPrefix": "jms.topic.", "sslEnabled": "false", "autoStart": "true"}
 _IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout"}
 
 
 def acceptor_values(core: Element, findings: Findings) -> dict[str, Any]:
-    """What the acceptors say about the fields of a `BrokerConfig`."""
+    """Return the fields of a `BrokerConfig` that the acceptors set."""
     values: dict[str, Any] = {}
     holder = core.take("acceptors")
     elements = [] if holder is None else holder.take_all("acceptor")
@@ -64,7 +64,7 @@ def acceptor_values(core: Element, findings: Findings) -> dict[str, Any]:
 
 
 def _why_not(url: TransportURL) -> str:
-    """Why a broker of ours cannot open an acceptor, or nothing."""
+    """Return why this broker cannot open an acceptor, or an empty text."""
     if url.scheme == "vm":
         return "a broker is there for vm:// URLs of its own process in any case, under its name"
     if url.parameters.get("sslEnabled", "false").lower() != "false":
@@ -120,7 +120,7 @@ def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any
         reason, _, _ = str(error).partition(", not ")
         findings.refuse(element.place, f"parameter {name!r}: {reason}")
         return
-    # Artemis says by -1 that there is no limit. Time can be without one; of connections the broker's own is high.
+    # In Artemis -1 means no limit. Time can be without one; of connections the broker's own is high.
     if value >= 0:
         store(values, field, value, BrokerConfig, element.place, findings)
     elif field == "handshake_timeout_ms":
@@ -128,7 +128,7 @@ def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any
 
 
 def connectors_of(core: Element, findings: Findings) -> dict[str, TransportConfiguration]:
-    """The connectors by name. Numbers stay texts, like everything that Java peers read from a file."""
+    """Return the connectors by name. Numbers stay texts, like everything that Java peers read from a file."""
     connectors: dict[str, TransportConfiguration] = {}
     holder = core.take("connectors")
     for element in [] if holder is None else holder.take_all("connector"):
@@ -164,7 +164,7 @@ def _url(element: Element, known: frozenset[str], findings: Findings) -> Transpo
 
 
 def connector_refs(element: Element, connectors: Collection[str], findings: Findings) -> tuple[str, ...]:
-    """The names in a list of ``connector-ref``; each has to be one of the file's connectors."""
+    """Return the names in a list of ``connector-ref``; each must be one of the file's connectors."""
     names: list[str] = []
     for ref in element.take_all("connector-ref"):
         name = value_of(ref, text, findings)
@@ -174,7 +174,7 @@ def connector_refs(element: Element, connectors: Collection[str], findings: Find
 
 
 def is_connector(name: str, ref: Element, connectors: Collection[str], findings: Findings) -> bool:
-    """Whether there is a connector of the name; an error if not."""
+    """Return True if there is a connector of the name; add an error if not."""
     if name not in connectors:
         findings.refuse(ref.place, f"there is no connector {name!r}{did_you_mean(name, connectors)}")
     return name in connectors

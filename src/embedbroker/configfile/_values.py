@@ -35,7 +35,7 @@ _MASKED = re.compile(r"ENC\(.*\)", re.DOTALL)
 
 
 class WrongValue(ValueError):
-    """The text of an element or attribute is not what it has to be."""
+    """Report that the text of an element or attribute is not valid."""
 
 
 def _present(value: str | None, expected: str) -> str:
@@ -45,17 +45,17 @@ def _present(value: str | None, expected: str) -> str:
 
 
 def text(value: str | None) -> str:
-    """A text that says something."""
+    """Return a text that is not empty."""
     return _present(value, "a text")
 
 
 def text_or_nothing(value: str | None) -> str:
-    """A text; an empty element is the empty text."""
+    """Return a text; an empty element is the empty text."""
     return "" if value is None else value.strip()
 
 
 def secret(value: str | None) -> str:
-    """A password. It does not appear in what is said about it."""
+    """Return a password. It never appears in messages about it."""
     found = _present(value, "a password")
     if _MASKED.fullmatch(found):
         raise WrongValue("is masked by ENC(...), which is not supported; use ${NAME} and set NAME in the environment")
@@ -63,7 +63,7 @@ def secret(value: str | None) -> str:
 
 
 def boolean(value: str | None) -> bool:
-    """True or false in any case, as Artemis reads it."""
+    """Return True or False, written in any case, as Artemis reads it."""
     found = _present(value, "true or false")
     if found.lower() not in ("true", "false"):
         trap = ", which Artemis reads as false" if found == "1" else ""
@@ -72,7 +72,7 @@ def boolean(value: str | None) -> bool:
 
 
 def whole(value: str | None) -> int:
-    """A whole number, times in milliseconds among them."""
+    """Return a whole number, times in milliseconds among them."""
     found = _present(value, "a whole number")
     if not _WHOLE.fullmatch(found):
         raise WrongValue(f"expected a whole number without a unit, not {found!r}")
@@ -80,13 +80,13 @@ def whole(value: str | None) -> int:
 
 
 def seconds(value: str | None) -> int:
-    """A time that the file has in seconds, as milliseconds. -1, which is no time, stays what it is."""
+    """Return a time that the file has in seconds, as milliseconds. -1 is not a time and stays -1."""
     found = whole(value)
     return found if found < 0 else _limited(found * 1000)
 
 
 def number(value: str | None) -> float:
-    """A number that may have a fraction."""
+    """Return a number that may have a fraction."""
     found = _present(value, "a number")
     try:
         # Python alone reads 1_0, and digits of other scripts.
@@ -98,7 +98,7 @@ def number(value: str | None) -> float:
 
 
 def size(value: str | None) -> int:
-    """Bytes. Every unit is a power of 1024: ``10M``, ``10Mb`` and ``10 MiB`` are the same."""
+    """Return a size in bytes. Every unit is a power of 1024: ``10M``, ``10Mb`` and ``10 MiB`` are the same."""
     found = _present(value, "a size")
     matched = _SIZE.fullmatch(found)
     if matched is not None:
@@ -109,7 +109,7 @@ def size(value: str | None) -> int:
 
 
 def one_of(values: Mapping[str, T]) -> Callable[[str | None], T]:
-    """One of some words, in any case."""
+    """Return a reader for one of some words, in any case."""
 
     def read(value: str | None) -> T:
         expected = ", ".join(values)

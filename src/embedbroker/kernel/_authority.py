@@ -1,6 +1,6 @@
 """Access control of sessions: principals, permissions, and the port that decides.
 
-Responsible for the questions that the door of the kernel, `Session`, puts before each verb of a client. Does not depend
+Responsible for the checks that the door of the kernel, `Session`, makes before each verb of a client. Does not depend
 on users, passwords and security settings, which are behind `Authority`.
 """
 
@@ -19,7 +19,10 @@ __all__ = ["ALLOW_ALL", "ANONYMOUS", "Access", "Authority", "Permission", "Princ
 
 
 class Permission(Enum):
-    """The ten classic permissions of Artemis, and the two of its management operations. Values are Artemis' names."""
+    """List the ten classic permissions of Artemis, and the two of its management operations.
+
+    Values are Artemis' names.
+    """
 
     CREATE_ADDRESS = "createAddress"
     DELETE_ADDRESS = "deleteAddress"
@@ -37,7 +40,7 @@ class Permission(Enum):
 
 @frozen
 class Principal:
-    """The user of a session. An empty ``user`` is anonymous."""
+    """Hold the user of a session. An empty ``user`` is anonymous."""
 
     user: str = ""
     roles: frozenset[str] = frozenset()
@@ -47,7 +50,7 @@ ANONYMOUS = Principal()
 
 
 class Authority(Protocol):
-    """Decides what principals may do."""
+    """Decide what principals may do."""
 
     def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> bool:
         """Return True if a principal has a permission on an address, or on one queue of it.
@@ -57,7 +60,7 @@ class Authority(Protocol):
 
 
 class _AllowAll:
-    """The authority of a broker without security."""
+    """Allow everything, for a broker without security."""
 
     def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> bool:
         return True
@@ -68,7 +71,7 @@ ALLOW_ALL: Authority = _AllowAll()
 
 @frozen
 class Access:
-    """What one principal may do. Parts of the kernel that create on demand check it beside `Session`."""
+    """Check what one principal may do. Parts of the kernel that create on demand check it beside `Session`."""
 
     principal: Principal
     authority: Authority

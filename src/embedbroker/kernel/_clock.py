@@ -6,7 +6,7 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """``now_ms`` is in milliseconds since 1970, ``monotonic`` in seconds since any moment."""
+    """Hold the time of a step: ``now_ms`` in milliseconds since 1970, ``monotonic`` in seconds since any moment."""
 
     __slots__ = ("monotonic", "now_ms")
 

@@ -1,7 +1,7 @@
-"""What large requests left to do: commits, rollbacks, acknowledgements and removals of many messages.
+"""Deferred work of large requests: commits, rollbacks, acknowledgements and removals of many messages.
 
-Responsible for doing it in the order in which it came up, in portions, and for keeping a queue still while its messages
-are on their way. Refuses to know what is done.
+Responsible for doing it in order of arrival, in portions, and for pausing a queue while its messages are on their way.
+Does not depend on the effects of the work.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ AT_ONCE_MAX = 64
 
 
 class DeferredWork:
-    """First in, first out. Each chore is an iterator whose steps cost about as much as one message.
+    """Run deferred work, first in, first out. Each chore is an iterator whose steps cost about as much as one message.
 
-    ``waiting`` is for looking at: each step asks whether there are any.
+    ``waiting`` is public for reading: each step checks whether any work waits.
     """
 
     __slots__ = ("waiting",)
@@ -33,11 +33,11 @@ class DeferredWork:
         self.waiting: deque[Iterator[None]] = deque()
 
     def add(self, chore: Iterator[None]) -> None:
-        """Do this behind everything that came before."""
+        """Run a chore behind all earlier work."""
         self.waiting.append(chore)
 
     def add_action(self, action: Callable[[], None]) -> None:
-        """The same for something that costs no more than one message."""
+        """Like `add`, for an action that costs no more than one message."""
 
         def once() -> Iterator[None]:
             action()
@@ -46,14 +46,14 @@ class DeferredWork:
         self.waiting.append(once())
 
     def in_turn(self, action: Callable[[], None]) -> None:
-        """The same, at once if nothing came before."""
+        """Like `add_action`, but run the action at once if no earlier work waits."""
         if self.waiting:
             self.add_action(action)
         else:
             action()
 
     def add_holding(self, queues: Collection[Queue], chore: Iterator[None]) -> None:
-        """The same; the queues deliver nothing until it is done, so that order is kept."""
+        """Like `add`, but pause dispatch from ``queues`` until the work is done, to keep order."""
         for queue in queues:
             queue.hold()
 
@@ -72,7 +72,7 @@ class DeferredWork:
             self.add_holding(held, effects)
 
     def run(self, budget: int) -> int:
-        """Do up to ``budget`` steps; returns how many."""
+        """Run up to ``budget`` steps; return how many were run."""
         waiting, done = self.waiting, 0
         while waiting and done < budget:
             for _ in islice(waiting[0], budget - done):
@@ -83,7 +83,10 @@ class DeferredWork:
 
 
 def drained(entries: list[T]) -> Iterator[T]:
-    """Each of them once, in order. The list is emptied on the way: freeing a large one takes as long as using it."""
+    """Yield each entry once, in order.
+
+    The list is emptied on the way: freeing a large one takes as long as using it.
+    """
     entries.reverse()
     while entries:
         yield entries.pop()

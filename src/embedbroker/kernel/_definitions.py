@@ -1,6 +1,6 @@
-"""What an address and a queue are, as durable values.
+"""Definitions of addresses and queues, as durable values.
 
-These are the values the journal stores and the kernel restores. They hold plain fields only and know nothing of
+These are the values the journal stores and the kernel restores. They hold plain fields only and do not depend on
 consumers, messages or files.
 """
 
@@ -13,7 +13,7 @@ __all__ = ["AddressDefinition", "CursorDefinition", "CursorRemoved", "QueueDefin
 
 @frozen
 class AddressDefinition:
-    """One address: a name and the routing types it serves (core-protocol 2.1 of Artemis' address model)."""
+    """Define one address: a name and the routing types it serves (core-protocol 2.1 of Artemis' address model)."""
 
     id: int
     name: str
@@ -24,11 +24,11 @@ class AddressDefinition:
 
 @frozen
 class QueueDefinition:
-    """One queue as it was declared.
+    """Define one queue as it was declared.
 
     ``routing_type`` is 0 for multicast and 1 for anycast, as on the wire. ``max_consumers`` of -1 means unlimited.
-    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds".
-    A ``transient`` queue goes with its last consumer.
+    ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds". A
+    ``transient`` queue is deleted with its last consumer.
     """
 
     id: int
@@ -51,11 +51,12 @@ class QueueDefinition:
 
 @frozen
 class CursorDefinition:
-    """One reader's place in a queue.
+    """Define one reader's place in a queue.
 
-    Everything up to ``position`` is acknowledged, and ``(position, end]`` is pinned: ``rows`` messages were there when
-    that was last said. ``owner`` is whose lease it is, empty when it was given back; it counts ``lease_ms``
-    milliseconds from its last use. ``lost`` is what the latest pin from ``lost_start`` found to be gone.
+    Everything up to ``position`` is acknowledged, and ``(position, end]`` is pinned; it held ``rows`` messages when
+    that was last recorded. ``owner`` holds the lease; it is empty when the lease was released. The lease lasts
+    ``lease_ms`` milliseconds from its last use. ``lost`` counts the messages that the latest pin from ``lost_start``
+    found missing.
     """
 
     id: int
@@ -72,6 +73,6 @@ class CursorDefinition:
 
 @frozen
 class CursorRemoved:
-    """A cursor is gone, and all that it acknowledged has left."""
+    """Record that a cursor is gone, and that all it acknowledged has left."""
 
     id: int

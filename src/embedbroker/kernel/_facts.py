@@ -13,7 +13,7 @@ __all__ = ["CommitSet", "DuplicateId", "FencingToken", "FencingTokenRemoved", "H
 
 
 class DuplicateId(NamedTuple):
-    """A duplicate id as it is recorded. Its ``number`` is unique; 0 means that it is not recorded."""
+    """Record a duplicate id. Its ``number`` is unique; 0 means that it is not recorded."""
 
     number: int
     address_id: int
@@ -22,7 +22,7 @@ class DuplicateId(NamedTuple):
 
 @frozen
 class HeuristicOutcome:
-    """The decision of an operator on a prepared branch. Its transaction manager has not received it yet."""
+    """Record the decision of an operator on a prepared branch. Its transaction manager has not received it yet."""
 
     transaction_id: int
     xid: Xid
@@ -36,7 +36,7 @@ class HeuristicOutcome:
 
 @frozen
 class FencingToken:
-    """One marker as it is recorded. Its ``id`` is never reused, even if its name is."""
+    """Record one fencing token. Its ``id`` is never reused, even if its name is."""
 
     id: int
     name: str
@@ -45,17 +45,17 @@ class FencingToken:
 
 @frozen
 class FencingTokenRemoved:
-    """The end of a marker."""
+    """Record the end of a fencing token."""
 
     id: int
 
 
 @frozen
 class CommitSet:
-    """One commit set as it is recorded.
+    """Record one commit set.
 
-    ``places`` has for each branch its transaction id, the number of durable queues that it sent to, and for each of
-    those the queue id and by how much the branch's own positions begin above ``first_position``.
+    ``places`` holds for each branch its transaction id and the number of durable queues that it sent to. For each of
+    those it holds the queue id and the distance of the branch's first position above ``first_position``.
     """
 
     marker: FencingToken

@@ -23,14 +23,14 @@ from .xa._branches import XaBranches
 
 __all__ = ["Housekeeping"]
 
-# What looking at a queue, or at a chunk of its messages, takes of the work of a step.
+# Share of a step's work that examining a queue, or a chunk of its messages, takes.
 _QUEUE_COST = 8
 _CHUNK_COST = 128
 _NEVER = math.inf
 
 
 class Housekeeping:
-    """Two periodic scans; a period of -1 switches one off. Times are monotonic seconds."""
+    """Run two periodic scans; a period of -1 switches one off. Times are monotonic seconds."""
 
     __slots__ = (
         "_address_manager",
@@ -79,7 +79,7 @@ class Housekeeping:
         self._idle_period = config.address_queue_scan_period_ms / 1000
         self._expiry_due = _NEVER
         self._idle_due = _NEVER
-        # The earlier of the two: it is asked for at each step.
+        # The earlier of the two: each step compares it with the time.
         self._due = _NEVER
         self._scan: Iterator[bool] | None = None
         self._sweep: Iterator[bool] | None = None
@@ -94,7 +94,7 @@ class Housekeeping:
         """Drop what was auto-created and is empty, and provide what is configured. Must run once, before clients come.
 
         Clients that still want an auto-created queue create it again when they reconnect. Dead letter and expiry
-        addresses exist from the start, as in a broker that ``artemis create`` made: without a queue there, what is
+        addresses exist from the start, as in a broker that ``artemis create`` made. Without a queue there, what is
         moved to them would be lost.
         """
         for queue in list(self._address_manager.queues.values()):
@@ -102,7 +102,7 @@ class Housekeeping:
             if queue.definition.auto_delete and not in_use:
                 self._teardown.delete_queue(queue, keep_address=True)
         for address in list(self._address_manager.addresses.values()):
-            # Ids are for those who send again what was in doubt: they come back right after a restart.
+            # Ids serve clients that send unconfirmed messages again: they come back right after a restart.
             if self._goes(address) and not address.has_queues and not address.duplicate_ids:
                 self._address_manager.remove_address(address)
         for address_name, wanted in self._config.addresses.items():
@@ -118,7 +118,7 @@ class Housekeeping:
         return address.definition.auto_created and bool(self._settings.of(address.name).auto_delete_addresses)
 
     def next_deadline(self, now: float) -> float:
-        """Return when `run` has something to do; infinity for never."""
+        """Return when `run` has work to do; infinity for never."""
         if self._scan is not None or self._sweep is not None:
             return now
         branches = self._branches
@@ -144,7 +144,7 @@ class Housekeeping:
         self._due = min(self._expiry_due, self._idle_due)
 
     def _expire_all(self, queues: list[Queue], before_ms: int) -> Iterator[bool]:
-        """Move every waiting message whose time has passed; yields after each slice."""
+        """Move every waiting message whose time has passed; yield after each slice."""
         limit = self._config.work_per_step_max
         done = 0
         for queue in queues:
@@ -168,7 +168,7 @@ class Housekeeping:
                     yield True
 
     def _drop_idle(self, queues: list[Queue], addresses: list[Address]) -> Iterator[bool]:
-        """First sight of an idle queue or address marks it, the next sweep deletes it; yields after each slice."""
+        """Mark an idle queue or address at first sight, and delete it in the next sweep; yield after each slice."""
         at_once = max(self._config.work_per_step_max // _QUEUE_COST, 1)
         for index, queue in enumerate(queues, 1):
             if not queue.deleted:
@@ -196,12 +196,12 @@ class Housekeeping:
         )
         if idle and queue.swept:
             self._inform(f"queue {queue.name!r} is deleted: it was auto-created and is not used any more")
-            # Its address has to be seen idle twice by itself.
+            # The address must be found idle twice after its queue.
             self._teardown.delete_queue(queue, keep_address=True)
         queue.swept = idle
 
     def _look_at_address(self, address: Address) -> None:
-        """An address without queues goes, also one that never had any; a send to it counts as use."""
+        """Delete an address without queues, also one that never had any; a send to it counts as use."""
         delay = self._settings.of(address.name).auto_delete_addresses_delay
         idle = (
             self._goes(address)

@@ -16,7 +16,7 @@ _RESERVE = 1_000_000
 
 @define(eq=False)
 class Ids:
-    """Hands out ids below a durable limit; after a crash counting goes on at the limit."""
+    """Assign ids below a durable limit; after a crash counting continues at the limit."""
 
     store: Store
     next_id: int = 1

@@ -1,4 +1,4 @@
-"""What must hold in a kernel between two steps.
+"""Invariants that must hold in a kernel between two steps.
 
 A violation is a bug of the broker, never of a client: the checks are assertions.
 """

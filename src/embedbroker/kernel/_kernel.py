@@ -1,6 +1,6 @@
-"""The broker itself, sync and protocol-blind: the parts of it, put together.
+"""The broker itself, sync and protocol-blind: the composition of its parts.
 
-Responsible for the order in which parts are made and for what each receives. It has no logic of its own: routing is in
+Responsible for the order in which parts are created and for what each receives. It contains no logic: routing is in
 `Router`, settling in `Settlement`, the work of a step in `Schedule`. Does not depend on wire formats, files, sockets
 and clocks: the caller of a step sets the time, records go to a `Store`, deliveries to ports.
 
@@ -48,10 +48,16 @@ __all__ = ["Kernel"]
 
 
 class Kernel:
-    """One broker's messages and queues.
+    """Hold one broker's messages and queues.
 
-    ``log`` takes one line of warning for the operator, ``inform`` one about an ordinary event; without ``inform``,
-    ``log`` takes both. ``memory_limit_bytes`` is where producers begin to wait.
+    Args:
+        config: Configuration of the broker.
+        restore: Builds a message from its encoding tag and its bytes.
+        log: Receives one line of warning for the operator.
+        memory_limit_bytes: Bytes of messages at which producers begin to wait.
+        store: Receives durable facts; None keeps nothing.
+        inform: Receives one line about an ordinary event; None: `log` does.
+        authority: Decides the permissions of sessions; by default everything is allowed.
     """
 
     def __init__(
@@ -107,7 +113,7 @@ class Kernel:
         )  # fmt: skip
 
     def _compose_settling(self) -> None:
-        """Make what messages leave their queues through, with transactions."""
+        """Create the parts through which messages leave their queues, with transactions."""
         self.transactions = Transactions(
             self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
         )
@@ -125,7 +131,7 @@ class Kernel:
         self.schedule.connect(self.expiry, self.settlement)
 
     def statistics(self) -> KernelStatistics:
-        """Return the figures of now."""
+        """Return the current figures."""
         memory = self.memory.statistics()
         return KernelStatistics(
             queues=tuple([queue.statistics() for queue in self.address_manager.queues.values()]),
@@ -138,7 +144,7 @@ class Kernel:
         )
 
     def check(self) -> None:
-        """Raise AssertionError unless the invariants hold that hold between two steps. It looks at every message."""
+        """Raise AssertionError unless the invariants between two steps hold. Examines every message."""
         for queue in self.address_manager.queues.values():
             check_queue(queue)
         check_memory(self.memory)

@@ -1,13 +1,13 @@
-"""How much memory messages take, which producers wait for room, and which sends find none.
+"""The memory that messages take, the producers that wait for room, and the sends that are refused for lack of it.
 
 Responsible for the sum over all messages and per address, for credit requests that wait while a limit is passed, and
-for the margin beyond it. Refuses to know how credit travels: a request is a callable that grants it.
+for the margin beyond it. Does not depend on the transport of credit: a request is a callable that grants it.
 
-Credit is advice: it counts what the message says and not what it costs here, it may be granted just before the limit is
-passed, and a client may not ask for any. So there is a margin above the limit. Room in it is reserved for credit that
-was granted and not used; a send that finds no room beside what is reserved for others is refused, and one without a
-reservation already at twice the limit. While reservations fit, no producer that keeps to its credit is refused. What
-messages take is never more than limit, margin and the one message that passed the limit.
+Credit is advice: it counts the size that the message states, not its cost here. It may be granted just before the limit
+is passed, and a client may send without a request for credit. So there is a margin above the limit. Room in it is
+reserved for credit that was granted and not used. A send that finds no room beside the reservations of others is
+refused; one without a reservation is refused already at twice the limit. While reservations fit, no producer that keeps
+to its credit is refused. Messages never take more than limit, margin and the one message that passed the limit.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ._refusal import Refused, Scope
 __all__ = ["MESSAGE_OVERHEAD_BYTES", "REFERENCE_BYTES", "MemoryAccount", "Reservation"]
 
 MESSAGE_OVERHEAD_BYTES = 320
-"""What a message costs beside its own bytes: objects, queue entry, ids (measured, see docs/performance.md)."""
+"""Cost in bytes of a message beside its encoding: objects, queue entry, ids (measured, see docs/performance.md)."""
 
 REFERENCE_BYTES = 70
-"""What each queue beyond the first adds: its reference to the message (measured with 100 queues)."""
+"""Bytes that each queue beyond the first adds: its reference to the message (measured with 100 queues)."""
 
 CREDIT_COST = 4
 """Bytes reserved for a byte of credit: messages of JMS clients have hardly less than 110 bytes, and cost the above."""
@@ -41,7 +41,7 @@ GRANTS_AT_ONCE_MAX = 500
 
 @frozen
 class MemoryStatistics:
-    """What messages take, by address, and the queues of each message that is in several."""
+    """Hold the bytes that messages take, by address, and the queues of each message that is in several."""
 
     used_bytes: int
     reserved_bytes: int
@@ -51,7 +51,10 @@ class MemoryStatistics:
 
 @define(eq=False)
 class MemoryAccount:
-    """Bytes held by messages. One in several queues is counted once, with its references, on its address."""
+    """Count the bytes held by messages.
+
+    A message in several queues is counted once, with its references, on its address.
+    """
 
     limit_bytes: int
     margin_bytes: int = 0
@@ -60,17 +63,17 @@ class MemoryAccount:
     reserved_bytes: int = 0
     _by_address: dict[str, int] = field(factory=dict)
     _shared: dict[int, int] = field(factory=dict)
-    # Credit requests by address, oldest first; those of owners that went stay until they are the greater part.
+    # Credit requests by address, oldest first; requests of closed owners stay until they are the greater part.
     _waiting: dict[str, deque[tuple[object, int, Callable[[], None]]]] = field(factory=dict)
-    # How many requests each owner has there.
+    # Number of requests of each owner there.
     _owners: dict[object, int] = field(factory=dict)
     _waiting_count: int = 0
     _stale_count: int = 0
-    # Addresses with requests at which something was released since they were looked at.
+    # Addresses with requests at which room was released since the last grants.
     relieved: dict[str, None] = field(factory=dict)
 
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
-        """A message of ``size`` bytes went into ``queues`` queues."""
+        """Count a message of ``size`` bytes that went into ``queues`` queues."""
         cost = size + MESSAGE_OVERHEAD_BYTES
         if queues > 1:
             self._shared[message_id] = queues
@@ -80,7 +83,7 @@ class MemoryAccount:
         by_address[address] = by_address.get(address, 0) + cost
 
     def release(self, message_id: int, address: str, size: int) -> None:
-        """One queue is done with a message."""
+        """Release one queue's part of a message."""
         cost = size + MESSAGE_OVERHEAD_BYTES
         if self._shared:
             left = self._shared.get(message_id)
@@ -106,21 +109,21 @@ class MemoryAccount:
                 self.relieved.update(dict.fromkeys(waiting))
 
     def statistics(self) -> MemoryStatistics:
-        """Return the figures of now."""
+        """Return the current figures."""
         return MemoryStatistics(self.used_bytes, self.reserved_bytes, dict(self._by_address), dict(self._shared))
 
     def address_bytes(self, address: str) -> int:
-        """Bytes held by messages that were sent to one address."""
+        """Return the bytes held by messages that were sent to one address."""
         return self._by_address.get(address, 0)
 
     def is_full(self, address: str, address_limit_bytes: int) -> bool:
-        """Whether a producer to this address has to wait."""
+        """Return True if a producer to this address must wait."""
         if self.used_bytes >= self.limit_bytes:
             return True
         return 0 <= address_limit_bytes <= self._by_address.get(address, 0)
 
     def has_room(self, cost: int) -> bool:
-        """Whether there is room for a message of this cost, or the part of it for which none is reserved."""
+        """Return True if there is room for a message of this cost, or the part of it for which none is reserved."""
         used, limit, margin = self.used_bytes + cost, self.limit_bytes, self.margin_bytes
         return used <= limit + min(limit, margin) and used + self.reserved_bytes <= limit + margin
 
@@ -136,11 +139,11 @@ class MemoryAccount:
             self.relieved[address] = None
 
     def waiting_of(self, owner: object) -> int:
-        """How many requests of one owner wait."""
+        """Return how many requests of one owner wait."""
         return self._owners.get(owner, 0)
 
     def forget(self, owner: object) -> None:
-        """Drop what an owner waits for: it is gone, and does not come again."""
+        """Drop the requests of an owner that is gone for good."""
         self._stale_count += self._owners.pop(owner, 0)
         if 2 * self._stale_count > self._waiting_count:
             for address, requests in list(self._waiting.items()):
@@ -153,12 +156,15 @@ class MemoryAccount:
             self._stale_count = 0
 
     def grant_waiting(self) -> None:
-        """Grant some requests for which there is room now, oldest first at each address; `can_grant` tells of more."""
+        """Grant some requests for which there is room now, oldest first at each address.
+
+        See `can_grant` for the rest.
+        """
         left = GRANTS_AT_ONCE_MAX
         while self.relieved and self.used_bytes < self.limit_bytes:
             address = next(iter(self.relieved))
             del self.relieved[address]
-            # A grant may end other owners, so nothing of this is kept over it.
+            # A grant may end other owners, so no part of this may be kept across it.
             while requests := self._waiting.get(address):
                 if not left:
                     self.relieved[address] = None
@@ -181,21 +187,21 @@ class MemoryAccount:
 
     @property
     def can_grant(self) -> bool:
-        """Whether there may be room for a producer that waits."""
+        """Return True if there may be room for a producer that waits."""
         return bool(self.relieved) and self.used_bytes < self.limit_bytes
 
     @property
     def has_waiting(self) -> bool:
-        """Whether any producer waits."""
+        """Return True if any producer waits."""
         return bool(self._owners)
 
 
 class Reservation:
-    """Room in the margin for the producers of one session, by address.
+    """Reserve room in the margin for the producers of one session, by address.
 
-    A client asks for what it wants to have in hand, so it never holds more than twice what it asked for (core-protocol
-    7.4). That much is reserved at the grant, and drawn on only while the limit is passed: then nothing is granted, and
-    what is left of the credit is all that its producers may send.
+    A client requests the credit that it wants to hold, so it never holds more than twice what it requested
+    (core-protocol 7.4). That much is reserved at the grant, and drawn on only while the limit is passed. Then nothing
+    is granted, and the rest of the credit is all that its producers may send.
     """
 
     __slots__ = ("_account", "_by_address")
@@ -205,7 +211,7 @@ class Reservation:
         self._by_address: dict[str, int] = {}
 
     def grant(self, address: str, credit: int) -> None:
-        """Credit was granted: reserve for it what the margin has left."""
+        """Reserve for granted credit what the margin has left."""
         account, by_address = self._account, self._by_address
         reserved = by_address.pop(address, 0)
         wanted = 2 * credit * CREDIT_COST - reserved
@@ -216,7 +222,10 @@ class Reservation:
             account.reserved_bytes -= by_address.pop(next(iter(by_address)))
 
     def take(self, address: str, size: int) -> Refused | None:
-        """Let a message in while the limit is passed: with what is reserved for it, or what others leave free."""
+        """Admit a message while the limit is passed.
+
+        With the room reserved for it, or the room that others leave free.
+        """
         account = self._account
         cost = size + MESSAGE_OVERHEAD_BYTES
         reserved = self._by_address.get(address, 0)
@@ -234,6 +243,6 @@ class Reservation:
         return None
 
     def give_up(self) -> None:
-        """The session is over."""
+        """Release all reservations, because the session is over."""
         self._account.reserved_bytes -= sum(self._by_address.values())
         self._by_address.clear()

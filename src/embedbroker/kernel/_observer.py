@@ -1,11 +1,11 @@
-"""What happens in a broker, for its observers: the audit log, mirrors, notifications, plugins, checkers.
+"""Events in a broker, for its observers: the audit log, mirrors, notifications, plugins, checkers.
 
-Responsible for calling observers in the order in which things happened. Does not depend on what they do. An event
-without observers costs the hot path one look at an empty list.
+Responsible for calling observers in the order of events. Does not depend on the work of observers. An event without
+observers costs the hot path one look at an empty list.
 
-Each event is observed at one of two times. At the DECISION, an observer is called before a peer can see the effect,
-with plain values, in the middle of the work: it must change nothing. At the COMMIT, it is called behind the record, a
-bounded part per step: it may send messages. Nothing waits for the disk: a crash may undo the last events observed.
+Each event is observed at one of two times. At the DECISION, an observer is called with plain values, in the middle of
+the work, before a peer can see the effect. It must not change anything. At the COMMIT, it is called behind the record,
+a bounded part per step: it may send messages. No event waits for the disk: a crash may undo the last events observed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Event: TypeAlias = tuple[Subscribers, tuple[object, ...]]
 
 
 class When(Enum):
-    """When an observer is called; see the module."""
+    """Define when an observer is called; see the module."""
 
     DECISION = "decision"
     COMMIT = "commit"
 
 
 class Leaving(IntEnum):
-    """Why a message left its queue for good. Stored numbers: never reuse one."""
+    """Define why a message left its queue for good. Stored numbers: never reuse one."""
 
     ACKNOWLEDGED = 0
     REJECTED = 1
@@ -51,13 +51,13 @@ class Leaving(IntEnum):
 
 
 class SessionView(Protocol):
-    """What an observer sees of a session."""
+    """Provide what an observer sees of a session."""
 
     name: str
 
 
 class CommittedWork(Protocol):
-    """What an observer sees of a transaction that is committed."""
+    """Provide what an observer sees of a transaction that is committed."""
 
     id: int
     sent: list[tuple[Message, list[Queue], int]]
@@ -66,81 +66,93 @@ class CommittedWork(Protocol):
 
 
 class DecisionObserver:
-    """Override the events of interest. `Observers.subscribe` looks at the class once: other events are free."""
+    """Observe decisions: override the events of interest.
+
+    `Observers.subscribe` examines the class once: other events are free.
+    """
 
     when: ClassVar[When] = When.DECISION
 
     def routed(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
-        """A message has its place in a queue, or will have it with the commit; ``durable``: it survives a crash."""
+        """Observe that a message has its place in a queue, or will have it with the commit.
+
+        ``durable`` is True if it survives a crash.
+        """
 
     def delivered(self, consumer: Consumer, reference: Reference) -> None:
-        """A consumer is given a message. Observed for consumers that are created after the subscription."""
+        """Observe a message that is given to a consumer.
+
+        Called for consumers that are created after the subscription.
+        """
 
     def settled(self, queue: Queue, message_id: int, why: int, transaction_id: int) -> None:
-        """A message leaves its queue (``why`` is a `Leaving`), or will with the commit."""
+        """Observe a message that leaves its queue (``why`` is a `Leaving`), or will with the commit."""
 
     def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
-        """A delivery is back in its queue; ``counted``: the next one is a redelivery."""
+        """Observe a delivery that is back in its queue. ``counted`` is True if the next one is a redelivery."""
 
     def committed(self, transaction_ids: Sequence[int], number: int) -> None:
-        """Transactions are committed; ``number`` is the last id that was given by then."""
+        """Observe committed transactions; ``number`` is the last id that was assigned by then."""
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue is gone with what was in it."""
+        """Observe the removal of a queue with its contents."""
 
 
 class CommitObserver:
-    """Override the events of interest. `Observers.subscribe` looks at the class once: other events are free."""
+    """Observe commits: override the events of interest.
+
+    `Observers.subscribe` examines the class once: other events are free.
+    """
 
     when: ClassVar[When] = When.COMMIT
 
     def routed(self, message: Message, queues: list[Queue], transaction: CommittedWork | None) -> None:
-        """A message got a place in queues.
+        """Observe a message that got a place in queues.
 
-        Without a transaction, called when its record is appended, before it is durable and visible: what the observer
+        Without a transaction, called when its record is appended, before it is durable and visible. What the observer
         sends stands in the same batch of records, or a later one. In a transaction, called behind the record of the
         commit, and never after a rollback.
         """
 
     def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: CommittedWork | None) -> None:
-        """A queue is done with a delivery, or has it back.
+        """Observe a delivery that a queue has finished with, or has back.
 
         Called when the record is appended; in a transaction behind the commit, and behind what the transaction routed.
-        What goes back (released, modified, rolled back) is observed when it does, without a transaction. If that was
-        one delivery too many, the same message is rejected next. A message may also leave its queue without a delivery:
+        A returning delivery (released, modified, rolled back) is observed on its return, without a transaction. If its
+        attempts were used up, the same message is rejected next. A message may also leave its queue without a delivery:
         expired, or accepted when a queue without consumers is purged.
         """
 
     def address_added(self, address: Address) -> None:
-        """An address exists, or changed."""
+        """Observe an address that exists, or changed."""
 
     def address_removed(self, address: Address) -> None:
-        """An address is gone."""
+        """Observe the removal of an address."""
 
     def queue_added(self, queue: Queue) -> None:
-        """A queue is bound to its address. Queues that a restart brings are not observed."""
+        """Observe a queue that is bound to its address. Queues restored by a restart are not observed."""
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue is gone. What was in it is not observed."""
+        """Observe the removal of a queue. Its contents are not observed."""
 
     def consumer_added(self, consumer: Consumer) -> None:
-        """A consumer or browser is attached to its queue."""
+        """Observe a consumer or browser that is attached to its queue."""
 
     def consumer_removed(self, consumer: Consumer) -> None:
-        """A consumer or browser is gone. What it held goes back."""
+        """Observe the end of a consumer or browser. Its unsettled messages return."""
 
     def session_added(self, session: SessionView) -> None:
-        """A session has begun."""
+        """Observe the beginning of a session."""
 
     def session_removed(self, session: SessionView) -> None:
-        """A session is over."""
+        """Observe the end of a session."""
 
 
 Observer: TypeAlias = DecisionObserver | CommitObserver
 
 
 class DecisionSubscribers:
-    """Callables by event, in order of subscription; see `DecisionObserver`."""
+    """Hold callables by event, in order of subscription; see `DecisionObserver`."""
 
     __slots__ = ("committed", "delivered", "queue_removed", "returned", "routed", "settled")
 
@@ -154,7 +166,7 @@ class DecisionSubscribers:
 
 
 class CommitSubscribers:
-    """Callables by event, in order of subscription; see `CommitObserver`."""
+    """Hold callables by event, in order of subscription; see `CommitObserver`."""
 
     __slots__ = (
         "address_added",
@@ -183,13 +195,13 @@ class CommitSubscribers:
 
 
 class Observers:
-    """All observers of one broker. The lists stay the same objects: the hot path keeps those that it looks at."""
+    """Hold all observers of one broker. The lists stay the same objects: the hot path keeps those that it reads."""
 
     __slots__ = ("_deferred", "_late", "commit", "decision")
 
     def __init__(self, deferred: DeferredWork) -> None:
         self._deferred = deferred
-        # How many sets of events wait in the deferred work. While there are any, later events wait behind them.
+        # Number of sets of events in the deferred work. While there are any, later events wait behind them.
         self._late = 0
         self.decision = DecisionSubscribers()
         self.commit = CommitSubscribers()
@@ -200,7 +212,7 @@ class Observers:
             subscribers.append(observed)
 
     def unsubscribe(self, observer: Observer) -> None:
-        """Call an observer no more. Ignored for one that was not subscribed."""
+        """Stop calling an observer. Ignored for one that was not subscribed."""
         for subscribers, observed in self._overridden(observer):
             if observed in subscribers:
                 subscribers.remove(observed)
@@ -223,7 +235,7 @@ class Observers:
             self._call_all(iter([(subscribers, facts)]), 1)
 
     def call_committed(self, transaction: CommittedWork) -> None:
-        """Call the observers of everything a transaction sent, and of what it was given and does not give back."""
+        """Call the observers of everything a transaction sent, and of its deliveries that do not return."""
         routed, settled = self.commit.routed, self.commit.settled
 
         def events() -> Iterator[Event]:
@@ -235,7 +247,7 @@ class Observers:
                         yield settled, (queue, reference, outcome, transaction)
 
         if self.follow_messages:
-            # The commit lets go of what the transaction holds.
+            # The commit releases what the transaction holds.
             sent, acknowledged = transaction.sent.copy(), transaction.acknowledged.copy()
             self._call_all(events(), len(sent) + transaction.taken_count)
 

@@ -1,8 +1,8 @@
 """Filling queues with what a journal kept.
 
-Responsible for order (by position), delivery counts, memory accounting, duplicate ids, and prepared branches, which
-keep what they acknowledged out of the queues and what they sent out of sight. Works on plain tuples: a message is
-parsed when it is wanted, so recovery costs per header and the garbage collector sees chunks only. Refuses to know how
+Responsible for order (by position), delivery counts, memory accounting, duplicate ids, and prepared branches. Such a
+branch keeps what it acknowledged out of the queues and what it sent out of sight. Works on plain tuples: a message is
+parsed at its first use, so recovery costs per header and the garbage collector sees chunks only. Does not depend on how
 the journal stores anything.
 """
 
@@ -27,9 +27,9 @@ __all__ = ["Recovery", "StoredMessage", "StoredTransaction"]
 
 
 class _Line:
-    """What comes back to one priority of one queue, in chunks as a backlog takes them.
+    """Collect what comes back to one priority of one queue, in chunks as a backlog takes them.
 
-    A journal has messages in order of their positions: they are put in order once more only if one was late.
+    A journal has messages in order of their positions: they are sorted again only if one was late.
     """
 
     __slots__ = ("_chunk", "_chunks", "_is_late", "_position", "count")
@@ -63,7 +63,7 @@ class _Line:
 
 
 class StoredMessage(Protocol):
-    """One message as a journal gives it back. ``references`` are (queue id, position, delivery count)."""
+    """Provide one message as a journal returns it. ``references`` are (queue id, position, delivery count)."""
 
     @property
     def message_id(self) -> int: ...
@@ -82,7 +82,7 @@ class StoredMessage(Protocol):
 
 
 class StoredTransaction(Protocol):
-    """One prepared transaction as a journal gives it back. ``acknowledgements`` are (message id, queue id)."""
+    """Provide one prepared transaction as a journal returns it. ``acknowledgements`` are (message id, queue id)."""
 
     @property
     def transaction_id(self) -> int: ...
@@ -94,11 +94,13 @@ class StoredTransaction(Protocol):
     def duplicate_ids(self) -> Sequence[DuplicateId]: ...
 
     def take_adds(self, limit: int) -> Sequence[StoredMessage]:
-        """The next messages it sent, in order; none means that all were taken."""
+        """Return the next messages it sent, in order; an empty result means that all were taken."""
 
 
 class Recovery:
-    """Portion by portion: `lock_some` until it is done, messages in any order, `send_some` until it is done.
+    """Restore queues portion by portion.
+
+    `lock_some` until it is done, messages in any order, `send_some` until it is done.
 
     Then `finish` puts everything into queues and branches.
     """
@@ -127,7 +129,7 @@ class Recovery:
         self._counts_first = kernel.config.persist_delivery_count_before_delivery
         self._prepared = [(stored, kernel.transactions.restore(stored.transaction_id)) for stored in transactions]
         self._outcomes = outcomes
-        # What prepared transactions acknowledged: whose it is.
+        # The transaction of each acknowledgement of prepared transactions.
         self._locks: dict[tuple[int, int], Transaction] = {}
         self._locking = self._all_locks()
         self._sending = list(reversed(self._prepared))
@@ -150,7 +152,10 @@ class Recovery:
                 yield
 
     def lock_some(self, limit: int) -> bool:
-        """Take note of some acknowledgements and duplicate ids of prepared transactions; False when all are known."""
+        """Record some acknowledgements and duplicate ids of prepared transactions.
+
+        Return False when all are recorded.
+        """
         return len(list(islice(self._locking, limit))) == limit
 
     def add(self, messages: Iterable[StoredMessage]) -> None:
@@ -190,7 +195,7 @@ class Recovery:
         self._kernel.duplicates.restore(entries, self._addresses)
 
     def send_some(self, limit: int) -> bool:
-        """Bring back some of what prepared transactions sent; False when everything is there."""
+        """Restore some of what prepared transactions sent; return False when all is restored."""
         if not self._sending:
             return False
         stored, transaction = self._sending[-1]
@@ -212,7 +217,7 @@ class Recovery:
         return True
 
     def finish(self) -> None:
-        """Put everything in order into the queues, and branches to where they can be decided."""
+        """Put everything in order into the queues, and branches into the table where they can be decided."""
         for stored, transaction in self._prepared:
             self._kernel.branches.restore(xid_of(stored.xid), transaction)
         for outcome in self._outcomes:

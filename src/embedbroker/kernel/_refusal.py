@@ -1,4 +1,4 @@
-"""What the kernel answers to a client's mistake: a value that names the error and what dies of it."""
+"""The kernel's answer to a client's mistake: a value that names the error and what ends because of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Refused", "Scope"]
 
 
 class Scope(Enum):
-    """What ends because of a refusal that nobody waits for; with an answer, nothing does."""
+    """Define what ends because of a refusal for which no answer is awaited; with an answer, nothing ends."""
 
     NOTHING = "nothing"
     LINK = "link"
@@ -20,7 +20,7 @@ class Scope(Enum):
 
 @frozen
 class Refused:
-    """A request was not carried out and left no trace. ``code`` is an ``embedclient.errors.ErrorCode``."""
+    """State that a request was not carried out and left no trace. ``code`` is an ``embedclient.errors.ErrorCode``."""
 
     code: int
     text: str

@@ -27,12 +27,12 @@ from .transactions._transaction import Transaction
 
 __all__ = ["Router"]
 
-# Names of addresses come from clients: those that were warned of are forgotten when they are too many.
+# Names of addresses come from clients: names with a logged warning are forgotten when they are too many.
 _GROUPED_MAX = 1000
 
 
 class Router:
-    """Routes messages that are sent. Moves of messages that are in a queue are for `MessageMover`."""
+    """Route messages that are sent. Moves of messages that are in a queue are for `MessageMover`."""
 
     __slots__ = (
         "_address_manager",
@@ -65,7 +65,7 @@ class Router:
         self._memory = memory
         self._settings = settings
         self._address_manager = address_manager
-        # The resolution of a name, for each message: an address carries the queues that take what is sent to it.
+        # The resolution of a name, for each message: an address holds the queues that take what is sent to it.
         self._addresses = address_manager.addresses
         self._duplicates = duplicates
         self._placement = placement
@@ -84,8 +84,8 @@ class Router:
         """Route one message, now or at the commit of its transaction.
 
         The message gets its id here. A message that no queue takes is accepted and dropped, as in Artemis, and so is
-        one with the ``duplicate_id`` of an earlier one. ``access`` limits what is created on the way; None
-        is for the broker itself.
+        one with the ``duplicate_id`` of an earlier one. ``access`` limits what is created on the way; None is for the
+        broker itself.
         """
         ids = self._ids
         message_id = ids.next_id
@@ -95,7 +95,7 @@ class Router:
             message_id = ids.take()
         message.assign_id(message_id)
         address = self._addresses.get(message.address)
-        # `queues_exist` is asked only where there is no queue at all.
+        # `queues_exist` is called only where there is no queue at all.
         if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
             refused = self._address_manager.prepare_send(message, routing_type, access)
             if refused is not None:

@@ -22,7 +22,7 @@ __all__ = ["Schedule"]
 
 
 class Schedule:
-    """Runs what inputs made possible. It is the owner of all queues: they report here what they need.
+    """Run what inputs made possible. It is the owner of all queues: they report here what they need.
 
     ``connect`` completes it, because expiry and settlement need queues, which need their owner.
     """
@@ -54,7 +54,7 @@ class Schedule:
     # -- stepping ------------------------------------------------------------------------------------------------
 
     def run(self, budget: int) -> None:
-        """Do what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
+        """Run what the inputs made possible, about ``budget`` messages of it; see `has_work`."""
         reached, visibility = self._store.reached, self._visibility
         # No long work keeps the queues from their turn.
         share = max(budget // 3, 1) if self._woken else budget
@@ -77,7 +77,7 @@ class Schedule:
             self._memory.grant_waiting()
 
     def _dispatch(self, budget: int) -> None:
-        # One turn each: queues that wake again go on in the next step.
+        # One turn each: queues that wake again continue in the next step.
         woken, self._woken = self._woken, {}
         for queue in list(woken):
             if budget <= 0:
@@ -119,7 +119,7 @@ class Schedule:
         self._woken[queue] = None
 
     def forget(self, queue: Queue) -> None:
-        """Dispatch a deleted queue no more."""
+        """Remove a deleted queue from dispatch."""
         self._woken.pop(queue, None)
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
@@ -129,7 +129,7 @@ class Schedule:
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Remember a message that was found expired; it moves when the current dispatch is over.
 
-        Returns False for queues of the expiry address itself: what is there is delivered.
+        Return False for queues of the expiry address itself: what is there is delivered.
         """
         if not self._expiry.applies_to(queue):
             return False

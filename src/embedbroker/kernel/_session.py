@@ -39,7 +39,7 @@ from .xa._fencing_token import FencingTokens
 __all__ = ["Session"]
 
 _ACCEPTED, _EXPIRED = Outcome.ACCEPTED, Outcome.EXPIRED
-# What permissions for fencing tokens are granted on, below the prefix that Artemis has for management operations.
+# Address on which permissions for fencing tokens are granted, below Artemis' prefix for management operations.
 _FENCING_TOKENS = "mops.fencing-tokens"
 # Addresses that a session may send to are remembered up to this number and length.
 _ADMITTED_MAX = 256
@@ -47,10 +47,19 @@ _ADMITTED_NAME_MAX = 1024
 
 
 class Session:
-    """One session. ``auto_commit_sends`` and ``auto_commit_acknowledges`` say what bypasses the transaction.
+    """Carry out the verbs of one client session.
 
     Verbs check the permission of ``principal`` first. Acknowledgements, transactions and queries require none, as in
     Artemis.
+
+    Args:
+        kernel: Kernel of the broker.
+        name: Name of the session.
+        auto_commit_sends: Whether sends bypass the transaction.
+        auto_commit_acknowledges: Whether acknowledgements bypass the transaction.
+        pre_acknowledge: Whether a delivery acknowledges its message.
+        backpressure: Valve shared by the consumers of one connection; None creates one.
+        principal: User of the session.
     """
 
     __slots__ = (
@@ -105,10 +114,10 @@ class Session:
         self.pre_acknowledge = pre_acknowledge
         self.started = False
         self.closed = False
-        # What its connection stops all its consumers with.
+        # The valve with which its connection stops all its consumers.
         self.backpressure = backpressure if backpressure is not None else kernel.schedule.make_backpressure()
         self.consumers: dict[int, Consumer] = {}
-        # What it does now, for itself or in a branch.
+        # Its current transaction, local or of a branch.
         self.transaction: Transaction | None = None
         self.branch: Branch | None = None
         self._commits_outside = auto_commit_sends, auto_commit_acknowledges
@@ -116,20 +125,20 @@ class Session:
         self.left_xid: Xid | None = None
         # Seconds for its branches; None is the broker's time-out.
         self.xa_timeout: int | None = None
-        # Large requests that are still being carried out: what is answered now promises less than it seems to.
+        # Large requests that are still being carried out: an answer sent now promises less than it appears to.
         self.unfinished = 0
-        # Room for what its producers were granted credit for.
+        # Room for the credit that its producers were granted.
         self.reservation = Reservation(kernel.memory)
         kernel.observers.call(kernel.observers.commit.session_added, self)
 
     def enter(self, branch: Branch, transaction: Transaction) -> None:
-        """From now on, everything belongs to a branch."""
+        """Assign all work to a branch from now on."""
         self.branch, self.transaction = branch, transaction
         self._commits_outside = self.auto_commit_sends, self.auto_commit_acknowledges
         self.auto_commit_sends = self.auto_commit_acknowledges = False
 
     def leave(self) -> Transaction:
-        """From now on, nothing belongs to a branch; returns what gathered what did."""
+        """Assign no work to a branch from now on; return the transaction that gathered the branch's work."""
         transaction = self.transaction
         assert self.branch is not None and transaction is not None
         self.branch = self.transaction = None
@@ -158,7 +167,11 @@ class Session:
     ) -> Address | Refused:
         """Create an address, or replace the routing types of an existing one.
 
-        ``auto_created`` requires that the address settings allow it.
+        Args:
+            name: Name of the address; an FQQN names its address part.
+            anycast: Whether the address serves anycast.
+            multicast: Whether the address serves multicast.
+            auto_created: Whether the client creates it on demand, which the address settings must allow.
         """
         name, _queue = split_fqqn(name)
         if auto_created and not self.kernel.settings.of(name).auto_create_addresses:
@@ -186,7 +199,7 @@ class Session:
         """Delete a queue without consumers, and return it; an FQQN names its queue part."""
         queue = self._find(name)
         if queue is None:
-            # Artemis answers without a text here, and its clients show what they get.
+            # Artemis answers without a text here, and its clients display the text they receive.
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
         kept = queue.definition.durable
         refused = self._allow(
@@ -214,7 +227,7 @@ class Session:
         return self.kernel.address_manager.view_address(name)
 
     def queue_names(self) -> list[str]:
-        """Return the names of all queues, in order; `view_queue` decides for each whether it may be looked at."""
+        """Return the names of all queues, in order; `view_queue` decides for each whether the client may view it."""
         return sorted(self.kernel.address_manager.queues)
 
     def view_queue(self, name: str) -> Queue | Refused:
@@ -239,12 +252,12 @@ class Session:
         return self.kernel.cursors if refused is None else refused
 
     def fencing_tokens(self, permission: Permission) -> FencingTokens | Refused:
-        """Return the fencing tokens, to look at them (VIEW) or to change them (EDIT)."""
+        """Return the fencing tokens, for reading (VIEW) or for changes (EDIT)."""
         refused = self._allow(permission, _FENCING_TOKENS)
         return self.kernel.fencing_tokens if refused is None else refused
 
     def commit_sets(self) -> CommitSets | Refused:
-        """Return what commits sets of branches; each set moves a fencing token."""
+        """Return the object that commits sets of branches; each set moves a fencing token."""
         refused = self._allow(Permission.EDIT, _FENCING_TOKENS)
         return self.kernel.commit_sets if refused is None else refused
 
@@ -260,7 +273,16 @@ class Session:
     ) -> Refused | None:
         """Send one message, inside the transaction unless sends commit by themselves.
 
-        A message to an internal binding is carried out at once. ``sender_waits``: the sender waits for the answer.
+        A message to an internal binding is carried out at once.
+
+        Args:
+            message: Message to route.
+            routing_type: 0 for multicast, 1 for anycast; None if the sender named none.
+            duplicate_id: Id for duplicate detection; None for a message without one.
+            sender_waits: Whether the sender waits for the answer.
+
+        Returns:
+            Why the send was refused; None if it was accepted.
         """
         if message.address not in self._admitted:
             binding = self._internal.get(message.address)
@@ -311,7 +333,14 @@ class Session:
     ) -> Consumer | Refused:
         """Attach a consumer or a browser to a queue. A key that is in use is replaced by the new consumer.
 
-        Without a ``credit``, it is of bytes.
+        Args:
+            key: Number of the consumer in this session.
+            queue_name: Name or FQQN of the queue.
+            filter_text: Selector of the consumer; None for all messages.
+            port: Receives the deliveries.
+            browse: Whether it is a browser, which takes nothing.
+            priority: Consumer priority; higher ones receive messages first.
+            credit: Counts what may be sent; None counts bytes.
         """
         queue = self._find(queue_name)
         if queue is None:
@@ -340,7 +369,7 @@ class Session:
             return refused
         credit = credit if credit is not None else ByteCredit()
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
-            # Of a message that is acknowledged by being delivered, too: a crash may come before that is on disk.
+            # Also for a message that its delivery acknowledges: a crash may come before the acknowledgement is on disk.
             port = PersistedDeliveryCount(port, self.kernel.store)
         observers = self.kernel.observers
         if observers.decision.delivered and not browse:
@@ -353,7 +382,7 @@ class Session:
         queue.add_consumer(consumer)
         observers.call(observers.commit.consumer_added, consumer)
         if replaced is not None:
-            # Not before the new one is there: a queue may live as long as it has a consumer.
+            # Not before the new one is there: a queue may exist only as long as it has a consumer.
             self._teardown.detach(replaced, Outcome.RELEASED)
         return consumer
 
@@ -364,20 +393,20 @@ class Session:
             self._teardown.detach(consumer, Outcome.RELEASED)
 
     def start(self) -> None:
-        """Let messages flow."""
+        """Start deliveries."""
         self.started = True
         for consumer in self.consumers.values():
             consumer.started = True
             consumer.queue.consumer_ready(consumer)
 
     def stop(self) -> None:
-        """Hold deliveries back; browsers go on."""
+        """Pause deliveries; browsers continue."""
         self.started = False
         for consumer in self.consumers.values():
             consumer.started = consumer.browse
 
     def move(self, backpressure: Backpressure) -> None:
-        """The session goes on over another connection."""
+        """Continue the session over another connection."""
         self.backpressure = backpressure
         for consumer in self.consumers.values():
             consumer.backpressure.forget(consumer)
@@ -389,10 +418,19 @@ class Session:
     def settle(
         self, key: int, message_id: int, outcome: Outcome = Outcome.ACCEPTED, *, through: bool = False
     ) -> Refused | None:
-        """Say what became of a message that a consumer was given; ``through`` it: of everything given before, too.
+        """Settle a message that a consumer was given.
 
-        That belongs to the transaction unless acknowledgements commit by themselves. What a client found expired never
-        does, as in Artemis: no rollback makes it fresh.
+        The settlement belongs to the transaction unless acknowledgements commit by themselves. A message that a client
+        found expired never does, as in Artemis: no rollback makes it fresh.
+
+        Args:
+            key: Number of the consumer in this session.
+            message_id: Id of the message.
+            outcome: How the delivery ended.
+            through: Whether everything given to the consumer before is settled, too.
+
+        Returns:
+            Why the settlement was refused; None if it was accepted.
         """
         transacted = not (self.auto_commit_acknowledges or outcome is _EXPIRED)
         consumer = self.consumers.get(key)
@@ -420,7 +458,7 @@ class Session:
         unsettled.trim()
         settlement.settle(queue, taken, outcome, transaction, consumer)
         if current != message_id:
-            # A large one is put off: what is asked for behind it has to wait for it.
+            # A large settlement is deferred: later requests must wait for it.
             self.unfinished += 1
             rest = unsettled.take_through(message_id)
             settlement.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
@@ -429,8 +467,8 @@ class Session:
     def settle_run(self, key: int, message_ids: Sequence[int]) -> list[Refused]:
         """Accept everything through each of these messages in turn; return why any of that was refused.
 
-        It is what as many calls of `settle` do. Mostly each message is the oldest that is left: those are settled by
-        one call, which spares 8 % of the instructions of a message (42 in a read).
+        The effect is that of as many calls of `settle`. Mostly each message is the oldest that is left. Those are
+        settled by one call, which spares 8 % of the instructions of a message (42 in a read).
         """
         consumer = self.consumers.get(key)
         refusals: list[Refused] = []
@@ -461,7 +499,10 @@ class Session:
         self.unfinished -= 1
 
     def _no_consumer(self, key: int, transacted: bool) -> Refused:
-        """What it was given is back in its queue: a transaction that counts on it must not commit."""
+        """Refuse the settlement of a closed consumer's message.
+
+        The message is back in its queue: a transaction that depends on it must not commit.
+        """
         text = f"session {self.name} has no consumer {key}"
         if transacted:
             self._current().fail(text)
@@ -481,7 +522,7 @@ class Session:
     # -- transactions --------------------------------------------------------------------------------------------
 
     def commit(self) -> Refused | None:
-        """Commit what was done since the last decision; a rollback-only transaction is rolled back and says why."""
+        """Commit the work since the last decision; roll back a rollback-only transaction and return the reason."""
         if self.branch is not None:
             return Refused(ErrorCode.ILLEGAL_STATE, "the session works in an XA branch, which is not its to commit")
         transaction, self.transaction = self.transaction, None
@@ -491,7 +532,7 @@ class Session:
             transaction.rollback()
             return Refused(transaction.failure_code, f"the transaction was rolled back: {transaction.failure}")
         if self.unfinished:
-            # Behind the acknowledgements it commits, and behind the commits that were made to wait before it.
+            # Behind the acknowledgements it commits, and behind the commits that were deferred before it.
             self.unfinished += 1
             self.kernel.deferred.add_action(lambda: self._commit(transaction))
         else:
@@ -503,14 +544,14 @@ class Session:
         self.unfinished -= 1
 
     def fail_transaction(self, reason: str) -> None:
-        """Make the current transaction rollback-only; nothing happens where sends commit by themselves."""
+        """Make the current transaction rollback-only; without effect where sends commit by themselves."""
         if not self.auto_commit_sends:
             self._current().fail(reason)
 
     def rollback(self, *, last_delivered: bool) -> None:
         """Undo the transaction and take back what consumers hold.
 
-        Messages that were only prefetched lose the delivery count they got; with ``last_delivered`` the first unsettled
+        Messages that were only prefetched lose the delivery count they got. With ``last_delivered`` the first unsettled
         message of each consumer keeps it (a listener failed on it, or the application recovers the session).
         """
         self.return_held(last_delivered=last_delivered)
@@ -550,5 +591,5 @@ class Session:
         self.kernel.observers.call(self.kernel.observers.commit.session_removed, self)
 
     def unsettled(self) -> list[Reference]:
-        """Everything consumers hold, for inspection."""
+        """Return everything that consumers hold, for inspection."""
         return [reference for consumer in self.consumers.values() for reference in consumer.unsettled.values()]

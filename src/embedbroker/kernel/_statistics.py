@@ -12,7 +12,7 @@ __all__ = ["BacklogStatistics", "KernelStatistics", "QueueStatistics"]
 
 @frozen
 class BacklogStatistics:
-    """What waits in a queue, and how it is held."""
+    """Hold figures of what waits in a queue, and how it is held."""
 
     size: int
     returned: int
@@ -25,7 +25,7 @@ class BacklogStatistics:
 
 @frozen
 class QueueStatistics:
-    """Counters of one queue."""
+    """Hold counters of one queue."""
 
     name: str
     backlog: BacklogStatistics
@@ -44,7 +44,7 @@ class QueueStatistics:
 
 @frozen
 class KernelStatistics:
-    """Counters of one broker."""
+    """Hold counters of one broker."""
 
     queues: tuple[QueueStatistics, ...]
     used_bytes: int

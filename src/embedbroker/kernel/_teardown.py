@@ -1,7 +1,7 @@
-"""The end of consumers and queues: what they held goes back, or goes with them.
+"""The end of consumers and queues: their messages return, or are removed with them.
 
 Responsible for detaching consumers, for deleting queues with what they hold, and for purging those that lose their last
-consumer. Does not depend on who may do that; `Session` does.
+consumer. Does not depend on permissions; `Session` checks them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Teardown"]
 
 
 class Teardown:
-    """Ends consumers and queues."""
+    """End consumers and queues."""
 
     __slots__ = (
         "_address_manager",
@@ -61,9 +61,9 @@ class Teardown:
     def delete_queue(self, queue: Queue, *, keep_address: bool = False) -> None:
         """Delete a queue with what it holds, and close the consumers that are left.
 
-        An auto-created address without other queues goes too, unless ``keep_address``.
+        An auto-created address without other queues is deleted too, unless ``keep_address``.
         """
-        # From here on, what consumers give back is gone.
+        # From here on, messages that consumers give back are dropped.
         queue.deleted = True
         for observe in self._observers.decision.queue_removed:
             observe(queue)
@@ -78,13 +78,13 @@ class Teardown:
         self.purge(queue)
 
     def delete_temporary(self, name: str, identifier: int) -> None:
-        """Delete the temporary queue of a connection that ended, unless it is gone or another one has its name."""
+        """Delete the temporary queue of a connection that ended, unless it is gone or another queue has its name."""
         queue = self._address_manager.queues.get(name)
         if queue is not None and queue.id == identifier:
             self.delete_queue(queue)
 
     def purge(self, queue: Queue) -> None:
-        """Take out everything that waits now; messages that come while this goes on stay."""
+        """Take out everything that waits now; messages that arrive meanwhile stay."""
         limit = self._ids.next_id
 
         def removal() -> Iterator[None]:
@@ -102,9 +102,10 @@ class Teardown:
             self._deferred.add_holding((queue,), removal())
 
     def detach(self, consumer: Consumer, outcome: Outcome) -> None:
-        """Remove a consumer; what it had not settled goes back.
+        """Remove a consumer; what it had not settled returns to the queue.
 
-        It is released when the client closed it in an orderly way, and has failed when its connection was lost.
+        ``outcome`` is released when the client closed the consumer in an orderly way, and failed when its connection
+        was lost.
         """
         queue = consumer.queue
         self._take_back(consumer, outcome)

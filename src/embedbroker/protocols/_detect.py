@@ -1,6 +1,6 @@
-"""Which protocol a new connection speaks, from its first eight bytes (core-protocol 1.2).
+"""Detection of the protocol of a new connection, from its first eight bytes (core-protocol 1.2).
 
-Refuses to know what the protocols do.
+Does not depend on the work of the protocols.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _HTTP = (b"GE", b"PO", b"PU", b"HE", b"OP", b"PA", b"DE", b"TR")
 
 
 class Detected(Enum):
-    """What the first bytes look like. CORE also covers clients that send no handshake."""
+    """Classify the first bytes. CORE also covers clients that send no handshake."""
 
     CORE = "CORE"
     CORE_WITH_HANDSHAKE = "CORE with handshake"

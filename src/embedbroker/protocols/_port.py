@@ -1,7 +1,7 @@
 """The broker's end of one connection as protocols see it: an output buffer with a limit.
 
-Responsible for gathering what one step sends, and for saying when the peer does not keep up. Refuses to know sockets:
-the node takes what was gathered after each step, and says what the peer drained.
+Responsible for gathering what one step sends, and for reporting a peer that does not keep up. Does not depend on
+sockets: the node takes what was gathered after each step, and reports what the peer drained.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class ConnectionPort:
-    """Output of one connection.
+    """Gather the output of one connection.
 
-    ``room`` is how many bytes may still be given out before the peer counts as slow; below zero, ``on_slow`` has been
-    called once, and ``on_relieved`` is called when half of the high-water mark is free again. A protocol that sends at
-    speed appends to ``out`` itself, after registering in ``dirty`` when it was empty, and subtracts from ``room``.
-    ``excess`` is how far the one frame that made the peer slow went beyond, or all that was sent again: no reason to
-    give a peer up.
+    ``room`` is how many bytes may still be sent before the peer counts as slow. Below zero, ``on_slow`` has been called
+    once, and ``on_relieved`` is called when half of the high-water mark is free again. A protocol that sends at speed
+    appends to ``out`` itself, after registering in ``dirty`` when it was empty, and subtracts from ``room``. ``excess``
+    is how far the one frame that made the peer slow went beyond, or all that was sent again: no reason to disconnect a
+    peer.
     """
 
     __slots__ = (
@@ -53,7 +53,7 @@ class ConnectionPort:
         self.on_relieved: Callable[[], None] | None = None
 
     def write(self, frame: Buffer) -> None:
-        """Send one frame with the output of this step. Nothing happens on a link that is gone."""
+        """Send one frame with the output of this step. Without effect on a link that is gone."""
         if not self.alive:
             return
         if not self.out:
@@ -64,7 +64,7 @@ class ConnectionPort:
             self.become_slow()
 
     def write_pieces(self, pieces: Sequence[Buffer]) -> int:
-        """Send what belongs together, as `write` does; returns its size."""
+        """Send what belongs together, as `write` does; return its size."""
         size = sum(map(len, pieces))
         if self.alive and size:
             if not self.out:
@@ -76,7 +76,7 @@ class ConnectionPort:
         return size
 
     def reserve(self, size: int) -> None:
-        """Count what is going to be sent with `write_reserved`: whoever feeds the peer stops in time."""
+        """Count what will be sent with `write_reserved`, so that the sender to a slow peer stops in time."""
         if self.alive:
             self.room -= size
             if self.room < 0 and not self.slow:
@@ -90,14 +90,14 @@ class ConnectionPort:
             self.out.extend(pieces)
 
     def become_slow(self) -> None:
-        """The peer is behind: whoever feeds it should stop."""
+        """Mark the peer as slow: its senders should stop."""
         self.slow = True
         self.excess = -self.room
         if self.on_slow is not None:
             self.on_slow()
 
     def written(self, count: int) -> None:
-        """The peer drained that many bytes."""
+        """Count bytes that the peer drained."""
         self.room += count
         assert self.room <= self.high_water, (self.room, self.high_water)
         if self.slow and self.room >= self.high_water // 2:
@@ -114,7 +114,7 @@ class ConnectionPort:
             self.close_reason = reason
 
     def take(self) -> bytes:
-        """Everything gathered, as one piece."""
+        """Return everything gathered, as one piece."""
         out = self.out
         data = bytes(out[0]) if len(out) == 1 else b"".join(out)
         out.clear()

@@ -1,4 +1,4 @@
-"""What clients ask the broker for in messages to one reserved address: requests and replies in JSON."""
+"""Operations that clients request in messages to one reserved address: requests and replies in JSON."""
 
 from ._request import Answer, Handler, Operation, Request, RequestRefused
 from ._services import REQUESTS_PENDING_MAX, STATUS_PROPERTY, VERSION, Services

@@ -1,13 +1,13 @@
-"""Reading a queue by ranges of positions: cursors.
+"""Read a queue by ranges of positions: cursors.
 
-Responsible for the fields of these requests, and for the bytes in which rows are sent: one answer has thousands of
-them, so they are no JSON. Refuses to know what a cursor is; the kernel does.
+Responsible for the fields of these requests, and for the bytes in which rows are sent. One answer holds thousands of
+rows, so they are not JSON. Does not depend on how a cursor works; the kernel implements it.
 
 The body of an answer to ``cursor.read``, little-endian: row count u32 | next position i64 (``(after, next position]``
 is complete), then for each row::
 
     size u32 (of what follows) | position i64 | message id i64 | broker's wall time i64, 0: unknown
-    delivery count u32 | encoding u8 | three bytes, 0 | the message as it is stored
+    delivery count u32 | encoding u8 | three bytes, 0 | the message in its stored form
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefuse
 __all__ = ["LEASE_MS_MAX", "OPERATIONS", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX"]
 
 LEASE_MS_MAX = 86_400_000
-"""The longest lease, a day, in milliseconds."""
+"""Longest lease, a day, in milliseconds."""
 
 READ_BYTES, READ_BYTES_MAX = 1 << 20, 8 << 20
-"""Bytes of messages in one answer if the request does not say, and at most; a single message may be larger."""
+"""Default and maximum for the bytes of messages in one answer; a single message may be larger."""
 
 PARTS_MAX = 10_000
-"""Ranges into which one range is split at most."""
+"""Maximum number of ranges into which one range is split."""
 
 _HEAD = Struct("<Iq")
 _ROW = Struct("<IqqqIB3x")
@@ -112,7 +112,7 @@ def _read(session: Session, request: Request) -> None:
     bytes_max = request.integer("max_bytes", 0, READ_BYTES_MAX) if request.has("max_bytes") else 0
 
     def finished(result: Reading | CursorRefused) -> None:
-        # What is visible is durable where it has to be.
+        # What is visible is already durable, if it must be.
         if isinstance(result, CursorRefused):
             request.respond(refusal(_refusal(result)))
         else:

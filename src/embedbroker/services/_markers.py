@@ -1,4 +1,4 @@
-"""Markers: durable numbers that are compared and set, and commit sets, which move one."""
+"""Markers (durable numbers that are compared and set), and commit sets, which move one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ def _list(session: Session, request: Request) -> Answer:
 
 
 def _in_turn(decide: Callable[[Session, Request], Answer]) -> Handler:
-    """Markers change, and are looked at, behind what large requests left to be recorded, and commit sets are such."""
+    """Run a handler behind the records that large requests still owe.
+
+    Markers change there, and commit sets are such requests.
+    """
 
     def handle(session: Session, request: Request) -> None:
         def answer() -> None:
@@ -72,7 +75,7 @@ def _in_turn(decide: Callable[[Session, Request], Answer]) -> Handler:
 
 
 def _commit_set(session: Session, request: Request) -> None:
-    """Answered when the set is recorded, or when what was left of a replayed one is rolled back."""
+    """Commit a set; answer when it is recorded, or when the rest of a replayed set is rolled back."""
     marker, value = _name(request, "marker"), request.integer("value")
     expected = request.integer_or_null("expected")
     listed = request.fields["branches"]
@@ -143,7 +146,7 @@ def _part(request: Request, place: str, name: str, value: dict[str, object]) -> 
 
 
 def _shown(xid: Xid) -> dict[str, object]:
-    """A branch id as requests name it."""
+    """Return a branch id in the form that requests use."""
     return {
         "format": xid.format_id,
         "global": xid.global_transaction_id.hex(),

@@ -1,4 +1,4 @@
-"""Looking at queues."""
+"""List queues."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def _list(session: Session, request: Request) -> None:
 
 
 def _fits(name: str, pieces: list[str]) -> bool:
-    """Whether a name is made of these pieces, in order, with any text between them. No pattern makes it slow."""
+    """Return True if a name consists of these pieces, in order, with any text between them.
+
+    Takes linear time for every pattern.
+    """
     first, *middle = pieces
     if not middle:
         return name == first

@@ -1,7 +1,7 @@
-"""One request to the broker: which operation, with which fields, and the one answer to it.
+"""One request to the broker: its operation, its fields, and the one answer to it.
 
-Responsible for reading the JSON and for naming what is wrong with it. Refuses to know what operations do, and how
-requests and answers travel.
+Responsible for reading the JSON and for naming what is wrong with it. Does not depend on the effect of operations, nor
+on the transport of requests and answers.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = [
 OK, BAD_REQUEST = "ok", "bad-request"
 
 NAME_BYTES_MAX = 1024
-"""UTF-8 bytes of a name in a request, unless its field says something else."""
+"""UTF-8 bytes of a name in a request, unless its field has another limit."""
 
 INTEGER_MIN, INTEGER_MAX = -(1 << 63), (1 << 63) - 1
-"""Numbers in requests have to fit into 64 bits."""
+"""Numbers in requests must fit into 64 bits."""
 
 _QUOTED_CHARACTERS_MAX = 100
 
@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 @frozen
 class Answer:
-    """What a request is answered: a JSON object, or bytes where an operation's answer is no JSON.
+    """Hold the answer to a request: a JSON object, or bytes for an operation whose answer is not JSON.
 
-    Nobody sees an answer that ``promises`` before all is durable that was recorded when it was given. One that does not
-    promise leaves at once: it tells only what is durable anyway.
+    An answer that ``promises`` is sent only when everything recorded before it is durable. An answer that does not
+    promise leaves at once: it contains only what is durable in any case.
     """
 
     status: str
@@ -57,7 +57,7 @@ class Answer:
 
 
 class RequestRefused(Exception):
-    """A request is not carried out, and leaves no trace. ``more`` stands in the answer beside the text."""
+    """Refuse a request, which then leaves no trace. ``more`` stands in the answer beside the text."""
 
     def __init__(self, status: str, text: str, **more: object) -> None:
         super().__init__(text)
@@ -67,20 +67,30 @@ class RequestRefused(Exception):
 
 
 def allowed(result: T | Refused) -> T:
-    """Return what the session's verb returned. Raises RequestRefused if the session must not do it."""
+    """Return the result of the session's verb.
+
+    Raises:
+        RequestRefused: The session refused the verb.
+    """
     if isinstance(result, Refused):
         raise RequestRefused("not-allowed", result.text)
     return result
 
 
 def refusal(refused: RequestRefused) -> Answer:
-    """The answer that says so; what was refused changed nothing, so it promises no more than it saw."""
+    """Return the answer that states the refusal.
+
+    A refused request changed nothing, so it promises no more than it saw.
+    """
     return Answer(refused.status, {"text": refused.text, **refused.more})
 
 
 @define(eq=False)
 class Request:
-    """The fields of one request. Reading one raises RequestRefused where it is not what the operation takes."""
+    """Hold the fields of one request.
+
+    Reading a field raises RequestRefused if the operation does not accept its value.
+    """
 
     operation: str
     fields: dict[str, object]
@@ -90,11 +100,11 @@ class Request:
     deferred: DeferredWork
 
     def has(self, name: str) -> bool:
-        """Whether an optional field was given."""
+        """Return True if an optional field was given."""
         return name in self.fields
 
     def text(self, name: str, *, bytes_max: int = NAME_BYTES_MAX, may_be_empty: bool = False) -> str:
-        """A text of at most so many UTF-8 bytes."""
+        """Return a text of at most ``bytes_max`` UTF-8 bytes."""
         value = self.fields[name]
         if not isinstance(value, str):
             raise self.wrong(name, "has to be a text", value)
@@ -109,15 +119,15 @@ class Request:
         return value
 
     def integer(self, name: str, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX) -> int:
-        """An integer from ``minimum`` to ``maximum``."""
+        """Return an integer from ``minimum`` to ``maximum``."""
         return self.integer_in(name, self.fields[name], minimum, maximum)
 
     def integer_or_null(self, name: str, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX) -> int | None:
-        """An integer, or null."""
+        """Return an integer from ``minimum`` to ``maximum``, or None for null."""
         return None if self.fields[name] is None else self.integer(name, minimum, maximum)
 
     def integer_in(self, place: str, value: object, minimum: int, maximum: int) -> int:
-        """A value that has to be such an integer; ``place`` says where it stands."""
+        """Return a value that must be such an integer; ``place`` names its place in the request."""
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(place, "has to be an integer", value)
         if not minimum <= value <= maximum:
@@ -125,21 +135,24 @@ class Request:
         return value
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """Return a boolean field."""
         value = self.fields[name]
         if not isinstance(value, bool):
             raise self.wrong(name, "has to be true or false", value)
         return value
 
     def wrong(self, place: str, text: str, value: object) -> RequestRefused:
-        """The refusal of a field, with what stands there."""
+        """Return the refusal of a field, with its value."""
         return RequestRefused(
             BAD_REQUEST, f"{self.operation}: field {place!r} {text}, not {_shown(value)}", field=place
         )
 
 
 def _shown(value: object) -> str:
-    """The beginning of it. Of what is nested as deep as it can just be read, Python does not write the end."""
+    """Return the beginning of a value as text.
+
+    Python cannot print to the end a value nested as deep as it can just be read.
+    """
     try:
         return json.dumps(value)[:_QUOTED_CHARACTERS_MAX]
     except RecursionError:
@@ -147,12 +160,12 @@ def _shown(value: object) -> str:
 
 
 Handler: TypeAlias = Callable[[Session, Request], Answer | None]
-"""Carries a request out. None: it will be answered later, with ``request.respond``. May raise RequestRefused."""
+"""Carry out a request. Returns None if the answer follows later, with ``request.respond``. May raise RequestRefused."""
 
 
 @frozen
 class Operation:
-    """What can be asked for: a name, the fields it takes, and who carries it out."""
+    """Describe an operation that clients can request: its name, the fields it takes, and its handler."""
 
     name: str
     handler: Handler
@@ -163,7 +176,7 @@ class Operation:
     )
 
     def check(self, fields: dict[str, object]) -> None:
-        """Raises RequestRefused where fields are missing, or not known."""
+        """Raise RequestRefused if fields are missing or unknown."""
         for name in self.required:
             if name not in fields:
                 raise RequestRefused(BAD_REQUEST, f"{self.name}: field {name!r} is missing", field=name)
@@ -174,7 +187,11 @@ class Operation:
 
 
 def read_request(text: str | None, operations: Mapping[str, Operation]) -> tuple[Operation, dict[str, object]]:
-    """The operation that a request asks for, and its fields. Raises RequestRefused."""
+    """Return the operation that a request names, and its fields.
+
+    Raises:
+        RequestRefused: The request is malformed, or names no such operation.
+    """
     if text is None:
         raise RequestRefused(BAD_REQUEST, "a request has to be a text message with a JSON object")
     try:

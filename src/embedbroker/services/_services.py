@@ -1,9 +1,9 @@
-"""The services of a broker: all operations that clients can ask for, and the way of a request through them.
+"""The services of a broker: all operations that clients can request, and the path of a request through them.
 
-Responsible for which operations there are, for one answer to each request, and for how many requests may wait for
-theirs. Refuses to know messages: whoever takes requests in hands over their text and a way to answer.
+Responsible for the set of operations, for one answer to each request, and for how many requests may wait for their
+answers. Does not depend on messages: the caller passes the text of a request and a function that answers it.
 
-An operation is registered by its module's tuple ``OPERATIONS``; all of them come together in ``_MODULES``.
+An operation is registered by its module's tuple ``OPERATIONS``; ``_MODULES`` joins all of them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ._request import OK, Answer, Operation, Request, RequestRefused, read_reque
 __all__ = ["REQUESTS_PENDING_MAX", "STATUS_PROPERTY", "VERSION", "Services"]
 
 STATUS_PROPERTY = "embedbroker_status"
-"""The property of a reply that says ``ok``, or what the request was refused with."""
+"""The property of a reply that holds ``ok``, or the reason of the refusal."""
 
 VERSION = "0.1.0.dev0"
-"""Of this package; a layer without input cannot ask for it."""
+"""Version of this package; a layer without input and output cannot read it from the installation."""
 
 REQUESTS_PENDING_MAX = 1000
-"""Requests that may be under way at once; one more is refused as ``busy``."""
+"""Maximum number of requests under way at once; further ones are refused as ``busy``."""
 
 _MODULES = (_cursors, _markers, _queues)
 
 
 class Services:
-    """``node_id`` says who the broker is, as it is known when somebody asks."""
+    """Carry out the requests of clients. ``node_id`` returns the id of the broker, read at the time of the request."""
 
     __slots__ = ("_kernel", "_node_id", "_operations", "_pending")
 
@@ -63,7 +63,7 @@ class Services:
             respond(given)
 
         def answer_in_turn(given: Answer) -> None:
-            """Behind what large requests left to be recorded, if this promises it."""
+            """Answer behind the records that large requests still owe, if the answer promises it."""
             if given.promises and self._kernel.deferred.waiting:
                 self._kernel.deferred.add_action(lambda: answer(given))
             else:

@@ -1,4 +1,4 @@
-"""One address: its routing types, its queues, and which of them a message goes to."""
+"""One address: its routing types, its queues, and the choice of queues for a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MULTICAST, _ANYCAST = 0, 1
 
 
 class Address:
-    """An address with its bindings. Anycast queues share a round robin; every multicast queue gets the message."""
+    """Hold an address with its bindings. Anycast queues share a round robin; every multicast queue gets the message."""
 
     __slots__ = (
         "_next_anycast",
@@ -35,37 +35,38 @@ class Address:
         self.definition = definition
         self.name = definition.name
         self.anycast: list[Queue] = []
-        # Thousands of subscriptions come and go on one topic.
+        # Thousands of subscriptions are added and removed on one topic.
         self.multicast: dict[Queue, None] = {}
         self._next_anycast = 0
-        # None until the first message with an id comes.
+        # None until the first message with an id arrives.
         self.duplicate_ids: IdCache | None = None
-        # The broker does not have it any more.
+        # True once the broker no longer has the address.
         self.removed = False
         self.routed_count = 0
-        # True when the address settings neither refuse sends nor change expirations; None until the first message asks.
+        # True when the address settings neither refuse sends nor change expirations; None until the first message needs
+        # it.
         self.is_plain: bool | None = None
-        # Seen idle by the last sweep, and how many messages had been sent to it by then.
+        # Found idle by the last sweep, and how many messages had been sent to it by then.
         self.swept = False
         self.swept_count = 0
         self.idle_since_ms = 0
 
     @property
     def queues(self) -> list[Queue]:
-        """All queues, anycast ones first."""
+        """Return all queues, anycast ones first."""
         return [*self.anycast, *self.multicast]
 
     @property
     def has_queues(self) -> bool:
-        """Whether any queue is bound, without listing them."""
+        """Return True if any queue is bound, without listing them."""
         return bool(self.anycast or self.multicast)
 
     def serves(self, routing_type: int) -> bool:
-        """Whether the address has this routing type."""
+        """Return True if the address has this routing type."""
         return self.definition.anycast if routing_type == _ANYCAST else self.definition.multicast
 
     def queues_exist(self, routing_type: int | None) -> bool:
-        """Whether a send with this routing type leaves things as they are.
+        """Return True if a send with this routing type needs no new queue.
 
         Any queue is enough, although it may be of the other type: then the message is dropped, as by Artemis.
         """

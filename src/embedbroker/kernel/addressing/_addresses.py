@@ -1,7 +1,7 @@
 """All addresses and queues of a broker: creation, deletion, look-up and what is created on demand.
 
-Responsible for names, routing types, defaults from address settings, auto-creation rules and their refusals. Refuses to
-know sessions, messages in flight and protocols; the kernel empties a queue before it is dropped here.
+Responsible for names, routing types, defaults from address settings, auto-creation rules and their refusals. Does not
+depend on sessions, messages in flight and protocols; the kernel empties a queue before it is dropped here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = ["AddressManager", "names_of", "split_fqqn"]
 _MULTICAST, _ANYCAST = 0, 1
 
 TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
-"""Property with which our client repeats the address of a send to a temporary destination."""
+"""Property in which the client of this package repeats the address of a send to a temporary destination."""
 
-# Clients choose random names for temporary destinations, so such a name is never wanted for anything else.
+# Clients choose random names for temporary destinations, so such a name has no other use.
 _RANDOM_NAME = re.compile(r"(jms\.temp(queue|topic)\.)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Clients before release 2.0 begin the names of temporary destinations with these.
 _OLD_TEMPORARY_PREFIXES = ("jms.tempqueue.", "jms.temptopic.")
@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 def split_fqqn(name: str) -> tuple[str, str | None]:
-    """Split ``address::queue``; the queue is None when there is no ``::``."""
+    """Split ``address::queue``; the queue is None without ``::``."""
     address, separator, queue = name.partition("::")
     return (address, queue) if separator else (name, None)
 
 
 @define(eq=False)
 class AddressManager:
-    """Addresses by name and queues by name; names are case sensitive and queue names unique in the broker."""
+    """Hold addresses by name and queues by name; names are case sensitive and queue names unique in the broker."""
 
     settings: AddressSettingsRepository
     store: Store
@@ -66,7 +66,7 @@ class AddressManager:
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
     internal: dict[str, InternalBinding] = field(factory=dict, init=False)
-    # Names of temporary destinations that were removed, the oldest first: nothing is created for late replies.
+    # Names of removed temporary destinations, the oldest first: nothing is created for late replies.
     _gone: dict[str, None] = field(factory=dict, init=False)
 
     def selector(self, text: str | None) -> Selector | Refused | None:
@@ -81,12 +81,12 @@ class AddressManager:
     # -- internal bindings ---------------------------------------------------------------------------------------
 
     def bind_internal(self, binding: InternalBinding) -> None:
-        """Let a part of the broker take what is sent to an address. Must come before the first session."""
+        """Bind a part of the broker that takes what is sent to an address. Must come before the first session."""
         assert binding.address not in self.internal, binding.address
         self.internal[binding.address] = binding
 
     def is_reserved(self, name: str) -> bool:
-        """Return True if a part of the broker has this address for itself."""
+        """Return True if an address is reserved for a part of the broker."""
         binding = self.internal.get(name)
         return binding is not None and binding.is_reserved
 
@@ -97,7 +97,7 @@ class AddressManager:
     ) -> Address | Refused:
         """Create an address, or replace the routing types of an existing one.
 
-        ``limited`` False is for what the configuration names, here and below: it may be one too many.
+        ``limited`` False is for names of the configuration, here and below: they may exceed the maximum.
         """
         if self.is_reserved(name):
             return _is_reserved(name)
@@ -125,12 +125,12 @@ class AddressManager:
         return address
 
     def _note(self, address: Address) -> None:
-        """An address is there, or changed."""
+        """Record that an address exists, or changed."""
         self.store.add_address(address.definition)
         self.observers.call(self.observers.commit.address_added, address)
 
     def restore_address(self, definition: AddressDefinition) -> None:
-        """Bring back an address from the journal, without writing it again."""
+        """Restore an address from the journal, without writing it again."""
         self.addresses[definition.name] = Address(definition)
 
     def remove_address(self, address: Address) -> None:
@@ -144,7 +144,7 @@ class AddressManager:
         self.observers.call(self.observers.commit.address_removed, address)
 
     def drop_idle_address(self, queue: QueueDefinition) -> None:
-        """Forget the address of a deleted queue if that was its last one, and if it was made with it."""
+        """Forget the address of a deleted queue if that was its last one, and if it was created with it."""
         address = self.addresses.get(queue.address)
         if address is None or address.has_queues or not address.definition.auto_created:
             return
@@ -236,9 +236,9 @@ class AddressManager:
         return default
 
     def declare(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
-        """Make sure that an address and its queues are there, and do not go by themselves; returns what is not.
+        """Ensure that an address and its queues exist, and are never auto-deleted; return the refusals.
 
-        A queue that exists stays as it is. Routing types of an existing address stay, too: its queues may need them.
+        An existing queue is not changed. Routing types of an existing address stay, too: its queues may need them.
         """
         if self.is_reserved(name):
             return [_is_reserved(name)]
@@ -273,7 +273,10 @@ class AddressManager:
         return [each for each in made if isinstance(each, Refused)]
 
     def provide(self, name: str) -> None:
-        """Make sure that an address keeps what it gets: in a durable anycast queue of its name, if in no other."""
+        """Ensure that an address keeps its messages.
+
+        In a durable anycast queue of its name, if it has no other queue.
+        """
         address = self.addresses.get(name)
         if name in self.queues or self.is_reserved(name) or (address is not None and address.has_queues):
             return
@@ -347,7 +350,7 @@ class AddressManager:
         self.observers.call(self.observers.commit.queue_removed, queue)
 
     def restore_queue(self, definition: QueueDefinition) -> Queue:
-        """Bring back a queue from the journal, without writing it again."""
+        """Restore a queue from the journal, without writing it again."""
         selector = self.selector(definition.filter)
         assert not isinstance(selector, Refused), selector
         queue = Queue(definition, selector, self.owner, self.restore)
@@ -362,7 +365,7 @@ class AddressManager:
         return queue
 
     def is_gone(self, name: str) -> bool:
-        """Return True if a name can only be that of a temporary destination, which does not exist any more."""
+        """Return True if a name can only be that of a temporary destination, which no longer exists."""
         return name in self._gone or (name.startswith(_OLD_TEMPORARY_PREFIXES) and name not in self.queues)
 
     # -- on demand -----------------------------------------------------------------------------------------------
@@ -372,7 +375,7 @@ class AddressManager:
     ) -> Refused | None:
         """Create what a send needs (broker-semantics 1.3), as far as ``access`` allows it.
 
-        Returns None if the send can go on, with or without a queue.
+        Return None if the send can continue, with or without a queue.
         """
         if routing_type is None:
             return None
@@ -419,7 +422,7 @@ class AddressManager:
     def prepare_send(self, message: Message, routing_type: int | None, access: Access | None = None) -> Refused | None:
         """Create what a send to an address, or to ``address::queue``, needs. Temporary destinations are never created.
 
-        The one that created a temporary destination is its only consumer: what is sent to it later has no reader.
+        The creator of a temporary destination is its only consumer: what is sent to it later has no reader.
         """
         name = message.address
         if not name:
@@ -429,7 +432,7 @@ class AddressManager:
         return self.auto_create(*split_fqqn(name), routing_type, access)
 
     def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
-        """The queue that ``address::queue`` names, if it is bound there and takes the message."""
+        """Return the queue that ``address::queue`` names, if it is bound there and takes the message."""
         address_name, queue_name = split_fqqn(message.address)
         queue = self.queues.get(queue_name) if queue_name is not None else None
         if queue is None or queue.definition.address != address_name:
@@ -441,7 +444,7 @@ class AddressManager:
     # -- queries -------------------------------------------------------------------------------------------------
 
     def view_queue(self, name: str) -> QueueView:
-        """Describe a queue, or what it would be; an FQQN names its queue part."""
+        """Describe a queue, existing or not; an FQQN names its queue part."""
         address_name, queue_name = split_fqqn(name)
         wanted = queue_name if queue_name is not None else name
         queue = self.queues.get(wanted)
@@ -459,7 +462,7 @@ class AddressManager:
             )
             consumers = messages = 0
             is_creatable = not self.is_gone(address_name)
-        # As Artemis says of its management address: JMS clients send to no queue that is not there.
+        # As Artemis answers for its management address: JMS clients send to no queue that does not exist.
         is_own = self.is_reserved(wanted)
         if is_own:
             definition = evolve(definition, routing_type=_ANYCAST)
@@ -521,7 +524,7 @@ def _temporary_is_gone(name: str) -> Refused:
 
 
 def _is_wildcard(address: str) -> bool:
-    """Whether a queue of this address would get the messages of others: `*` or `#` in place of a word."""
+    """Return True if a queue of this address would get messages of others: `*` or `#` in place of a word."""
     return ("*" in address or "#" in address) and not {"*", "#"}.isdisjoint(address.split("."))
 
 

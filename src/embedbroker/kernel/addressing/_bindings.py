@@ -1,4 +1,4 @@
-"""What an address is bound to beside its queues: parts of the broker that take messages themselves."""
+"""Bindings of an address beside its queues: parts of the broker that take messages themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["InternalBinding"]
 
 @frozen
 class InternalBinding:
-    """An address at which a part of the broker takes messages: no queue, no route, no transaction.
+    """Bind an address to a part of the broker that takes messages: no queue, no route, no transaction.
 
     ``take(message, session, sender_waits)`` carries out one request, and returns why it is refused. ``sender_waits``:
     the sender waits for an answer to the send itself. ``permission`` is required on the address for a send. A reserved

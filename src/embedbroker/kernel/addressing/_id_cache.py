@@ -9,14 +9,14 @@ __all__ = ["IdCache", "IdCacheOwner"]
 
 
 class IdCacheOwner(Protocol):
-    """The keeper of all caches of a broker."""
+    """Keep all caches of a broker."""
 
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of an address that is removed."""
 
 
 class IdCache:
-    """The ids in force at one address, oldest first, with their numbers."""
+    """Hold the ids in force at one address, oldest first, with their numbers."""
 
     __slots__ = ("numbers", "owner")
 

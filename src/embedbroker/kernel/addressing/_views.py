@@ -1,4 +1,4 @@
-"""What queries answer: frozen views of queues and addresses."""
+"""Results of queries: frozen views of queues and addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AddressView", "QueueRequest", "QueueView"]
 
 @frozen
 class QueueRequest:
-    """What a client asks for when it creates a queue. None takes the address settings' default.
+    """Hold a client's request to create a queue. None takes the address settings' default.
 
     ``routing_type`` None takes the default too. ``shared`` queues may exist already with the same address and filter.
     """
@@ -36,7 +36,7 @@ class QueueRequest:
 
 @frozen
 class QueueView:
-    """One queue as a query reports it; for a missing one the values it would get."""
+    """Describe one queue as a query reports it; for a missing one the values it would get."""
 
     exists: bool
     definition: QueueDefinition
@@ -48,7 +48,7 @@ class QueueView:
 
 @frozen
 class AddressView:
-    """One address as a query reports it, with the defaults a queue on it would get."""
+    """Describe one address as a query reports it, with the defaults a queue on it would get."""
 
     exists: bool
     queue_names: list[str]

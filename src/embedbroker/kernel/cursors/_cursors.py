@@ -1,32 +1,33 @@
-"""Cursors: readers that look at a queue by ranges of positions, again and again, before they acknowledge.
+"""Read a queue by ranges of positions, repeatedly, before they are acknowledged: cursors.
 
-Responsible for leases, for the range that is pinned (nobody else gets what is in it, and it does not expire), for
-acknowledging by position, and for what a restart makes of all that. Refuses to know how requests come and answers go.
+Responsible for leases, for the pinned range, for acknowledging by position, and for restoring all that after a restart.
+Messages of the pinned range are not delivered elsewhere and do not expire. Does not depend on how requests arrive and
+answers leave.
 
 Why nothing at or below the end that `Cursors.pin` chooses becomes visible later. The end is the position of a message
 that is visible, and:
 
-1. A message without a transaction has its id as its position. Producer A's message 5 is durable and waits for its
-   sync, producer B's message 6 is not and could be seen at once: as long as anything of the queue waits, B's waits
-   behind it (`Placement.place`), and `VisibilityQueue` shows one queue's messages in the order they came.
+1. A message without a transaction has its id as its position. Producer A's message 5 is durable and waits for its sync.
+   Producer B's message 6 is not durable and could be visible at once. As long as anything of the queue waits, B's waits
+   behind it (`Placement.place`), and `VisibilityQueue` shows one queue's messages in the order of their arrival.
 2. Producer A sends in a transaction, B's message 7 becomes visible, A commits. A's message has no position before the
-   commit: it takes the next ones of the same counter then, 8, and stands in `VisibilityQueue` before any later id is
-   given away.
-3. While A commits, followers are told and send messages, or deliveries go back that were the last attempt and move to
-   a dead letter queue that A sent to as well. These take higher positions, and A's places are taken before
+   commit. At the commit it takes the next positions of the same counter, 8, and stands in `VisibilityQueue` before any
+   later id is assigned.
+3. While A commits, followers are notified and send messages. Or deliveries return whose last attempt it was, and move
+   to a dead letter queue that A sent to as well. These take higher positions, and A's places are taken before
    (`Transaction.commit`; `Placement.place` does the same without a transaction).
-4. A commit of 100,000 messages becomes visible over many steps, and B pins in between. It does so in order, so B's end
-   is the position of the last one that is there, and the rest is behind it.
-5. A consumer had message 9 and closes, its transaction rolls back, or its prepared branch does so a week later: 9 is
-   visible again, while 10 was all the time. So a cursor is opened only while nothing of its queue is in delivery or
-   held by a transaction, consumers are refused while its lease is in force, and one that comes later ends the lease for
-   good: it has to be opened anew.
-6. The broker crashes. Positions go on above the limit that was reserved. A prepared branch that sent gets its positions
-   at its commit, as in 2. One that acknowledged keeps its messages out of the queue: then the lease does not begin
-   anew, as in 5.
+4. A commit of 100,000 messages becomes visible over many steps, and B pins in between. It becomes visible in order, so
+   B's end is the position of the last visible message, and the rest is behind it.
+5. A consumer had message 9 and closes, its transaction rolls back, or its prepared branch does so a week later. Then 9
+   is visible again, while 10 was visible all the time. So a cursor is opened only while nothing of its queue is in
+   delivery or held by a transaction. Consumers are refused while its lease is in force. A later consumer ends the lease
+   for good: the cursor must be opened again.
+6. The broker crashes. Positions continue above the limit that was reserved. A prepared branch that sent gets its
+   positions at its commit, as in 2. A prepared branch that acknowledged keeps its messages out of the queue: then the
+   lease does not begin again, as in 5.
 
 Acknowledging is one record: that of the cursor, with its new position. The messages leave behind it, over some steps if
-they are many; their records follow, and a restart that finds the first without the others goes on with them.
+they are many; their records follow. A restart that finds the first record without the others continues with them.
 """
 
 from __future__ import annotations
@@ -57,21 +58,22 @@ from ..settling._removal import Removal
 __all__ = ["CursorRefused", "CursorState", "Cursors", "Pin", "Reading"]
 
 ROWS_PER_READ_MAX = 5_000
-"""Messages that one `Cursors.read` returns at most: they are put into one answer, in one step."""
+"""Maximum number of messages that one `Cursors.read` returns: they are put into one answer, in one step."""
 
-# Messages looked at between two pauses, and what looking at so many takes of the work of a step.
+# Messages examined between two pauses, and the share of a step's work that examining them takes.
 _PORTION = 1_024
 _PORTION_COST = 128
-# Messages that leave for what one message takes of the work of a step.
+# Messages that leave for the cost of one message of a step's work.
 _LEAVING_AT_ONE_COST = 2
 _EXACT_SPLIT_ROWS = 16_384
 
 
 @frozen
 class CursorRefused:
-    """An operation was not carried out. ``reason`` is one word; ``owner`` and ``lease_ms`` say who is in its way.
+    """State that an operation was not carried out.
 
-    ``messages`` would have been discarded.
+    ``reason`` is one word; ``owner`` and ``lease_ms`` describe the lease that prevents it. ``messages`` would have been
+    discarded.
     """
 
     reason: str
@@ -83,10 +85,13 @@ class CursorRefused:
 
 @frozen
 class CursorState:
-    """Everything up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds.
+    """Describe a lease.
 
-    ``before`` is as in `Cursor`, and the same for an owner that asks again. ``start`` is the place that was asked for;
-    ``discarded`` messages up to there leave the queue unread, or will when the cursor is moved there.
+    All up to ``position`` is acknowledged, ``(position, end]`` is pinned for ``lease_ms`` milliseconds.
+
+    ``before`` is as in `Cursor`, and does not change when the same owner repeats the request. ``start`` is the
+    requested position; ``discarded`` messages up to there leave the queue unread, or will when the cursor is moved
+    there.
     """
 
     position: int
@@ -99,10 +104,10 @@ class CursorState:
 
 @frozen
 class Pin:
-    """``(start, end]`` is pinned: ``rows`` messages of together ``size_bytes``.
+    """Describe a pinned range: ``(start, end]`` holds ``rows`` messages of together ``size_bytes``.
 
-    ``lost`` messages were pinned before, and are gone without having been acknowledged; of a range that ``start``
-    acknowledges as a whole none is. The same is said to whoever pins from the same start once more.
+    ``lost`` messages were pinned before, and are gone without acknowledgement. `lost == 0` for a range that ``start``
+    acknowledges as a whole. A repeated pin from the same start returns the same count.
     """
 
     end: int
@@ -113,7 +118,7 @@ class Pin:
 
 @frozen
 class Reading:
-    """``rows`` is all that is in ``(after, next_position]``, in order of position."""
+    """Hold all ``rows`` in ``(after, next_position]``, in order of position."""
 
     rows: list[PackedReference]
     next_position: int
@@ -123,7 +128,7 @@ Answer: TypeAlias = Callable[[Pin | CursorRefused], None]
 
 
 class Cursors:
-    """All operations on them; a queue has one at most."""
+    """Carry out all operations on cursors; a queue has at most one."""
 
     __slots__ = ("_addresses", "_clock", "_deferred", "_ids", "_removal", "_store")
 
@@ -143,21 +148,24 @@ class Cursors:
         self._removal = removal
         self._clock = clock
 
-    # -- for those who have to leave a queue alone ------------------------------------------------------------------
+    # -- for code that must not touch a leased queue ----------------------------------------------------------------
 
     def holds(self, queue: Queue) -> bool:
-        """Whether a lease on this queue is in force."""
+        """Return True if a lease on this queue is in force."""
         return queue.cursor is not None and queue.cursor.is_held(self._clock.monotonic)
 
     def exempt_through(self, queue: Queue) -> int:
-        """Up to which position messages are not to be touched: they are pinned, or acknowledged and about to leave."""
+        """Return the position up to which messages must not be touched.
+
+        They are pinned, or acknowledged and about to leave.
+        """
         cursor = queue.cursor
         if cursor is None:
             return -1
         return cursor.definition.end if cursor.is_held(self._clock.monotonic) else cursor.definition.position
 
     def refusal(self, queue: Queue) -> Refused | None:
-        """Why a queue cannot be consumed from or deleted now."""
+        """Return why a queue cannot be consumed from or deleted now."""
         cursor = queue.cursor
         if cursor is None or not self.holds(queue):
             return None
@@ -169,14 +177,14 @@ class Cursors:
         return Refused(ErrorCode.ILLEGAL_STATE, text)
 
     def give_way(self, queue: Queue) -> Refused | None:
-        """A consumer comes: it is refused while a lease is in force, and ends one that has run out."""
+        """Admit a consumer: refuse it while a lease is in force, and end a lease that has run out."""
         refused = self.refusal(queue)
         if refused is None and queue.cursor is not None and queue.cursor.definition.owner:
             self._change(queue, queue.cursor, evolve(queue.cursor.definition, owner=""))
         return refused
 
     def forget(self, queue: Queue) -> None:
-        """A queue goes, or its cursor does."""
+        """Forget the cursor of a queue, because the queue or its cursor is removed."""
         if queue.cursor is not None:
             if queue.durable:
                 self._store.note(CursorRemoved(queue.cursor.definition.id))
@@ -185,11 +193,11 @@ class Cursors:
     # -- a restart ---------------------------------------------------------------------------------------------------
 
     def restore(self, definition: CursorDefinition, queue: Queue) -> None:
-        """Bring one back from the journal, without writing it again."""
+        """Restore a cursor from the journal, without writing it again."""
         queue.cursor = Cursor(definition)
 
     def on_restored(self) -> None:
-        """The queues are full again: leases begin anew, and what was acknowledged goes on leaving."""
+        """Begin leases again once the queues are restored; what was acknowledged continues to leave."""
         for queue in self._addresses.queues.values():
             cursor = queue.cursor
             if cursor is None:
@@ -212,11 +220,20 @@ class Cursors:
         start: int | None,
         discards: bool = False,
     ) -> CursorState | CursorRefused:
-        """Give a lease to an owner, making the cursor if there is none.
+        """Grant a lease to an owner, and create the cursor if it does not exist.
 
-        A new one begins at ``start``, None for the end of what is visible. Messages up to there leave the queue, so
-        they must be none unless ``discards``. The same holds for a cursor that another owner left in front of it,
-        which stays where it is. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
+        A new cursor begins at ``start``. Messages up to there leave the queue. There must be no such messages unless
+        ``discards``. The same holds for a cursor that another owner left in front of ``start``, which stays at its
+        position. Refusals: ``no-such-queue``, ``held``, ``in-use``, ``bad-request``, ``backlog``.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            owner: Name of the holder of the lease.
+            lease_ms: Term of the lease in milliseconds, counted from its last use.
+            take_over: Whether a lease of another owner is ended.
+            start: Position at which a new cursor begins; None for the end of what is visible.
+            discards: Whether messages up to ``start`` may leave the queue unread.
         """
         queue = self._addresses.queues.get(queue_name)
         if queue is None:
@@ -231,11 +248,11 @@ class Cursors:
             if begin >= max(self._ids.next_id, 1):
                 return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
             if begin > last and queue.waiting_visible:
-                # Some of them may stand up to there, and would become visible behind the back of this cursor.
+                # Some of them may stand up to there, and would become visible below the position of this cursor.
                 text = f"from: messages of queue {queue.name!r} up to position {begin} may not be durable yet"
                 return CursorRefused("in-use", text)
         after = -1 if cursor is None else cursor.definition.position
-        # An owner that asks again has what it was given the first time.
+        # A repeated request of the same owner returns what the first one returned.
         is_new = cursor is None or cursor.definition.owner != owner
         discarded = queue.backlog.count(after, begin) if is_new and after < begin else 0
         if discarded and not discards:
@@ -277,12 +294,12 @@ class Cursors:
         return None
 
     def renew(self, queue_name: str, name: str, owner: str) -> int | CursorRefused:
-        """Let the lease count from now; returns the position. Refusals: ``no-such-cursor``, ``lost-lease``."""
+        """Restart the term of the lease; return the position. Refusals: ``no-such-cursor``, ``lost-lease``."""
         found = self._owned(queue_name, name, owner)
         return found if isinstance(found, CursorRefused) else found[1].definition.position
 
     def release(self, queue_name: str, name: str, owner: str) -> int | CursorRefused:
-        """Give the lease back; whose it is not any more has nothing to give. Refusal: ``no-such-cursor``."""
+        """Release the lease; without effect if the owner no longer holds it. Refusal: ``no-such-cursor``."""
         found = self._find(queue_name, name)
         if isinstance(found, CursorRefused):
             return found
@@ -293,7 +310,7 @@ class Cursors:
         return cursor.definition.position
 
     def remove(self, queue_name: str, name: str, owner: str, finished: Callable[[int], None]) -> CursorRefused | None:
-        """Forget the cursor, once what it acknowledged has left; what it did not stays. Refusals as `renew`."""
+        """Forget the cursor once what it acknowledged has left; unacknowledged messages stay. Refusals as `renew`."""
         found = self._find(queue_name, name)
         if isinstance(found, CursorRefused):
             return found
@@ -318,7 +335,10 @@ class Cursors:
         return queue, cursor
 
     def _owned(self, queue_name: str, name: str, owner: str) -> tuple[Queue, Cursor] | CursorRefused:
-        """The cursor, renewed. A lease that has run out is its owner's again if nobody came in the meantime."""
+        """Return the cursor, renewed.
+
+        A lease that has run out returns to its owner unless a consumer or owner came since.
+        """
         found = self._find(queue_name, name)
         if not isinstance(found, CursorRefused):
             if found[1].definition.owner != owner:
@@ -341,7 +361,7 @@ class Cursors:
     # -- acknowledging -----------------------------------------------------------------------------------------------
 
     def acknowledge(self, queue_name: str, name: str, owner: str, until: int) -> int | CursorRefused:
-        """Be done with everything up to ``until``; returns the position, which never goes back. Refusals as `pin`."""
+        """Acknowledge everything up to ``until``; return the position, which never decreases. Refusals as `pin`."""
         found = self._owned(queue_name, name, owner)
         if isinstance(found, CursorRefused):
             return found
@@ -362,7 +382,7 @@ class Cursors:
         backlog, removal, deferred = queue.backlog, self._removal, self._deferred
 
         def leave() -> Iterator[None]:
-            # Of a queue that was deleted they leave together with everything else.
+            # The messages of a deleted queue leave together with all else of it.
             while not queue.deleted and (taken := backlog.take_through(until)):
                 removal.leave_packed(queue, taken, Leaving.READ)
                 for _ in range(0, len(taken), _LEAVING_AT_ONE_COST):
@@ -387,11 +407,19 @@ class Cursors:
         rows_max: int = 0,
         bytes_max: int = 0,
     ) -> None:
-        """Acknowledge everything up to ``start`` and pin what is behind it, which ``finished`` is told.
+        """Acknowledge everything up to ``start``, pin what is behind it, and pass the result to ``finished``.
 
-        The end is that of the first ``rows_max`` messages, or of those that have ``bytes_max`` bytes together, one at
-        least (0: all that are visible); it never goes back. A long range is looked at over the next steps. Refusals:
+        The end of the range never decreases. A long range is examined over the next steps. Refusals:
         ``no-such-cursor``, ``lost-lease``, ``bad-request``.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            owner: Holder of the lease.
+            start: Position within the present range, both ends included.
+            finished: Receives the pinned range, or the refusal.
+            rows_max: Maximum number of messages in the range; 0: all that are visible.
+            bytes_max: Maximum bytes of messages in the range, at least one message; 0: all that are visible.
         """
         found = self._owned(queue_name, name, owner)
         if isinstance(found, CursorRefused):
@@ -402,10 +430,10 @@ class Cursors:
         if not before.position <= start <= before.end:
             finished(_outside("start", start, before))
             return
-        # Of a range that is acknowledged as a whole it is of no interest what has left it since it was read.
+        # For a range that is acknowledged as a whole, it does not matter what has left it since it was read.
         lost = max(before.rows - queue.backlog.count(before.position, before.end), 0) if start < before.end else 0
         if before.lost_start == start:
-            # It was said before, and is asked for again: the answer may have been lost, too.
+            # It was reported before, and is requested again: the answer may have been lost, too.
             lost += before.lost
         self._advance(queue, cursor, start)
         walk = self._pin(queue, cursor, start, lost, finished, rows_max or math.inf, bytes_max or math.inf)
@@ -464,10 +492,17 @@ class Cursors:
         bytes_max: int,
         finished: Callable[[Reading | CursorRefused], None],
     ) -> CursorRefused | None:
-        """Look at what is in ``(after, until]``: about ``bytes_max`` bytes of messages, one message at least.
+        """Read what is in ``(after, until]``.
 
-        ``finished`` is told in its turn among what large requests left to do. Refusals: ``no-such-cursor``,
-        ``not-pinned``.
+        Refusals: ``no-such-cursor``, ``not-pinned``.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            after: Position in front of the range.
+            until: Last position of the range, which must be pinned.
+            bytes_max: Approximate maximum bytes of messages in the result, at least one message.
+            finished: Receives the result, in its turn behind the deferred work of large requests.
         """
         found = self._pinned(queue_name, name, after, until)
         if isinstance(found, CursorRefused):
@@ -489,12 +524,23 @@ class Cursors:
     def split(
         self, queue_name: str, name: str, after: int, until: int, parts: int
     ) -> tuple[list[int], list[int]] | CursorRefused:
-        """Cut ``(after, until]`` into ranges of about as many messages each; returns bounds and numbers of messages."""
+        """Split ``(after, until]`` into ranges of about equal numbers of messages.
+
+        Args:
+            queue_name: Name of the queue.
+            name: Name of the cursor.
+            after: Position in front of the range.
+            until: Last position of the range, which must be pinned.
+            parts: Maximum number of ranges.
+
+        Returns:
+            The bounds of the ranges, and the number of messages in each.
+        """
         found = self._pinned(queue_name, name, after, until)
         if isinstance(found, CursorRefused):
             return found
         backlog = found[0].backlog
-        # Of a long range only every few messages are looked at, the ends of chunks.
+        # In a long range, only every few messages are examined: the ends of chunks.
         marks = backlog.marks(after, until, _EXACT_SPLIT_ROWS)
         inner = {marks[len(marks) * part // parts - 1] for part in range(1, parts) if len(marks) * part // parts}
         bounds = [after, *sorted(inner - {until}), until]

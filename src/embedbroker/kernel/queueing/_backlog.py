@@ -1,13 +1,13 @@
 """The messages that wait in a queue, in delivery order.
 
-Responsible for ten priority levels, first in first out inside each, returned messages back at their old place, removal
-from the middle for consumers with filters, and for holding a deep backlog so that the garbage collector does not walk
-it. Does not depend on consumers, settings and time.
+Responsible for ten priority levels, first in first out inside each, returned messages back at their old place, and
+removal from the middle for consumers with filters. Also responsible for holding a deep backlog so that the garbage
+collector does not walk it. Does not depend on consumers, settings and time.
 
 How a deep backlog is held: entries stand in chunks of 256. Chunks away from both ends are sealed into exact tuples of
-plain values, which the collector stops tracking after it has seen them once; a full collection then costs per chunk and
-not per message, without touching the host program's collector settings. A sealed chunk is opened again when its first
-message is wanted.
+plain values, which the collector stops tracking after it has seen them once. A full collection then costs per chunk and
+not per message, without a change of the host program's collector settings. A sealed chunk is opened again when its
+first message is requested.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _nothing_exempt() -> int:
 
 
 class Backlog:
-    """All waiting messages of one queue."""
+    """Hold all waiting messages of one queue."""
 
     __slots__ = ("_highest", "_levels", "_restore", "size")
 
@@ -115,8 +115,8 @@ class Backlog:
     ) -> tuple[Reference | None, int]:
         """Take the first message that matches, looking no further back than the cursor has been.
 
-        At most ``budget`` messages are looked at; returns the message (None: no match, or the budget ended) and what is
-        left of the budget.
+        At most ``budget`` messages are examined. Return the message (None: no match, or the budget ended) and the rest
+        of the budget.
         """
         for priority in range(self._highest, -1, -1):
             level = self._levels[priority]
@@ -167,14 +167,14 @@ class Backlog:
         """Remove every message for which ``doomed`` is true, yielding it; None between chunks. Either may be a pause.
 
         ``expired_before`` (wall ms) narrows the search: sealed chunks without an expiration up to it stay sealed.
-        Nothing happens to positions up to the one that ``exempt_through`` says, which may change during a pause.
+        Messages at positions up to the value of ``exempt_through()`` stay; that value may change during a pause.
         """
         for level in self._levels:
             if level is None:
                 continue
             yield from self._remove_returned(level, doomed, exempt_through)
             number = level.base
-            # Chunks may go while this waits for its next turn.
+            # Chunks may be removed while this waits for its next turn.
             while (number := max(number, level.base)) < level.base + len(level.chunks):
                 for entry in level.remove_in_chunk(number, doomed, expired_before, exempt_through):
                     self.size -= 1
@@ -185,7 +185,7 @@ class Backlog:
     def _remove_returned(
         self, level: PriorityList, doomed: Callable[[Reference], bool], exempt_through: Callable[[], int]
     ) -> Iterator[Reference | None]:
-        # Messages may come and go while this waits for its next turn.
+        # Messages may arrive and leave while this waits for its next turn.
         position, exempt = -1, exempt_through()
         while behind := level.returned.chunk_behind(max(position, exempt)):
             for entry in behind:
@@ -200,10 +200,10 @@ class Backlog:
     # -- ranges of positions -------------------------------------------------------------------------------------
 
     def behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
-        """Messages in ``(after, until]`` in order of position, whatever their priority, without taking them.
+        """Return messages in ``(after, until]`` in order of position, whatever their priority, without taking them.
 
         All of them, or about ``limit`` and a chunk of each priority: the next ones are behind the last. None: there are
-        no more. What it costs does not depend on what is before the range or behind it.
+        no more. The cost does not depend on what is before the range or behind it.
         """
         found = [
             entries
@@ -220,11 +220,14 @@ class Backlog:
         return merged
 
     def count(self, after: int, until: int) -> int:
-        """How many messages are in ``(after, until]``."""
+        """Return the number of messages in ``(after, until]``."""
         return sum([level.count(after, until) for level in self._levels if level is not None])
 
     def marks(self, after: int, until: int, exact_max: int) -> list[int]:
-        """Positions in ``(after, until]`` between which about as many messages stand: each one's, if they are few."""
+        """Return positions in ``(after, until]`` with about equally many messages between them.
+
+        Each one's, if they are few.
+        """
         if self.count(after, until) <= exact_max:
             marks = []
             while portion := self.behind(after, until, exact_max):
@@ -235,7 +238,7 @@ class Backlog:
         return sorted({last for level in levels for chunk in level.chunks if after < (last := chunk.last) <= until})
 
     def take_through(self, until: int) -> list[PackedReference]:
-        """Take out messages up to a position: about a chunk of them in one call, none when no more are there."""
+        """Take out messages up to a position: about a chunk of them per call, none when no more are there."""
         for level in self._levels:
             if level is not None and level.live and (taken := level.take_through(until)):
                 self.size -= len(taken)
@@ -244,7 +247,7 @@ class Backlog:
 
     @property
     def last_position(self) -> int:
-        """No message in here has a position above this one; 0 when there never was any."""
+        """Return a position that no message here exceeds; 0 if there never was a message."""
         return max([level.last_position for level in self._levels if level is not None], default=0)
 
     # -- for queries -------------------------------------------------------------------------------------------------
@@ -256,12 +259,12 @@ class Backlog:
                 yield from sorted(level.references(), key=position_of)
 
     def bounds(self) -> tuple[int, int] | None:
-        """Return the lowest and the highest position of what waits; None when nothing does."""
+        """Return the lowest and the highest position of the waiting messages; None if there are none."""
         ends = [ends for level in self._levels if level is not None and (ends := level.ends()) is not None]
         return (min([low for low, _high in ends]), max([high for _low, high in ends])) if ends else None
 
     def statistics(self) -> BacklogStatistics:
-        """Return the figures of now."""
+        """Return the current figures."""
         levels = [level for level in self._levels if level is not None]
         chunks = [chunk for level in levels for chunk in level.chunks]
         sealed = sum([isinstance(chunk, SealedChunk) for chunk in chunks])

@@ -1,7 +1,7 @@
-"""What stops all consumers of one connection together, while its peer does not keep up.
+"""Stop all consumers of one connection together, while its peer does not keep up.
 
-Responsible for remembering which of them would have got something, so that opening costs as much as was asked of it and
-not as much as there are consumers. Refuses to know bytes and connections.
+Responsible for remembering which of them could have received a message. So the cost of opening depends on the messages
+that were held up, not on the number of consumers. Does not depend on bytes and connections.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Backpressure"]
 
-# The first of those that wait may use up what the peer can take: the others are not all asked to find that out.
+# The first waiting consumers may use up what the peer can take: the others need no attempt to find that out.
 _AT_ONCE_MAX = 64
 
 
 class Backpressure:
-    """Open or shut. ``relieved`` collects valves that opened and whose waiting consumers have to be let through."""
+    """Let consumers pass while it is open.
+
+    ``relieved`` collects valves that opened and whose waiting consumers must be let through.
+    """
 
     __slots__ = ("_relieved", "_waiting", "is_shut")
 
@@ -29,26 +32,26 @@ class Backpressure:
         self.is_shut = False
 
     def shut(self) -> None:
-        """Nothing passes from now on."""
+        """Let nothing pass from now on."""
         self.is_shut = True
         self._relieved.pop(self, None)
 
     def open(self) -> None:
-        """Everything passes again; those that wait are told by `let_through`."""
+        """Let everything pass again; `let_through` wakes the queues of waiting consumers."""
         self.is_shut = False
         if self._waiting:
             self._relieved[self] = None
 
     def wait(self, consumer: Consumer) -> None:
-        """This one would have got something."""
+        """Add a consumer that could have received a message."""
         self._waiting[consumer] = None
 
     def forget(self, consumer: Consumer) -> None:
-        """This one is gone."""
+        """Forget a consumer that is gone."""
         self._waiting.pop(consumer, None)
 
     def let_through(self) -> None:
-        """Tell the queues of some that wait, longest first."""
+        """Wake the queues of some waiting consumers, longest wait first."""
         for consumer in list(islice(self._waiting, _AT_ONCE_MAX)):
             del self._waiting[consumer]
             consumer.queue.consumer_ready(consumer)

@@ -1,4 +1,4 @@
-"""How far a reader of a backlog has looked."""
+"""The progress of a reader of a backlog."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["Bookmark"]
 
 
 class Bookmark:
-    """How far one reader with a filter, or a browser, has looked into each priority."""
+    """Hold how far one reader with a filter, or a browser, has looked into each priority."""
 
     __slots__ = ("chunk", "offset", "returned_position", "returned_version")
 

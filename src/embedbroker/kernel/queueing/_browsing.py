@@ -1,4 +1,4 @@
-"""Browsers of a queue: readers that are shown what waits, and take nothing."""
+"""Browsers of a queue: readers that receive what waits, and take nothing."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def show(browser: Consumer, backlog: Backlog, budget: int) -> int:
 
 
 def is_done(browser: Consumer, budget: int) -> bool:
-    """Return True if a browser that asked for a marker has been shown everything that it can be shown now."""
+    """Return True if a browser that requested a marker has been shown everything that it can be shown now."""
     return budget > 0 and browser.marker is not None and not browser.backpressure.is_shut

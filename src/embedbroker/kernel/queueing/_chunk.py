@@ -16,7 +16,7 @@ __all__ = ["Chunk", "OpenChunk", "SealedChunk"]
 
 
 class Chunk(ABC):
-    """Entries in order of position. A third form, whose entries are not resident, would stand beside these two.
+    """Hold entries in order of position. A third form, whose entries are not resident, would stand beside these two.
 
     Only `opened`, `references`, `packed` and `take_through` need the entries; counting and bounds must do without.
     """
@@ -26,7 +26,7 @@ class Chunk(ABC):
     start: int
     """Index of the first entry that may be left: ``0 <= start <= len(chunk)``."""
     last: int
-    """Position of the message that was put here last: no entry is above, all of the next chunk are."""
+    """Position of the message that was put here last: no entry is above it, all of the next chunk are."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -62,11 +62,11 @@ class Chunk(ABC):
 
     @abstractmethod
     def last_position(self) -> int | None:
-        """Return the position of the last message that is left; None if there is none."""
+        """Return the position of the last message that is left; None if the chunk is empty."""
 
 
 class OpenChunk(list[Reference | None], Chunk):
-    """References; None is a gap. A list itself: an object for each chunk, not two."""
+    """Hold references; None is a gap. The chunk is itself a list: one object for each chunk, not two."""
 
     __slots__ = ("last", "start")
 
@@ -109,7 +109,10 @@ class OpenChunk(list[Reference | None], Chunk):
 
 
 class SealedChunk(Chunk):
-    """An exact tuple of exact tuples of plain values: the collector stops tracking it after it has seen it once."""
+    """Hold an exact tuple of exact tuples of plain values.
+
+    The collector stops tracking it after it has seen it once.
+    """
 
     __slots__ = ("entries", "last", "start")
 

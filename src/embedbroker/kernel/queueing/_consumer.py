@@ -1,7 +1,7 @@
-"""A consumer: who takes messages from one queue, and what it has taken but not settled.
+"""A consumer: it takes messages from one queue, and holds what it has taken but not settled.
 
-Responsible for credit, readiness and the unsettled deliveries in order. Refuses to know wire protocols: it hands
-messages to a port and is charged what the port says.
+Responsible for credit, readiness and the unsettled deliveries in order. Does not depend on wire protocols: it hands
+messages to a port and is charged what the port returns.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ __all__ = ["Consumer", "ConsumerPort"]
 
 
 class ConsumerPort(Protocol):
-    """Where a protocol takes deliveries."""
+    """Receive deliveries for a protocol."""
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         """Send one message to the peer and return what it costs in credit (bytes, or 1 where messages are counted)."""
 
     def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
-        """As `deliver`, and the cost is charged now; the peer gets it, in order, once that point is durable."""
+        """Deliver like `deliver` and charge the cost now; the peer gets it, in order, once that point is durable."""
 
     def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
-        """Tell the peer that nothing more can be delivered now (forced delivery, drained credit)."""
+        """Notify the peer that nothing more can be delivered now (forced delivery, drained credit)."""
 
     def closed_by_broker(self, consumer: Consumer) -> None:
-        """The queue was deleted under the consumer."""
+        """Handle the deletion of the queue under the consumer."""
 
 
 class Remaining:
-    """The filter of a consumer for which messages turned out to be undeliverable: what it wants, without those."""
+    """Filter for a consumer with undeliverable messages: match what the consumer wants, without those."""
 
     __slots__ = ("declined", "wanted")
 
     def __init__(self, wanted: Selector | None) -> None:
         self.wanted = wanted
-        # Ids of messages that are still in the queue, or delivered to others from it.
+        # Ids of messages that are still in the queue, or delivered to other consumers of it.
         self.declined: set[int] = set()
 
     def matches(self, message: Message) -> bool:
-        """Whether the consumer may get this message."""
+        """Return True if the consumer may get this message."""
         return message.message_id not in self.declined and (self.wanted is None or self.wanted.matches(message))
 
 
 class Consumer:
-    """One consumer or browser of one queue.
+    """Hold one consumer or browser of one queue.
 
     It is ready while it is started, has credit and its peer keeps up.
     """
@@ -113,22 +113,22 @@ class Consumer:
 
     @property
     def ready(self) -> bool:
-        """Whether the next message can be handed over now."""
+        """Return True if the next message can be handed over now."""
         return self.started and not self.backpressure.is_shut and not self.closed and self.credit.can_take(0)
 
     def add_credit(self, amount: int) -> None:
-        """Let its credit know what the peer granted."""
+        """Add what the peer granted to the credit."""
         self.credit.grant(amount)
         if self.credit.can_take(0):
             self.queue.consumer_ready(self)
 
     def decline(self, message_id: int) -> None:
-        """Never take this message again."""
+        """Exclude this message from all later deliveries to the consumer."""
         if not isinstance(self.selector, Remaining):
             self.selector = Remaining(self.selector)
         self.selector.declined.add(message_id)
 
     @property
     def declined(self) -> set[int]:
-        """Ids of messages that are undeliverable to it and have not left the queue."""
+        """Return the ids of messages that are undeliverable to it and have not left the queue."""
         return self.selector.declined if isinstance(self.selector, Remaining) else set()

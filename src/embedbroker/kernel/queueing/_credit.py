@@ -1,7 +1,7 @@
-"""What a consumer may be sent before it asks for more, in the forms that protocols count it in.
+"""What a consumer may be sent before it requests more, in the forms that protocols count it in.
 
-Responsible for what is left and for what a grant means. Refuses to know queues: they ask `Credit.can_take` before a
-delivery, charge what the port says it cost, and say when there is nothing more to deliver.
+Responsible for what is left and for the effect of a grant. Does not depend on queues. A queue calls `Credit.can_take`
+before a delivery, charges the cost that the port returns, and reports when there is nothing more to deliver.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ UNLIMITED_CREDIT = 1 << 62
 
 
 class Credit(Protocol):
-    """``left`` is charged in place by whoever delivers: a call per message is one too many."""
+    """Count the credit of a consumer. The deliverer charges ``left`` in place: a call per message is one too many."""
 
     left: int
 
     def can_take(self, size: int) -> bool:
-        """Whether a message of so many bytes may be sent now. 0 is one that is not known yet."""
+        """Return True if a message of ``size`` bytes may be sent now; 0 stands for a message that is not known yet."""
 
     def grant(self, amount: int) -> None:
-        """Apply what the peer said."""
+        """Apply a grant of the peer."""
 
     def on_marker(self) -> None:
-        """Everything that could be delivered was, and the consumer, which asked for that, is about to be told."""
+        """Handle the state in which everything deliverable was delivered, just before the requested marker is sent."""
 
 
 class ByteCredit:
-    """CORE: bytes. The last message may be larger than what was left, as in Artemis, which makes that negative."""
+    """Count bytes (CORE). As in Artemis, the last message may exceed what was left, which makes ``left`` negative."""
 
     __slots__ = ("left",)
 
@@ -40,7 +40,7 @@ class ByteCredit:
         return self.left > 0
 
     def grant(self, amount: int) -> None:
-        """One flow token: -1 switches flow control off, 0 takes all credit away."""
+        """Apply one flow token: -1 switches flow control off, 0 takes all credit away."""
         if amount == -1:
             self.left = UNLIMITED_CREDIT
         elif amount == 0:
@@ -49,11 +49,11 @@ class ByteCredit:
             self.left += amount
 
     def on_marker(self) -> None:
-        """A forced delivery takes nothing away."""
+        """Do nothing: a forced delivery takes no credit away."""
 
 
 class CountCredit:
-    """AMQP 1.0 (2.6.7): messages of any size. With ``drains``, what finds no message is used up."""
+    """Count messages of any size (AMQP 1.0, 2.6.7). With ``drains``, credit that finds no message is used up."""
 
     __slots__ = ("drains", "left")
 
@@ -65,7 +65,7 @@ class CountCredit:
         return self.left > 0
 
     def grant(self, amount: int) -> None:
-        """The link credit from now on, whatever was left."""
+        """Set the link credit from now on, whatever was left."""
         self.left = amount
 
     def on_marker(self) -> None:

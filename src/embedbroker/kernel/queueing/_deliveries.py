@@ -1,7 +1,7 @@
 """References by the thousand: what a consumer was given and has not settled, and what was taken from it.
 
-Responsible for holding them in portions, so that taking all of them, or all up to one, costs per portion, and so that
-nobody has to free them in one go. Refuses to know what becomes of them.
+Responsible for holding them in portions. Taking all of them, or all up to one, costs per portion, and no code must free
+them in one go. Does not depend on their later use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_ENTRIES = 1024
 
 
 class Bundle:
-    """Many references in order, in portions that nobody changes."""
+    """Hold many references in order, in portions that are never changed."""
 
     __slots__ = ("_count", "_portions")
 
@@ -36,17 +36,17 @@ class Bundle:
         return any(reference in portion for portion in self._portions)
 
     def drain(self) -> Iterator[Reference]:
-        """Each of them; a portion is let go when it is over, and in the end nothing is left."""
+        """Yield each reference; release a portion when it is over, so that nothing is left in the end."""
         while self._portions:
             yield from self._portions[0]
             self._count -= len(self._portions.popleft())
 
 
 class Deliveries:
-    """References by message id, in the order in which they were delivered.
+    """Hold references by message id, in the order in which they were delivered.
 
-    ``oldest`` and ``newest`` are the ends of the chunks, which may be the same one: most of the time there is no other.
-    Whoever empties the oldest calls `trim`, and whoever finds the newest full, `grow`.
+    ``oldest`` and ``newest`` are the ends of the chunks. Most of the time there is only one chunk, which is both. Code
+    that empties the oldest must call `trim`; code that finds the newest full must call `grow`.
     """
 
     __slots__ = ("_chunks", "newest", "oldest")
@@ -72,11 +72,15 @@ class Deliveries:
         newest[message_id] = reference
 
     def values(self) -> Iterator[Reference]:
-        """All references, in order."""
+        """Return all references, in order."""
         return chain.from_iterable(chunk.values() for chunk in self._chunks)
 
     def pop(self, message_id: int) -> Reference:
-        """Take one out. Raises KeyError."""
+        """Take one reference out.
+
+        Raises:
+            KeyError: The message is not here.
+        """
         for chunk in self._chunks:
             reference = chunk.pop(message_id, None)
             if reference is not None:
@@ -92,7 +96,7 @@ class Deliveries:
         return self.newest
 
     def trim(self) -> None:
-        """Let go of the oldest chunk if nothing is left in it."""
+        """Release the oldest chunk if nothing is left in it."""
         if not self.oldest:
             self._drop(self.oldest)
 

@@ -1,8 +1,8 @@
 """The consumers of one queue, and the choice of the one that gets the next message.
 
 Responsible for turns inside the highest consumer priority that can take, for filters of consumers and for exclusive
-queues. Each choice looks at the message where it can, as groups of messages will need. Does not depend on what a
-delivery means: the caller hands messages over and keeps the counters.
+queues. Each choice looks at the message where it can, as groups of messages will need. Does not depend on the effect of
+a delivery: the caller hands messages over and keeps the counters.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from ._reference import Reference
 __all__ = ["Dispatcher", "Hand"]
 
 Hand: TypeAlias = Callable[[Consumer, Reference], None]
-"""Gives a message to a consumer, unless the message has expired."""
+"""Give a message to a consumer, unless the message has expired."""
 
 
 class _ConsumerLevel:
-    """Consumers of one priority that can take a message, the next one first. Closed ones stay until they are many."""
+    """Hold the consumers of one priority that can take a message, the next one first.
+
+    Closed ones stay until they are many.
+    """
 
     __slots__ = ("closed_count", "priority", "ready")
 
@@ -42,7 +45,10 @@ class _ConsumerLevel:
 
 
 class Dispatcher:
-    """``holder`` is the consumer of an exclusive queue that got a message; no other gets one while it is there."""
+    """Choose consumers for the messages of one queue.
+
+    ``holder`` is the consumer of an exclusive queue that got a message; no other gets one while it is there.
+    """
 
     __slots__ = ("consumers", "holder", "levels")
 
@@ -119,7 +125,7 @@ class Dispatcher:
         """Take waiting messages out for ready consumers; return what is left of the budget.
 
         Consumers of a lower priority get what all above them are too busy for, or do not want. A consumer with a filter
-        goes on where it stopped looking: it looks at no message twice.
+        continues where it stopped looking: it examines no message twice.
         """
         for level in self.levels:
             taken = True

@@ -1,4 +1,4 @@
-"""Markers: the answer to a consumer that asks for everything that can be delivered now.
+"""Markers: the answer to a consumer that requests everything that can be delivered now.
 
 Responsible for a forced delivery of CORE and for credit that AMQP drains. Does not depend on why a message cannot be
 delivered.
@@ -12,7 +12,7 @@ __all__ = ["Markers", "send_marker"]
 
 
 class Markers:
-    """Consumers whose marker goes out behind everything that can be delivered. Browsers are not among them."""
+    """Hold consumers whose marker is sent behind everything that can be delivered. Browsers are not among them."""
 
     __slots__ = ("_waiting",)
 

@@ -11,7 +11,7 @@ __all__ = ["ObservedDelivery"]
 
 
 class ObservedDelivery:
-    """Calls observers before each delivery. Browsers have none: looking is no delivery."""
+    """Call observers before each delivery. Browsers have none: looking is no delivery."""
 
     __slots__ = ("_observers", "_port")
 

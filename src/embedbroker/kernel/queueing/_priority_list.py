@@ -1,8 +1,8 @@
 """One priority of a queue's backlog: chunks of messages in order of position, and those that returned.
 
-Responsible for the bounds of chunks, for readers that walk them, and for ranges of positions: looking at one, counting
-it and taking everything up to a position. A range opens no sealed chunk and looks at nothing outside of itself. Does
-not depend on consumers and filters.
+Responsible for the bounds of chunks, for readers that walk them, and for ranges of positions. A range can be read,
+counted, or taken up to a position. A range opens no sealed chunk and reads nothing outside of its bounds. Does not
+depend on consumers and filters.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _last_of = attrgetter("last")
 
 
 class PriorityList:
-    """``base`` is the number of the first chunk since the beginning, ``live`` how many messages are left.
+    """Hold the messages of one priority.
 
-    ``tail`` is the last chunk while it takes new messages, None while the next message needs a new chunk.
+    ``base`` is the number of the first chunk since the beginning, ``live`` how many messages are left. ``tail`` is the
+    last chunk while it takes new messages, None while the next message needs a new chunk.
     """
 
     __slots__ = ("_restore", "base", "chunks", "live", "returned", "tail")
@@ -45,7 +46,7 @@ class PriorityList:
         self.returned = Redelivered()
 
     def begin_chunk(self) -> OpenChunk:
-        """Return a new last chunk; another one that is far from both ends is sealed."""
+        """Return a new last chunk; seal another one that is far from both ends."""
         chunks = self.chunks
         self.tail = tail = OpenChunk()
         tail.start = 0
@@ -62,7 +63,7 @@ class PriorityList:
         self.live = sum(map(len, self.chunks))
 
     def drop_chunk(self) -> None:
-        """Let go of the first chunk."""
+        """Release the first chunk."""
         self.chunks.popleft()
         self.base += 1
         if not self.chunks:
@@ -154,7 +155,7 @@ class PriorityList:
         return found, budget
 
     def _drop_gaps(self, index: int, chunk: OpenChunk) -> None:
-        """Let go of a chunk of which nothing is left: no consumer without a filter may be there to do it."""
+        """Release a chunk of which nothing is left: there may be no consumer without a filter to do it."""
         if any(chunk):
             return
         chunk.clear()
@@ -239,7 +240,7 @@ class PriorityList:
         return found
 
     def returned_behind(self, after: int, until: int, limit: int) -> list[PackedReference]:
-        """Return the same of the messages that returned."""
+        """Like `behind`, for the messages that returned."""
         found: list[PackedReference] = []
         while len(found) < limit and (behind := self.returned.chunk_behind(after)):
             found += [pack(entry) for entry in behind if entry.position <= until]
@@ -273,5 +274,5 @@ class PriorityList:
 
     @property
     def last_position(self) -> int:
-        """No position in here is above this one; 0 when there never was any."""
+        """Return a position that no message here exceeds; 0 if there never was a message."""
         return max(self.chunks[-1].last if self.chunks else 0, self.returned.last_position)

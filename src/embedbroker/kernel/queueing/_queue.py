@@ -23,7 +23,7 @@ __all__ = ["Queue", "QueueOwner"]
 
 
 class QueueOwner(Protocol):
-    """What a queue needs of the kernel around it."""
+    """Connect a queue to the kernel around it."""
 
     @property
     def now_ms(self) -> int:
@@ -31,23 +31,23 @@ class QueueOwner(Protocol):
 
     @property
     def is_publishing(self) -> bool:
-        """Whether messages that are safe still wait for their turn to become visible."""
+        """Return True if messages that are safe still wait for their turn to become visible."""
 
     def wake(self, queue: Queue) -> None:
         """Call `dispatch` later in this step."""
 
     def expire(self, queue: Queue, reference: Reference) -> bool:
-        """A message was found expired when it was about to be delivered, and has left the queue.
+        """Handle a message that was found expired just before its delivery, and has left the queue.
 
-        False when nothing expires in this queue: the message is to be delivered.
+        Return False if nothing expires in this queue: the message must be delivered.
         """
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
-        """A message was delivered to a consumer that acknowledges by taking."""
+        """Handle a message that was delivered to a consumer that acknowledges by taking."""
 
 
 class Queue:
-    """A queue with its consumers. All public counters count messages."""
+    """Hold a queue with its consumers. All public counters count messages."""
 
     __slots__ = (
         "_holds",
@@ -88,16 +88,17 @@ class Queue:
         self.dispatcher = Dispatcher()
         self.consumers = self.dispatcher.consumers
         self.browsers: dict[Consumer, None] = {}
-        # Whoever reads it by ranges of positions; see `Cursors`.
+        # The cursor that reads it by ranges of positions; see `Cursors`.
         self.cursor: Cursor | None = None
         # Consumers for which some of its messages are undeliverable.
         self.decliners: dict[Consumer, None] = {}
         self._markers = Markers()
-        # Messages routed here whose durability is still awaited; nobody sees them, later ones may not overtake them.
+        # Messages routed here whose durability is still awaited. They are not visible; later ones must not overtake
+        # them.
         self._waiting_visible = 0
         self._holds = 0
         self.delivering_count = 0
-        # Messages of open transactions that will come here if those are committed.
+        # Messages of open transactions that will arrive here if those are committed.
         self.pledged = 0
         self.added_count = 0
         self.acknowledged_count = 0
@@ -107,7 +108,7 @@ class Queue:
         self.deleted = False
 
     def statistics(self) -> QueueStatistics:
-        """Return the figures of now."""
+        """Return the current figures."""
         levels = self.dispatcher.levels
         return QueueStatistics(
             name=self.name,
@@ -124,27 +125,27 @@ class Queue:
 
     @property
     def message_count(self) -> int:
-        """Messages that wait or are in delivery, as Artemis counts them."""
+        """Return the number of messages that wait or are in delivery, as Artemis counts them."""
         return self.backlog.size + self.delivering_count
 
     @property
     def consumer_count(self) -> int:
-        """Consumers without browsers."""
+        """Return the number of consumers without browsers."""
         return len(self.consumers)
 
     # -- visibility ----------------------------------------------------------------------------------------------
 
     @property
     def waiting_visible(self) -> int:
-        """How many routed messages wait for durability."""
+        """Return how many routed messages wait for durability."""
         return self._waiting_visible
 
     def expect(self, count: int) -> None:
-        """Messages are on their way into this queue."""
+        """Announce messages on their way into this queue."""
         self._waiting_visible += count
 
     def publish_expected(self, reference: Reference) -> None:
-        """A message announced by `expect` became visible."""
+        """Publish a message announced by `expect`."""
         self._waiting_visible -= 1
         self.publish(reference)
 
@@ -171,7 +172,7 @@ class Queue:
 
     @property
     def is_held(self) -> bool:
-        """Whether `hold` is in force."""
+        """Return True if `hold` is in force."""
         return self._holds > 0
 
     def let_go(self) -> None:
@@ -208,7 +209,7 @@ class Queue:
                 self.consumer_ready(other)
 
     def consumer_ready(self, consumer: Consumer) -> None:
-        """A consumer got credit, was started, or its peer caught up."""
+        """Handle a consumer that received credit, was started, or whose peer caught up."""
         if not consumer.ready:
             if consumer.backpressure.is_shut:
                 consumer.backpressure.wait(consumer)
@@ -224,13 +225,13 @@ class Queue:
             self.owner.wake(self)
 
     def decline(self, consumer: Consumer, message_id: int) -> None:
-        """A message is undeliverable to a consumer; others may get it."""
+        """Mark a message as undeliverable to a consumer; others may get it."""
         if not consumer.closed:
             consumer.decline(message_id)
             self.decliners[consumer] = None
 
     def forget_declined(self, message_id: int) -> None:
-        """A message has left."""
+        """Forget the marks of a message that has left."""
         for consumer in self.decliners:
             consumer.declined.discard(message_id)
 
@@ -257,7 +258,7 @@ class Queue:
 
     @property
     def _is_publishing(self) -> bool:
-        """Whether messages of this queue are safe and still wait for their turn to become visible."""
+        """Return True if messages of this queue are safe and still wait for their turn to become visible."""
         return self._waiting_visible > 0 and self.owner.is_publishing
 
     def dispatch(self, budget: int) -> int:

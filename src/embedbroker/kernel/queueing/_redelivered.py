@@ -1,11 +1,11 @@
 """Messages of one priority that came back, by position.
 
 Responsible for taking the first, for removal from the middle, and for readers with filters that look at each message
-once. All of that stays cheap however many there are: a lost connection can bring back a million. Refuses to know the
-messages that never left, between which these stand.
+once. The cost of all that does not grow with their number: a lost connection can bring back a million. Does not depend
+on the messages that never left, between which these stand.
 
-They are held in sorted chunks. Each chunk knows at which addition it last got a message, so that a reader who was
-further back already looks at the chunks that changed and skips the others.
+They are held in sorted chunks. Each chunk records at which addition it last got a message. So a reader that was further
+back already examines the chunks that changed and skips the others.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _EVERY_POSITION = 1 << 63
 
 
 class Redelivered:
-    """References in order of position; ``chunks`` is empty when there are none."""
+    """Hold references in order of position; ``chunks`` is empty when there are none."""
 
     __slots__ = ("_changed", "_lasts", "_version", "chunks", "count")
 
     def __init__(self) -> None:
         self.chunks: list[list[Reference]] = []
-        # For each chunk: no position in it is above this, and which addition was the last to it.
+        # For each chunk: a position that no entry exceeds, and the number of its last addition.
         self._lasts: list[int] = []
         self._changed: list[int] = []
         self._version = 0
@@ -45,7 +45,7 @@ class Redelivered:
             yield from chunk
 
     def add(self, reference: Reference) -> None:
-        """Put a message to its place."""
+        """Insert a message at its place."""
         chunks, lasts, position = self.chunks, self._lasts, reference.position
         self._version += 1
         self.count += 1
@@ -68,15 +68,15 @@ class Redelivered:
 
     @property
     def first(self) -> Reference:
-        """The one with the lowest position; there must be one."""
+        """Return the reference with the lowest position; there must be one."""
         return self.chunks[0][0]
 
     def pop_first(self) -> Reference:
-        """Take the one with the lowest position."""
+        """Take the reference with the lowest position."""
         return self._take(0, 0)
 
     def remove(self, reference: Reference) -> bool:
-        """Take one out; False when it is not here any more."""
+        """Take one reference out; return False if it is no longer here."""
         index = bisect_left(self._lasts, reference.position)
         if index == len(self.chunks):
             return False
@@ -96,7 +96,7 @@ class Redelivered:
         return reference
 
     def take_through(self, until: int) -> list[Reference]:
-        """Take out the first ones up to a position: a chunk of them at most."""
+        """Take out the first references up to a position: at most a chunk of them."""
         if not self.chunks or self.chunks[0][0].position > until:
             return []
         chunk = self.chunks[0]
@@ -109,7 +109,7 @@ class Redelivered:
         return taken
 
     def count_between(self, after: int, until: int) -> int:
-        """How many are in ``(after, until]``."""
+        """Return the number of messages in ``(after, until]``."""
         counted = 0
         for index in range(bisect(self._lasts, after), len(self.chunks)):
             chunk = self.chunks[index]
@@ -120,11 +120,11 @@ class Redelivered:
 
     @property
     def last_position(self) -> int:
-        """No position in here is above this one; 0 when there are none."""
+        """Return a position that no message here exceeds; 0 if there are none."""
         return self._lasts[-1] if self._lasts else 0
 
     def chunk_behind(self, position: int) -> list[Reference]:
-        """The next few behind a position, a list of its own; empty at the end."""
+        """Return the next few references behind a position, as a new list; empty at the end."""
         index = bisect(self._lasts, position)
         if index == len(self.chunks):
             return []
@@ -135,11 +135,11 @@ class Redelivered:
     def find(
         self, cursor: Bookmark, priority: int, matches: Callable[[Message], bool], budget: int
     ) -> tuple[Reference | None, int]:
-        """The first that matches, which stays where it is; returns it and what is left of the budget.
+        """Return the first message that matches, which stays at its place, and the rest of the budget.
 
-        Nothing and no budget: the search goes on from here the next time. What came back to where this reader has been
-        is looked at whatever it costs, a chunk for each of them at most, and one message behind it in any case: returns
-        that do not end must not keep a reader with a small budget where it is.
+        Nothing and no budget: the search continues from here the next time. Messages that came back to where this
+        reader has been are examined at any cost, at most a chunk for each of them. One message behind them is examined
+        in any case. A stream of returns without end must not hold up a reader with a small budget.
         """
         seen_version, seen_position = cursor.returned_version[priority], cursor.returned_position[priority]
         looked_at = seen_position

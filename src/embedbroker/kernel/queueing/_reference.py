@@ -15,7 +15,7 @@ __all__ = ["PackedReference", "Reference", "Restore", "pack", "packed_position",
 
 
 class Reference:
-    """One message in one queue. Identity matters: it is in exactly one place (backlog, delivery, transaction)."""
+    """Hold one message in one queue. Identity matters: it is in exactly one place (backlog, delivery, transaction)."""
 
     __slots__ = ("delivery_count", "message", "position")
 
@@ -29,7 +29,7 @@ PackedReference: TypeAlias = tuple[int, int, int, int, bytes | bytearray, int, b
 """(position, delivery count, expiration, encoding, raw, message id, durable)"""
 
 Restore: TypeAlias = Callable[[int, bytes | bytearray], Message]
-"""Builds a message from its encoding tag and its bytes."""
+"""Build a message from its encoding tag and its bytes."""
 
 position_of = attrgetter("position")
 packed_position = itemgetter(0)

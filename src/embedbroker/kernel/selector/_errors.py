@@ -1,4 +1,4 @@
-"""What goes wrong with selectors: texts that are none, and values that no arithmetic takes.
+"""Errors of selectors: texts that are not selectors, and values that arithmetic does not accept.
 
 Apart from the language itself, which loads with the first selector: most brokers and most programs have none.
 """
@@ -13,7 +13,7 @@ QUOTED_CHARACTERS_MAX: Final = 200
 
 
 class InvalidSelector(ValueError):
-    """The text is not a selector: ``reason`` says why and ``position`` where (an index into ``text``)."""
+    """Report a text that is not a selector: ``reason`` is why and ``position`` where (an index into ``text``)."""
 
     def __init__(self, text: str, position: int, reason: str) -> None:
         shown = text if len(text) <= QUOTED_CHARACTERS_MAX else text[:QUOTED_CHARACTERS_MAX] + "..."
@@ -24,4 +24,4 @@ class InvalidSelector(ValueError):
 
 
 class NotANumber(TypeError):
-    """Arithmetic met a value that is no number; the selector as a whole does not match."""
+    """Report a value in arithmetic that is not a number; the selector as a whole does not match."""

@@ -1,13 +1,13 @@
-"""What a selector means: the expression tree compiled once into closures over the message port.
+"""Evaluation of selectors: the expression tree compiled once into closures over the message port.
 
-Responsible for values, types and three-valued logic: a condition gives ``True``, ``False`` or ``None`` (unknown). It
-refuses to know the syntax, and it never looks at a message body.
+Responsible for values, types and three-valued logic: a condition returns ``True``, ``False`` or ``None`` (unknown).
+Does not depend on the syntax, and never reads a message body.
 
-Where the specification speaks it holds: NULL on either side makes a comparison unknown, values of different types are
-neither equal nor ordered (``False``), NOT unknown is unknown. Where it is silent the rules are those of Artemis: ``<>``
-is the negation of ``=``, so values of different types differ; division gives a double, dividing by zero an infinity;
-``+`` appends to a string; strings held by two properties have an order; arithmetic on anything else than numbers leaves
-the whole selector without a match.
+Where the specification has a rule it holds: NULL on either side makes a comparison unknown, values of different types
+are neither equal nor ordered (``False``), NOT unknown is unknown. Where it is silent the rules are those of Artemis.
+``<>`` is the negation of ``=``, so values of different types differ. Division gives a double, dividing by zero an
+infinity. ``+`` appends to a string. Strings held by two properties have an order. Arithmetic on anything else than
+numbers leaves the whole selector without a match.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Condition: TypeAlias = Callable[[Message], bool | None]
 
 
 def compile_selector(parsed: ParsedSelector) -> Condition:
-    """The closure that answers whether a message matches: ``True``, or anything else for no."""
+    """Return the closure that evaluates a message: ``True`` if it matches, or any other value if not."""
     return _Compiler(parsed.convert_strings).condition(parsed.condition)
 
 
 def _user_id(message: Message) -> object:
-    """``ID:`` and the text of the id the sender gave: 16 bytes from CORE, a text of any form from other protocols."""
+    """Return ``ID:`` and the text of the sender's id: 16 bytes from CORE, a text of any form from other protocols."""
     user_id: object = getattr(message, "user_id", None)
     if isinstance(user_id, bytes | bytearray) and len(user_id) == 16:
         return f"ID:{uuid_text(bytes(user_id))}"
@@ -59,7 +59,7 @@ def _user_id(message: Message) -> object:
 
 
 def _hops(message: Message) -> object:
-    """Federation keeps its hop count in four bytes; selectors see the number."""
+    """Return the hop count of federation, which has four bytes, as a number."""
     value = message.property("_AMQ_Hops")
     return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) and len(value) == 4 else value
 
@@ -92,14 +92,14 @@ _SWAPPED: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "
 
 
 def _alike(left: object, right: object) -> bool:
-    """Two numbers, or two values of one type that has an order."""
+    """Return True for two numbers, or two values of one type that has an order."""
     if left.__class__ is right.__class__:
         return left.__class__ in (str, int, float, bool, bytes)
     return is_number(left) and is_number(right)
 
 
 class _Compiler:
-    """Compiles one tree; the convert prefix is the only thing its parts share."""
+    """Compile one tree; its parts share only the convert prefix."""
 
     __slots__ = ("_convert",)
 
@@ -159,7 +159,7 @@ class _Compiler:
         left_value, right_value = self.value(left), self.value(right)
         convert = self._convert
 
-        # As in Artemis, an order looks at its right side only if the left one has a value; "=" looks at both. The
+        # As in Artemis, an order evaluates its right side only if the left one has a value; "=" evaluates both. The
         # difference shows where the right side is arithmetic on something else than numbers.
         orders = symbol != "="
 
@@ -255,7 +255,7 @@ def _negated(condition: Condition) -> Condition:
 
 
 def _truth(value: Value) -> Condition:
-    """An identifier where a truth value is needed: what is not a boolean is false."""
+    """Return the condition of an identifier where a truth value is needed: a value that is not a boolean is false."""
 
     def truth(message: Message) -> bool | None:
         held = value(message)
@@ -317,7 +317,7 @@ def _compared_with_constant(value: Value, symbol: str, constant: object) -> Cond
 
 
 def _converted(first: object, second: object) -> tuple[object, object]:
-    """Under ``convert_string_expressions:`` the string of a pair is read as the other's type, if it can be."""
+    """Convert the string of a pair to the other's type, if possible, under ``convert_string_expressions:``."""
     if isinstance(first, str):
         return read_as(first, second), second
     if isinstance(second, str):

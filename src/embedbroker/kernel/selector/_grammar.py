@@ -1,11 +1,11 @@
 """The grammar of selectors: from text to an expression tree.
 
-Responsible for the grouping of Jakarta Messaging 3.1 section 3.8.1 (a subset of SQL-92 conditions), for what may stand
-beside which operator, and for the four prefixes Artemis knows. It refuses to know what an identifier stands for and how
-anything is evaluated.
+Responsible for the grouping of Jakarta Messaging 3.1 section 3.8.1 (a subset of SQL-92 conditions). Also responsible
+for the operands that each operator allows, and for the four prefixes of Artemis. Does not depend on the meaning of an
+identifier and on evaluation.
 
 The parser climbs operator precedences, so that one level of brackets costs two Python frames, and the depth of the tree
-is limited: a hostile text ends in ``InvalidSelector``, never in a recursion error, neither here nor in the evaluation.
+is limited. A hostile text ends in ``InvalidSelector``, never in a recursion error, neither here nor in the evaluation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LIKE_PATTERN_LENGTH_MAX: Final = 4096
 
 @frozen
 class ParsedSelector:
-    """A selector's condition and the one prefix that changes its meaning."""
+    """Hold a selector's condition and the one prefix that changes its meaning."""
 
     condition: Expression
     convert_strings: bool
@@ -79,7 +79,7 @@ _Parsed: TypeAlias = tuple[Expression, int]
 
 @define(eq=False)
 class _Parser:
-    """One pass over the tokens of one text."""
+    """Parse the tokens of one text in one pass."""
 
     text: str
     tokens: list[Token]
@@ -87,7 +87,7 @@ class _Parser:
     brackets: int = 0
 
     def condition(self) -> Expression:
-        """The whole text as one condition."""
+        """Return the whole text as one condition."""
         parsed = self._expression(_OR)
         self._expect("end")
         node, _ = self._as_condition(parsed, self.tokens[0])
@@ -216,7 +216,7 @@ class _Parser:
         return (Not(IsNull(node)), depth + 2) if negated else (IsNull(node), depth + 1)
 
     def _predicate(self, operator: Token, left: _Parsed, left_token: Token, *, negated: bool) -> _Parsed:
-        """What may follow NOT: LIKE, IN and BETWEEN."""
+        """Parse what may follow NOT: LIKE, IN and BETWEEN."""
         node: Expression
         match operator.kind:
             case "LIKE":
@@ -270,7 +270,7 @@ class _Parser:
         return Membership(node, tuple(choices))
 
     def _as_condition(self, parsed: _Parsed, token: Token) -> _Parsed:
-        """Only conditions and identifiers (which may hold booleans) stand where a truth value is needed."""
+        """Require a truth value: only conditions and identifiers (which may hold booleans) are allowed."""
         if _is_condition(parsed[0]) or isinstance(parsed[0], Identifier):
             return parsed
         raise self._invalid(token, "this value is not a condition")
@@ -285,7 +285,7 @@ class _Parser:
 
 
 def parse(text: str) -> ParsedSelector:
-    """The tree of one selector text.
+    """Return the tree of one selector text.
 
     Raises:
         InvalidSelector: the text is not a selector.

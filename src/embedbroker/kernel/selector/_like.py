@@ -1,6 +1,6 @@
 """LIKE patterns, matched without ever going back over the text.
 
-Responsible for ``%``, ``_`` and the escape character. It refuses to know selectors: text in, yes or no out.
+Responsible for ``%``, ``_`` and the escape character. Does not depend on selectors: text in, yes or no out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["like_matcher"]
 
 
 def _segments(pattern: str, escape: str | None) -> list[list[str | None]]:
-    """The pattern cut at its ``%``; within a segment ``None`` stands for "any one character".
+    """Return the pattern cut at its ``%``; within a segment ``None`` stands for "any one character".
 
     The escape character counts as such only before ``%``, ``_`` or itself.
     """
@@ -33,9 +33,10 @@ def _segments(pattern: str, escape: str | None) -> list[list[str | None]]:
 
 
 def like_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Segments are searched from left to right, each once: no pattern makes the search go back over the text.
+    """Return a function that searches for segments from left to right, each once.
 
-    A regular expression with one wildcard per ``%`` would, and a peer could stop the broker with a dozen of them.
+    No pattern makes the search go back over the text. A regular expression with one wildcard per ``%`` would, and a
+    peer could stop the broker with a dozen of them.
     """
     segments = _segments(pattern, escape)
     regexes = [

@@ -1,7 +1,7 @@
 """Numbers in selectors: arithmetic, conversion from strings, and their spelling in one.
 
 Responsible for doing these as the brokers and clients in the field do: 64-bit integers that wrap, division in doubles.
-It refuses to know expressions and messages.
+Does not depend on expressions and messages.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["OPERATIONS", "is_number", "number_in", "read_as", "text_of", "wrappe
 
 
 def is_number(value: object) -> bool:
-    """Booleans are no numbers here, although Python's are integers."""
+    """Return True for a number. Booleans are not numbers here, although Python's are integers."""
     return value.__class__ is int or value.__class__ is float
 
 
 def wrapped(value: int) -> int:
-    """Integers are 64 bits wide and wrap, as the peers' do; so no text can make them grow."""
+    """Return an integer wrapped to 64 bits, as the peers' are; so no text can make integers grow."""
     return ((value + 0x8000_0000_0000_0000) & 0xFFFF_FFFF_FFFF_FFFF) - 0x8000_0000_0000_0000
 
 
@@ -54,14 +54,14 @@ _INTEGER_TEXT: Final = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 
 
 def number_in(text: str, *, whole: bool) -> int | float | None:
-    """The number a string holds, ``None`` if it holds none."""
+    """Return the number a string holds, ``None`` if it holds none."""
     if whole:
         return int(text) if _INTEGER_TEXT.fullmatch(text) and len(text) < 4000 else None
     return float(text) if _FLOAT_TEXT.fullmatch(text) else None
 
 
 def text_of(value: object) -> str:
-    """A value appended to a string, spelled as the peers' language spells it."""
+    """Return a value appended to a string, spelled as the peers' language spells it."""
     if value is True or value is False:
         return "true" if value else "false"
     if isinstance(value, float):
@@ -70,7 +70,7 @@ def text_of(value: object) -> str:
 
 
 def read_as(text: str, example: object) -> object:
-    """The string read as the type of ``example``; itself when it does not hold such a value."""
+    """Return the string read as the type of ``example``; the string itself when it does not hold such a value."""
     if isinstance(example, bool):
         return text.lower() == "true"
     if isinstance(example, int | float):

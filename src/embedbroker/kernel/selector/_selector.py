@@ -1,7 +1,7 @@
 """Selectors: which messages a consumer or a queue wants.
 
 Responsible for turning a text into a ``Selector`` once per distinct text. The grammar and the meaning live in
-``_grammar`` and ``_evaluation``, which load with the first text; this module refuses to know either.
+``_grammar`` and ``_evaluation``, which load with the first text; this module does not depend on either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SELECTORS_CACHED_MAX = 1024
 
 
 class Selector:
-    """One compiled selector. Immutable; equal texts share one through ``SelectorCache``."""
+    """Hold one compiled selector. Immutable; equal texts share one through ``SelectorCache``."""
 
     __slots__ = ("_condition", "text")
 
@@ -34,9 +34,9 @@ class Selector:
         self._condition = condition
 
     def matches(self, message: Message) -> bool:
-        """Whether the condition is true of this message; false and unknown are both no.
+        """Return True if the condition is true of this message; false and unknown both return False.
 
-        Properties are decoded only here, long after the message was taken in: when they turn out to be malformed the
+        Properties are decoded only here, long after the message was taken in. When they turn out to be malformed the
         message matches nothing, and no connection is to blame any more.
         """
         try:
@@ -61,10 +61,10 @@ def parse_selector(text: str) -> Selector:
 
 
 class SelectorCache:
-    """Compiled selectors by text, the least recently asked for forgotten first.
+    """Hold compiled selectors by text; the least recently used is forgotten first.
 
-    Queues and consumers hold their own selector; the cache only saves compiling a text again when thousands of
-    consumers come with the same one.
+    Queues and consumers hold their selectors; the cache only saves compiling a text again when thousands of consumers
+    come with the same one.
     """
 
     __slots__ = ("_selectors", "_selectors_max")
@@ -78,10 +78,10 @@ class SelectorCache:
         return len(self._selectors)
 
     def find(self, text: str | None) -> Selector | None:
-        """The selector for a text; ``None`` for no text or a blank one, which select everything.
+        """Return the selector for a text; ``None`` for no text or a blank one, which select everything.
 
         Raises:
-            InvalidSelector: the text is not a selector. Nothing is remembered of it.
+            InvalidSelector: the text is not a selector. Such a text is not cached.
         """
         if text is None:
             return None

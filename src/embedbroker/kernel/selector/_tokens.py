@@ -1,6 +1,6 @@
 """The tokens of a selector.
 
-Responsible for words, literals, comments and the values literals stand for. It refuses to know how tokens are grouped.
+Responsible for words, literals, comments and the values literals stand for. Does not depend on the grouping of tokens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def _scanner(hyphenated: bool) -> re.Pattern[str]:
 
 @frozen
 class Token:
-    """``kind`` is ``constant``, ``string``, ``identifier``, ``end``, or the keyword or symbol itself."""
+    """Hold one token.
+
+    ``kind`` is ``constant``, ``string``, ``identifier``, ``end``, or the keyword or symbol itself.
+    """
 
     kind: str
     value: str | int | float | bool | None
@@ -77,10 +80,10 @@ _CONSTANTS: Final[dict[str, Callable[[str], int | float]]] = {
 
 
 def tokenize(text: str, start: int, *, hyphenated: bool) -> list[Token]:
-    """All tokens from ``start`` on, the last of kind ``end``. ``hyphenated`` lets identifiers contain hyphens.
+    """Return all tokens from ``start`` on, the last of kind ``end``. ``hyphenated`` lets identifiers contain hyphens.
 
     Raises:
-        InvalidSelector: a character, quote or number that is none of the language's.
+        InvalidSelector: a character, quote or number that does not belong to the language.
     """
     scanner = _scanner(hyphenated)
     comments = _Comments(text)
@@ -124,7 +127,7 @@ def _token(kind: str, lexeme: str, text: str, position: int) -> Token:
 
 @define(eq=False)
 class _Comments:
-    """Finds the ends of comments. What is never closed is no comment, and is looked for once only.
+    """Find the ends of comments. An unclosed opener is not a comment, and is looked for once only.
 
     Without the second rule a text of nothing but comment openers costs the square of its length.
     """
@@ -134,7 +137,7 @@ class _Comments:
     block_ends: bool = True
 
     def end_at(self, position: int) -> int | None:
-        """Where the comment that begins here ends, ``None`` if none begins here."""
+        """Return where the comment that begins here ends, ``None`` if none begins here."""
         opener = self.text[position : position + 2]
         if opener == "--" and self.line_ends:
             found = _LINE_END.search(self.text, position)

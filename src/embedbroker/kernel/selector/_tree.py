@@ -1,6 +1,6 @@
 """The tree of a selector: one frozen class per construct.
 
-Responsible for nothing but the shapes that grammar and evaluation share.
+Responsible only for the shapes that grammar and evaluation share.
 """
 
 from __future__ import annotations

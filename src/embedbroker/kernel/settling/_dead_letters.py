@@ -22,7 +22,7 @@ __all__ = ["DeadLetters"]
 
 
 class DeadLetters:
-    """The dead letter addresses of a broker."""
+    """Move messages to the dead letter addresses of a broker."""
 
     __slots__ = ("_log", "_mover", "_settings")
 
@@ -32,9 +32,9 @@ class DeadLetters:
         self._log = log
 
     def move(self, queue: Queue, reference: Reference, transaction: UnitOfWork | None = None) -> None:
-        """Move a message to the dead letter address, or drop it if there is none.
+        """Move a message to the dead letter address, or drop it if no such address is set.
 
-        In a ``transaction`` that has taken it, it goes with the commit.
+        In a ``transaction`` that has taken it, it leaves with the commit.
         """
         target = self._settings.of(queue.definition.address).dead_letter_address
         if not target:

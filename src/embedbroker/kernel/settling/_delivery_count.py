@@ -1,7 +1,7 @@
-"""Deliveries that are on disk before they go out, so that no crash makes them unheard of.
+"""Deliveries that are on disk before they are sent, so that a crash never hides them.
 
-Responsible for the record of each delivery, in the place of a consumer's port: where nobody asks for it, nothing of
-this is on the way of a message. Refuses to know how a peer is reached; its port holds deliveries back.
+Responsible for the record of each delivery, in the place of a consumer's port. Without this setting, none of this is on
+the path of a message. Does not depend on the transport to a peer; its port holds deliveries back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ __all__ = ["PersistedDeliveryCount"]
 
 
 class PersistedDeliveryCount:
-    """Of a consumer of a durable queue. A message that is not durable waits for nothing but those before it."""
+    """Record the deliveries to a consumer of a durable queue.
+
+    A message that is not durable waits only for those before it.
+    """
 
     __slots__ = ("_port", "_store")
 
@@ -23,7 +26,7 @@ class PersistedDeliveryCount:
         self._store = store
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
-        """Write that the message is delivered, and deliver it behind that."""
+        """Record that the message is delivered, and deliver it behind that record."""
         message, store = reference.message, self._store
         if not message.durable:
             return self._port.deliver_behind(0, consumer, reference)
@@ -31,13 +34,13 @@ class PersistedDeliveryCount:
         return self._port.deliver_behind(store.point(), consumer, reference)
 
     def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
-        """Whoever wants a point for itself gets that."""
+        """Deliver behind the point that the caller names."""
         return self._port.deliver_behind(point, consumer, reference)
 
     def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
-        """Markers are no messages."""
+        """Send a marker without a record: it is not a message."""
         self._port.deliver_marker(consumer, sequence)
 
     def closed_by_broker(self, consumer: Consumer) -> None:
-        """Nothing to count."""
+        """Report the closing without a record: there is no delivery to count."""
         self._port.closed_by_broker(consumer)

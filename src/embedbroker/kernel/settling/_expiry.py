@@ -22,7 +22,7 @@ __all__ = ["Expiry"]
 
 
 class Expiry:
-    """The expiry addresses of a broker."""
+    """Move messages to the expiry addresses of a broker."""
 
     __slots__ = ("_clock", "_mover", "_removal", "_settings")
 
@@ -40,9 +40,9 @@ class Expiry:
         return self._settings.of(address).expiry_address != address
 
     def move(self, queue: Queue, reference: Reference, transaction: UnitOfWork | None = None) -> None:
-        """Move an expired message to the expiry address, or drop it if there is none.
+        """Move an expired message to the expiry address, or drop it if no such address is set.
 
-        In a ``transaction`` that has taken it, it goes with the commit.
+        In a ``transaction`` that has taken it, it leaves with the commit.
         """
         message = reference.message
         if queue.deleted:

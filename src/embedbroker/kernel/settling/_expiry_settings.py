@@ -1,4 +1,4 @@
-"""What the settings of an address make of a message's expiration (broker-semantics 4.6)."""
+"""Effect of an address' settings on a message's expiration (broker-semantics 4.6)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["adjusts_expiration", "with_expiry_settings"]
 
 
 def adjusts_expiration(settings: AddressSettings) -> bool:
-    """Whether expirations are changed at all."""
+    """Return True if the settings change any expiration."""
     return not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
 
 
 def with_expiry_settings(message: Message, settings: AddressSettings, now_ms: int) -> Message:
-    """Apply expiry-delay, min- and max-expiry-delay; the message itself where they change nothing."""
+    """Apply expiry-delay, min- and max-expiry-delay; return the message itself if they change nothing."""
     delay, shortest, longest = settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay
     assert delay is not None and shortest is not None and longest is not None
     expiration = message.expiration

@@ -28,7 +28,7 @@ from ._unit_of_work import UnitOfWork
 __all__ = ["MOVE_COST", "Changes", "CopySender", "MessageMover"]
 
 MOVE_COST = 32
-"""What moving one message takes of the work of a step: it is copied, recorded and counted in a transaction."""
+"""Share of a step's work that moving one message takes: it is copied, recorded and counted in a transaction."""
 
 Changes = dict[str, PropertyValue | TypedValue]
 
@@ -42,7 +42,7 @@ _LOGGED_MAX = 1000
 
 
 class CopySender(Protocol):
-    """Sends copies to queues, and begins the transactions of moves."""
+    """Send copies to queues, and begin the transactions of moves."""
 
     def begin(self) -> UnitOfWork:
         """Open a transaction."""
@@ -52,7 +52,7 @@ class CopySender(Protocol):
 
 
 class MessageMover:
-    """Moves messages that are in no list of their queue any more."""
+    """Move messages that are no longer in any list of their queue."""
 
     __slots__ = ("_addresses", "_clock", "_ids", "_log", "_logged", "_removal", "_sender", "_settings")
 
@@ -86,7 +86,7 @@ class MessageMover:
     ) -> None:
         """Move a message to another address, or drop it if it cannot get there.
 
-        It is one transaction: a given one that has taken the delivery, or one made for the move.
+        It is one transaction: a given one that has taken the delivery, or one created for the move.
         """
         message, why = reference.message, LEAVING_OF[outcome]
         try:
@@ -116,7 +116,7 @@ class MessageMover:
     def drop(
         self, queue: Queue, reference: Reference, why: Leaving, transaction: UnitOfWork | None, key: str, text: str
     ) -> None:
-        """Drop a message that has nowhere to go, and log ``text`` once for ``key``."""
+        """Drop a message without a destination, and log ``text`` once for ``key``."""
         if key not in self._logged:
             if len(self._logged) >= _LOGGED_MAX:
                 self._logged.clear()
@@ -140,7 +140,11 @@ class MessageMover:
 
 
 def _copy_of(message: Message, target: str, queue_name: str, extra: Changes) -> Message:
-    """Return the copy that goes to a dead letter or expiry address, without an id. Raises RemoteProtocolError."""
+    """Return the copy that goes to a dead letter or expiry address, without an id.
+
+    Raises:
+        RemoteProtocolError: The properties of the message are malformed.
+    """
     changes: Changes = {
         _ORIGINAL_ADDRESS: message.address,
         _ORIGINAL_QUEUE: queue_name,

@@ -1,4 +1,4 @@
-"""What can become of a delivery, in the words of AMQP 1.0 (3.4)."""
+"""Outcomes of a delivery, with the names of AMQP 1.0 (3.4)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["Outcome"]
 
 
 class Outcome(Enum):
-    """How a delivery ended. Those that modify a message say two things, ``delivery_failed`` and ``undeliverable_here``.
+    """Define how a delivery ended. Modified outcomes have two flags, ``delivery_failed`` and ``undeliverable_here``.
 
     A failed delivery stays counted, and a message with too many of them goes to the dead letter address. A message that
-    is undeliverable here goes back to its place, and never again to the consumer that said so.
+    is undeliverable here returns to its place, and never again goes to the consumer that settled it so.
     """
 
     ACCEPTED = ("accepted", False, False)
-    # To the dead letter address, however often it was delivered.
+    # To the dead letter address, whatever its delivery count.
     REJECTED = ("rejected", False, False)
     # To the expiry address: a client found it expired.
     EXPIRED = ("expired", False, False)
@@ -31,12 +31,12 @@ class Outcome(Enum):
 
     @property
     def leaves(self) -> bool:
-        """Whether the message leaves its queue."""
+        """Return True if the message leaves its queue."""
         return self in (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXPIRED)
 
     @classmethod
     def modified(cls, *, delivery_failed: bool, undeliverable_here: bool) -> Outcome:
-        """The outcome ``modified`` with these fields; with neither it is the same as released."""
+        """Return the outcome ``modified`` with these fields; with neither it is the same as released."""
         if undeliverable_here:
             return cls.FAILED_UNDELIVERABLE_HERE if delivery_failed else cls.UNDELIVERABLE_HERE
         return cls.FAILED if delivery_failed else cls.RELEASED

@@ -1,11 +1,11 @@
-"""Removal: what every reference goes through that leaves its queue for good.
+"""Removal: the one path of every reference that leaves its queue for good.
 
-Responsible for the record, the memory, the counters, the declined marks and the observers of it, in
-one place. Does not depend on the reason; `Settlement`, dead letters, expiry, purges and cursors give it.
+Responsible for the record, the memory, the counters, the declined marks and the observers of it, in one place. Does not
+depend on the reason; `Settlement`, dead letters, expiry, purges and cursors give it.
 
 A reference leaves in one call, or in two halves with a transaction: `Removal.leave` records it, `Removal.finish`
-carries it out after the commit. One that goes with its deleted queue, or was never visible, is only dropped: the record
-of that covers it.
+carries it out after the commit. One that is removed with its deleted queue, or was never visible, is only dropped: the
+record of that covers it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OUTCOMES = {Leaving.REJECTED: Outcome.REJECTED, Leaving.EXPIRED: Outcome.EXPIRE
 
 
 class Removal:
-    """Removes references from queues. They must be in no list of the queue any more."""
+    """Remove references from queues. They must not be in any list of the queue."""
 
     __slots__ = ("_at_commit", "_at_decision", "_memory", "_observers", "_store")
 

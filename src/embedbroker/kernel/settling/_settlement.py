@@ -1,6 +1,6 @@
-"""Settlement: what happens to deliveries, in and outside of transactions, one or a hundred thousand at once.
+"""Settlement of deliveries, in and outside of transactions, one or a hundred thousand at once.
 
-Responsible for carrying out outcomes: what leaves goes to `Removal`, dead letters or expiry, and the rest goes back to
+Responsible for carrying out outcomes: what leaves goes to `Removal`, dead letters or expiry, and the rest returns to
 its queue. Does not depend on sessions, which decide about outcomes.
 """
 
@@ -30,7 +30,7 @@ _ACKNOWLEDGED = Leaving.ACKNOWLEDGED
 
 
 class Settlement:
-    """The one command, `settle`, and what it is made of."""
+    """Carry out the one command, `settle`, and its parts."""
 
     __slots__ = (
         "_counts_first",
@@ -55,7 +55,7 @@ class Settlement:
         *,
         counts_first: bool,
     ) -> None:
-        """Make it from its parts; ``counts_first``: delivery counts are recorded before deliveries."""
+        """Create it from its parts; ``counts_first``: delivery counts are recorded before deliveries."""
         self._store = store
         self._removal = removal
         self._dead_letters = dead_letters
@@ -74,15 +74,15 @@ class Settlement:
         consumer: Consumer | None = None,
         finished: Callable[[], None] | None = None,
     ) -> None:
-        """Decide about deliveries that their consumer does not hold any more, in order.
+        """Settle deliveries that their consumer no longer holds, in order.
 
-        In a transaction the decision takes effect with the commit: what is accepted leaves its queue, what is rejected
-        or expired moves together with everything else the transaction does, and the others go back. A rollback takes
-        all of them back as failed deliveries.
+        In a transaction the decision takes effect with the commit. Accepted messages leave their queue. Rejected or
+        expired ones move together with all other work of the transaction, and the others return. A rollback returns all
+        of them as failed deliveries.
 
-        Many are settled over the next steps, and so are the rest of a large request, for which ``finished`` is called
-        in the end. The transaction may be rolled back at any time, but committed only behind this, as another chore.
-        ``consumer`` is the one for which they are undeliverable.
+        Many are settled over the next steps, and so is the rest of a large request, for which ``finished`` is called in
+        the end. The transaction may be rolled back at any time, but must be committed only behind this, as later
+        deferred work. ``consumer`` is the one for which they are undeliverable.
         """
         if finished is not None or len(references) > AT_ONCE_MAX:
             self._settle_over_steps(queue, references, outcome, transaction, consumer, finished)
@@ -111,7 +111,7 @@ class Settlement:
             transaction.unsettled += 1
 
         def settlements() -> Iterator[None]:
-            # What a transaction decides about is its own until it ends.
+            # Deliveries that a transaction decides about belong to it until it ends.
             for reference in references if transaction is not None else _taken_from(references):
                 if transaction is not None and transaction.is_ended:
                     break
@@ -143,7 +143,7 @@ class Settlement:
                 yield
 
     def take_back(self, acknowledged: list[Taken]) -> Iterator[None]:
-        """Return what a transaction had that is rolled back, as failed deliveries, one with each step."""
+        """Return the deliveries of a transaction that is rolled back, as failed, one with each step."""
         for queue, references, _outcome, _consumer in drained(acknowledged):
             for reference in _taken_from(references):
                 self._settle_other(queue, reference, Outcome.FAILED, None, None)
@@ -170,10 +170,10 @@ class Settlement:
             self._dead_letters.move(queue, reference, transaction)
         elif transaction is None:
             self.give_back(queue, reference, outcome, consumer)
-        # In a transaction, what goes back needs no record: after a crash it is where it was.
+        # In a transaction, what returns needs no record: after a crash it is at its old place.
 
     def give_back(self, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None) -> None:
-        """A message that is not in delivery any more returns to its place, unless it was delivered too often."""
+        """Return a message that is no longer in delivery to its place, unless it was delivered too often."""
         observers, message = self._observers, reference.message
         observers.call(observers.commit.settled, queue, reference, outcome, None)
         for observe in observers.decision.returned:
@@ -196,5 +196,5 @@ class Settlement:
 
 
 def _taken_from(references: Collection[Reference]) -> Iterable[Reference]:
-    """Each of them, for the last time."""
+    """Yield each of them, for the last time."""
     return references.drain() if isinstance(references, Bundle) else references

@@ -17,7 +17,7 @@ Taken: TypeAlias = tuple[Queue, Collection[Reference], Outcome, Consumer | None]
 
 
 class UnitOfWork(Protocol):
-    """A transaction that gathers decisions about deliveries.
+    """Gather decisions about deliveries in a transaction.
 
     ``recorded`` is True once the journal has the id. ``unsettled`` counts large settlements that are being recorded.
     """

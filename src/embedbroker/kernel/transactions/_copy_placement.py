@@ -15,7 +15,7 @@ __all__ = ["CopyPlacement"]
 
 
 class CopyPlacement:
-    """Places copies; the `CopySender` of `MessageMover`."""
+    """Place copies; the `CopySender` of `MessageMover`."""
 
     __slots__ = ("_duplicates", "_placement", "_transactions")
 

@@ -1,12 +1,12 @@
-"""Duplicate detection: the ids that messages came with, and what is done about a second message with one of them.
+"""Duplicate detection: the ids of messages, and the treatment of a second message with the same id.
 
-Responsible for one cache per address that messages are sent to, for the limits on its size and on the memory of all,
-for what transactions hold, and for the records that let ids survive (broker-semantics 5.5). Refuses to know properties:
-a protocol finds the id of a message.
+Responsible for one cache per address that messages are sent to, and for the limits on its size and on the memory of
+all. Also responsible for what transactions hold, and for the records that let ids survive (broker-semantics 5.5). Does
+not depend on properties: a protocol finds the id of a message.
 
-An id is in force from its send, or from the commit of its transaction; a prepared transaction holds its ids, because it
-must be able to commit. The oldest ids of an address leave when newer ones need the room. That is written nowhere: after
-a restart the newest are in force again, as they came.
+An id is in force from its send, or from the commit of its transaction. A prepared transaction holds its ids, because it
+must be able to commit. The oldest ids of an address leave when newer ones need the room. That is not recorded: after a
+restart the newest are in force again, in order of arrival.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY_OVERHEAD_BYTES", "DuplicateIds", "IdClaimant", "Identified"]
 
 ENTRY_OVERHEAD_BYTES = 200
-"""What an id costs beside its own bytes: objects and its place in the cache (measured)."""
+"""Cost in bytes of an id beside its encoding: objects and its place in the cache (measured)."""
 
 # An id is a property, and may thus have any size. Longer ones are kept as their beginning and a digest.
 _VALUE_BYTES_MAX = 128
@@ -41,7 +41,7 @@ _BEGINNING_BYTES = 65
 
 
 class Identified:
-    """The id of a message that is being sent, or was in a transaction. ``recorded``: the store has it."""
+    """Hold the id of a message that is being sent, or was in a transaction. ``recorded``: the store has it."""
 
     __slots__ = ("address", "entry", "recorded")
 
@@ -52,7 +52,7 @@ class Identified:
 
 
 class IdClaimant(Protocol):
-    """What duplicate detection needs of a transaction. ``recorded`` is True once the journal has its id.
+    """Provide what duplicate detection needs of a transaction. ``recorded`` is True once the journal has its id.
 
     ``rivals`` are the transactions that sent one of its ``identified`` messages' ids, too. ``holds_ids`` is True while
     no other transaction may bring one of them into force.
@@ -77,7 +77,7 @@ class IdClaimant(Protocol):
 
 
 class DuplicateIds:
-    """All ids of a broker. ``limit_bytes`` is for all addresses together."""
+    """Hold all ids of a broker. ``limit_bytes`` is for all addresses together."""
 
     __slots__ = (
         "_caches",
@@ -110,13 +110,13 @@ class DuplicateIds:
         self._store = store
         self._ids = ids
         self._log = log
-        # Duplicates are ordinary: clients send again what was in doubt.
+        # Duplicates are ordinary: clients send unconfirmed messages again.
         self._inform = inform
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        # Those with ids, the one that got an id last at the end.
+        # Caches with ids, the one with the latest id at the end.
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
-        # Who has sent an id and not brought it into force, or let go of it: mostly one transaction, with its claim.
+        # Transactions that sent an id and neither brought it into force nor released it: mostly one, with its claim.
         self._claims: dict[tuple[int, bytes], IdClaimant | tuple[IdClaimant, ...]] = {}
         self._said = False
 
@@ -125,9 +125,9 @@ class DuplicateIds:
     def admit(
         self, message: Message, address: Address, duplicate_id: bytes, transaction: IdClaimant | None
     ) -> Identified | Refused | None:
-        """Look at a message with an id; None says that it is a duplicate and must not be routed.
+        """Check a message with an id; return None if it is a duplicate, which must not be routed.
 
-        Outside a transaction its sender is not to know: what it wants is done. Inside, the commit fails.
+        Outside a transaction the sender does not learn of it: its intention is fulfilled. Inside, the commit fails.
         """
         value = _bounded(duplicate_id)
         cache = address.duplicate_ids
@@ -140,7 +140,7 @@ class DuplicateIds:
                 transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
             return None
         if holder is not None and transaction is None:
-            # Whether it is a duplicate depends on how that ends, and neither answer could be taken back.
+            # Whether it is a duplicate depends on the end of that transaction, and neither answer could be taken back.
             return Refused(
                 ErrorCode.DUPLICATE_ID_REJECTED,
                 f"a prepared transaction has a message to {address.name!r} with the id {_shown(duplicate_id)}",
@@ -148,12 +148,12 @@ class DuplicateIds:
         return self.identify(address, duplicate_id)
 
     def identify(self, address: Address, duplicate_id: bytes) -> Identified:
-        """The id of a message that nobody checks: it comes to an address because it had to leave another one."""
+        """Return the id of a message that is not checked: it goes to an address because it had to leave another one."""
         number = self._ids.take() if self._persists and self._size_at(address) else 0
         return Identified(address, DuplicateId(number, address.definition.id, _bounded(duplicate_id)))
 
     def accept(self, identified: Identified, transaction: IdClaimant | None) -> None:
-        """The message was routed: its id is in force, or will be when the transaction commits."""
+        """Accept the id of a routed message: it is in force, or will be when the transaction commits."""
         entry = identified.entry
         if entry.number and not identified.recorded:
             self._store.add_duplicate_id(entry, transaction.id if transaction is not None else 0)
@@ -168,7 +168,9 @@ class DuplicateIds:
     # -- transactions --------------------------------------------------------------------------------------------
 
     def claim(self, identified: Identified, transaction: IdClaimant) -> None:
-        """A transaction has sent a message with this id. Those that have sent the same one are its rivals from now on.
+        """Claim an id that a transaction has sent.
+
+        Other transactions that have sent the same id are its rivals from now on.
 
         The same id twice in one transaction is no conflict, as in Artemis: a sender that repeats itself after a failure
         begins a new one.
@@ -183,15 +185,15 @@ class DuplicateIds:
             return
         self._claims[key] = (*others, transaction)
         for other in others:
-            # One that was rolled back has only not been taken off yet.
+            # A transaction that was rolled back is only not removed yet.
             if other.holds_ids or not other.is_ended:
                 other.rivals[transaction] = transaction.rivals[other] = identified
 
     def hold(self, transaction: IdClaimant) -> None:
-        """Make sure that the transaction can commit, from now on, as to its ids; otherwise it becomes rollback-only.
+        """Ensure that the transaction can commit from now on, as to its ids; otherwise it becomes rollback-only.
 
-        Another one that holds an id of it was found when that was sent, and when an id came into force, those that had
-        sent it became rollback-only: however many ids there are, this costs nothing.
+        Another transaction that holds one of its ids was found at the send of that id. When an id came into force, the
+        transactions that had sent it became rollback-only. So the cost does not depend on the number of ids.
         """
         for rival, identified in transaction.rivals.items():
             if rival.holds_ids:
@@ -200,7 +202,7 @@ class DuplicateIds:
         transaction.holds_ids = bool(transaction.identified)
 
     def let_go(self, transaction: IdClaimant) -> Iterator[None]:
-        """The transaction was rolled back and does not hold its ids; they are taken off one with each step."""
+        """Release the ids of a transaction that was rolled back and does not hold them, one with each step."""
         transaction.holds_ids = False
         self._forget_rivals(transaction)
 
@@ -222,7 +224,7 @@ class DuplicateIds:
         self._forget_rivals(transaction)
 
     def _holder(self, key: tuple[int, bytes]) -> IdClaimant | None:
-        """Who must be able to commit with this id."""
+        """Return the transaction that must be able to commit with this id."""
         for transaction in _claimants(self._claims.get(key, ())):
             if transaction.holds_ids:
                 return transaction
@@ -286,7 +288,7 @@ class DuplicateIds:
             self._drop_oldest(next(iter(self._caches)))
 
     def restore(self, entries: Iterable[DuplicateId], addresses: dict[int, Address]) -> None:
-        """Bring back ids from the journal, without writing them again; those of each address oldest first.
+        """Restore ids from the journal, without writing them again; those of each address oldest first.
 
         In a salvaged journal an address may stand twice, and only the later one counts.
         """
@@ -298,7 +300,7 @@ class DuplicateIds:
                 self._forget(entry.number)
 
     def clear(self, cache: IdCache) -> None:
-        """An address is gone. Its ids need no records: that of its removal is enough."""
+        """Forget the ids of a removed address. They need no records: that of the address' removal is enough."""
         self.used_bytes -= sum([ENTRY_OVERHEAD_BYTES + len(value) for value in cache.numbers])
         cache.numbers.clear()
         self._caches.pop(cache, None)
@@ -330,7 +332,7 @@ def _bounded(duplicate_id: bytes) -> bytes:
 
 
 def _shown(duplicate_id: bytes) -> str:
-    """For people: text where it looks like the text that a property of type string is."""
+    """Return an id for a reader: as text if it has the form of a property of type string."""
     beginning = duplicate_id[:_VALUE_BYTES_MAX]
     try:
         text = beginning.decode("utf-16-le")

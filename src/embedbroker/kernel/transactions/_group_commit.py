@@ -1,7 +1,7 @@
 """Group commit: several prepared transactions that are committed with one record and one visibility entry.
 
-Responsible for the positions of what they sent, in one range, and for what follows from the record. Does not depend on
-the record itself; the caller appends it between `GroupCommit.take_positions` and `GroupCommit.publish`.
+Responsible for the positions of what they sent, in one range, and for the work that follows the record. Does not depend
+on the record itself; the caller appends it between `GroupCommit.take_positions` and `GroupCommit.publish`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["GroupCommit"]
 
 
 class GroupCommit:
-    """One commit. ``places`` is what its record has of each transaction; see `CommitSet`."""
+    """Carry out one commit. ``places`` is what its record has of each transaction; see `CommitSet`."""
 
     __slots__ = ("_begins", "_counts", "_parts", "_size", "_transactions", "places", "transaction_ids")
 

@@ -21,7 +21,7 @@ __all__ = ["Placement"]
 
 
 class Placement:
-    """Places messages that have their ids."""
+    """Place messages that have their ids."""
 
     __slots__ = ("_memory", "_observers", "_store", "_visibility")
 
@@ -38,7 +38,7 @@ class Placement:
         transaction: Transaction | None,
         identified: Identified | None = None,
     ) -> None:
-        """Record a message as far as it is durable, and make it visible once that is safe, or with its transaction."""
+        """Record a message if it is durable, and make it visible once that is safe, or with its transaction."""
         for queue in targets:
             if queue.definition.purge_on_no_consumers and not queue.consumers:
                 targets = [

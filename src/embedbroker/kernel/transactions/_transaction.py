@@ -33,7 +33,7 @@ _ACCEPTED = Outcome.ACCEPTED
 
 
 class TransactionState(Enum):
-    """State of a transaction. ROLLBACK_ONLY can only be rolled back; ENDED was committed or rolled back."""
+    """Define the state of a transaction. ROLLBACK_ONLY can only be rolled back; ENDED was committed or rolled back."""
 
     ACTIVE = "active"
     ROLLBACK_ONLY = "rollback only"
@@ -42,7 +42,7 @@ class TransactionState(Enum):
 
 
 class Transactions:
-    """Begins transactions, and holds the parts that they need to end.
+    """Begin transactions, and hold the parts that they need to end.
 
     ``connect`` completes it, because settlement moves dead letters in transactions.
     """
@@ -111,7 +111,7 @@ class Transactions:
 
 
 class Transaction:
-    """Undecided work of one session or branch. ``recorded`` is True once the journal has its id."""
+    """Hold the undecided work of one session or branch. ``recorded`` is True once the journal has its id."""
 
     __slots__ = (
         "_parts",
@@ -146,7 +146,7 @@ class Transaction:
         # Deliveries with their outcomes. Their collections must not be changed.
         self.acknowledged: list[Taken] = []
         self.taken_count = 0
-        # The queues they come from, and those which some of them go back to with the commit.
+        # The queues they come from, and those which some of them return to with the commit.
         self.taken_from: dict[Queue, None] = {}
         self.returning: dict[Queue, None] = {}
         # The duplicate ids of what it sent.

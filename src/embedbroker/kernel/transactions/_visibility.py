@@ -1,8 +1,8 @@
-"""Messages that are routed but not visible yet, in the order in which they will be.
+"""Messages that are routed but not visible yet, in the order in which they become visible.
 
-A durable message is shown to nobody before its record is synced, and nothing may overtake it in its queue. One list for
-the whole broker keeps both promises: records become durable in the order of their points. A commit is one entry however
-much it sent, so that committing a hundred thousand messages costs each step no more than its budget.
+A durable message is not visible before its record is synced, and nothing may overtake it in its queue. One list for the
+whole broker keeps both promises: records become durable in the order of their points. A commit is one entry whatever
+its size, so that committing a hundred thousand messages costs each step no more than its budget.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Sending: TypeAlias = tuple[Message, list[Queue], int]
 
 
 def references_of(sent: Iterable[Sending], first_position: int) -> Iterator[tuple[Queue, Reference]]:
-    """What a committed transaction puts into queues, each message at the place that its record names."""
+    """Return what a committed transaction puts into queues, each message at the place that its record names."""
     for message, targets, place in sent:
         for queue in targets:
             yield queue, Reference(message, first_position + place)
 
 
 class VisibilityQueue:
-    """First in, first out; each entry waits for its durability point.
+    """Hold entries, first in, first out; each waits for its durability point.
 
     ``removal`` drops references whose queue was deleted in the meantime. `publish` has something to show once
-    ``next_point`` is reached; it is infinite while nothing waits. ``pending`` is for looking at: each send asks whether
-    there is any.
+    ``next_point`` is reached; it is infinite while nothing waits. ``pending`` is public for reading: each send checks
+    whether there is any.
     """
 
     __slots__ = ("_is_publishing", "_removal", "last_point", "next_point", "pending")
@@ -61,7 +61,7 @@ class VisibilityQueue:
         self.pending.append((self.last_point, queue, reference))
 
     def add_commit(self, point: int, sent: Iterator[Sending], counts: dict[Queue, int], first_position: int) -> None:
-        """Show what transactions sent; ``counts`` says how many messages each queue gets."""
+        """Show what transactions sent; ``counts`` is the number of messages for each queue."""
         if point > self.last_point:
             self.last_point = point
         if not self.pending:
@@ -71,10 +71,10 @@ class VisibilityQueue:
         self.pending.append((self.last_point, references_of(sent, first_position), None))
 
     def publish(self, reached: int, budget: int) -> int:
-        """Show what is durable; returns what is left of the budget.
+        """Show what is durable; return what is left of the budget.
 
-        Whoever is shown something may send at once. What comes of that is added meanwhile, and shown in its turn by the
-        call that is under way, or by the next one.
+        A consumer that is shown a message may send at once. Messages that it sends are added meanwhile, and shown in
+        their turn by the current call, or by the next one.
         """
         if self._is_publishing:
             return budget

@@ -1,7 +1,7 @@
 """One XA transaction branch: the work of one resource manager in a transaction that a manager elsewhere decides.
 
-Responsible for where a branch stands and who works in it, as data, and for what a request to it is refused with.
-Refuses to change anything; the table of branches does.
+Responsible for the state of a branch and the sessions that work in it, as data, and for the refusals of requests to it.
+Changes nothing; the table of branches does.
 """
 
 from __future__ import annotations
@@ -33,13 +33,20 @@ _XID = Struct("<iBB")
 
 
 def xid_bytes(xid: Xid) -> bytes:
-    """The form in which records carry it: format id, lengths of global transaction id and branch qualifier, both."""
+    """Return the form in which records carry it.
+
+    Format id, lengths of global transaction id and branch qualifier, both.
+    """
     parts = xid.global_transaction_id, xid.branch_qualifier
     return _XID.pack(xid.format_id, *map(len, parts)) + b"".join(parts)
 
 
 def xid_of(data: bytes) -> Xid:
-    """The inverse of `xid_bytes`. Raises ValueError."""
+    """Return the inverse of `xid_bytes`.
+
+    Raises:
+        ValueError: The bytes are not such a form.
+    """
     if len(data) < _XID.size:
         raise ValueError("a branch id cut short")
     format_id, global_size, qualifier_size = _XID.unpack_from(data)
@@ -51,14 +58,17 @@ def xid_of(data: bytes) -> Xid:
 
 @frozen
 class XaRefused:
-    """A request concerning a branch failed: the outcome that a transaction manager is told, and why."""
+    """State that a request concerning a branch failed.
+
+    The outcome that a transaction manager receives, and the reason.
+    """
 
     code: XaCode
     text: str
 
 
 class BranchWorker(Protocol):
-    """What branches need of a session that works in one of them.
+    """Provide what branches need of a session that works in one of them.
 
     ``left_xid`` is the branch that it worked in last. ``xa_timeout`` is in seconds, None for the broker's time-out.
     ``unfinished`` counts what its next answer must wait for.
@@ -71,10 +81,10 @@ class BranchWorker(Protocol):
 
     @property
     def branch(self) -> Branch | None:
-        """The branch that the session works in."""
+        """Return the branch that the session works in."""
 
     def enter(self, branch: Branch, transaction: Transaction) -> None:
-        """Let everything that the session does from now on belong to a branch."""
+        """Assign all later work of the session to a branch."""
 
     def leave(self) -> Transaction:
         """Leave the branch; return the transaction that gathered the work of the session."""
@@ -84,7 +94,10 @@ class BranchWorker(Protocol):
 
 
 class BranchState(Enum):
-    """Where a branch stands. An ended one is idle: it waits for prepare, for one-phase commit or for rollback."""
+    """Define the state of a branch.
+
+    An ended one is idle: it waits for prepare, for one-phase commit or for rollback.
+    """
 
     WORKED_IN = "worked in"
     SUSPENDED = "suspended"
@@ -95,9 +108,9 @@ class BranchState(Enum):
 
 
 class Branch:
-    """One branch. ``deadline`` is when it is rolled back unless it is prepared by then, in monotonic seconds.
+    """Hold one branch. ``deadline`` is when it is rolled back unless it is prepared by then, in monotonic seconds.
 
-    ``verdict`` is what a transaction manager is told when the branch can only be rolled back.
+    ``verdict`` is what a transaction manager receives when the branch can only be rolled back.
     """
 
     __slots__ = (
@@ -124,10 +137,10 @@ class Branch:
         self.workers: dict[BranchWorker, None] = {}
         # The session that worked in it last.
         self.left_by: BranchWorker | None = None
-        # Sessions that suspended their work in it. Any session may take it up again.
+        # Sessions that suspended their work in it. Any session may resume it.
         self.suspensions = 0
         self.is_prepared = False
-        # Whether the journal knows that it is prepared: the record comes behind those of what was acknowledged in it.
+        # True once the journal has the prepare record: that comes behind those of what was acknowledged in the branch.
         self.is_recorded = False
         self.is_over = False
 

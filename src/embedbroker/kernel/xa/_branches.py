@@ -1,17 +1,18 @@
-"""All XA branches of a broker: what transaction managers and sessions do with them (core-protocol 4.9).
+"""Hold all XA branches of a broker, and carry out verbs of transaction managers and sessions (core-protocol 4.9).
 
 Responsible for the sessions that work in each branch, for refusals, for time-outs, and for decisions of operators. Does
 not depend on the effects of a branch: its work is a `Transaction`, which carries itself out.
 
-A session that works in a branch when it is rolled back (by a time-out, or by a transaction manager elsewhere) goes on
-unaware: what it does from then on is gathered in a transaction of its own that cannot commit, and goes when it ends.
+A branch can be rolled back while a session works in it, by a time-out or by a transaction manager elsewhere. The
+session is not notified. Its later work is gathered in a separate transaction that cannot commit, and is dropped when it
+ends.
 
 History of the fault that `let_record` avoids:
 
-1. A session prepares a branch that has taken many messages; the record waits behind those, as a chore.
-2. An operator commits it, or nobody does. Another session asks for the branch, and is told at once.
-3. The broker crashes before the records. It rolls the branch back, of which a transaction manager was told that it is
-   prepared, or committed.
+1. A session prepares a branch that has taken many messages; the record waits behind those, as deferred work.
+2. An operator commits the branch, or no decision arrives. Another session queries the branch and is answered at once.
+3. The broker crashes before the records. It rolls the branch back, although a transaction manager was informed that the
+   branch is prepared, or committed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NEVER = float("inf")
 
 
 class XaBranches:
-    """Branches by id, and the decisions that transaction managers have to be told."""
+    """Hold branches by id, and the decisions that transaction managers must still learn."""
 
     __slots__ = (
         "_branches",
@@ -72,9 +73,9 @@ class XaBranches:
         self._log = log
         self._branches: dict[Xid, Branch] = {}
         self._outcomes: dict[Xid, HeuristicOutcome] = {}
-        # How many records of a branch wait behind what was acknowledged in it; none of those that wait for nothing.
+        # Count of records per branch that wait behind what was acknowledged in it; only branches with waiting records.
         self._unrecorded: dict[Xid, int] = {}
-        # Those that may time out; no deadline is before the earliest.
+        # Branches that may time out; no deadline is before the earliest.
         self.unprepared: dict[Branch, None] = {}
         self._earliest = _NEVER
         self._checked = 0.0
@@ -82,12 +83,12 @@ class XaBranches:
     # -- working in a branch -------------------------------------------------------------------------------------
 
     def start(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Let a session begin a branch; what it was working in is rolled back."""
+        """Begin a branch for a session; roll back what the session was working in."""
         if max(len(xid.global_transaction_id), len(xid.branch_qualifier)) > XID_PART_BYTES_MAX:
             return XaRefused(XaCode.XAER_INVAL, f"a part of the branch id is longer than {XID_PART_BYTES_MAX} bytes")
         self._give_up_work(session)
         if xid in self._branches or xid in self._outcomes:
-            # As in Artemis, the session counts as attached: it has to start another branch to do anything.
+            # As in Artemis, the session counts as attached: it must start another branch before any other work.
             stray = self._make(session, xid)
             stray.is_over = True
             self._attach(session, stray, self._transactions.begin_failed("its start was refused"))
@@ -101,7 +102,7 @@ class XaBranches:
         return None
 
     def join(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Let a session work in a branch that was begun elsewhere."""
+        """Attach a session to a branch that was begun elsewhere."""
         branch = self._branches.get(xid)
         if branch is None:
             return _unknown(xid)
@@ -113,7 +114,7 @@ class XaBranches:
         return None
 
     def suspend(self, session: BranchWorker) -> XaRefused | None:
-        """Let a session leave its branch for a while."""
+        """Detach a session from its branch for a while."""
         branch = session.branch
         if branch is None:
             return XaRefused(XaCode.XAER_PROTO, "the session works in no branch")
@@ -124,7 +125,7 @@ class XaBranches:
         return None
 
     def resume(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Let a session take up suspended work."""
+        """Attach a session to its suspended work again."""
         if session.branch is not None:
             return _busy(session.branch)
         branch = self._branches.get(xid)
@@ -137,7 +138,7 @@ class XaBranches:
         return None
 
     def end(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Let a session leave its branch for good; ending what is suspended or was ended before is allowed."""
+        """Detach a session from its branch for good; a branch that is suspended or was ended before is accepted."""
         branch = session.branch
         if branch is not None and branch.xid == xid:
             self._detach(session)
@@ -151,9 +152,12 @@ class XaBranches:
         return None
 
     def mark_failed(self, session: BranchWorker, xid: Xid) -> None:
-        """A client lost the broker while it worked in a branch: whatever of it is here must not be committed.
+        """Mark a branch as failed.
 
-        A prepared branch is none of those: the client was told so, and it is for its transaction manager to decide.
+        Its client lost the broker while it worked in it, so what is here must not be committed.
+
+        Does not affect a prepared branch: the client was informed that it is prepared, and its transaction manager
+        decides it.
         """
         branch = self._branches.get(xid)
         if branch is None:
@@ -162,14 +166,14 @@ class XaBranches:
             branch = self._branches[xid]
         if branch.is_prepared:
             return
-        # Not the usual verdict: the branch that the client means is not known here any more.
+        # Not the usual verdict: the branch that the client means no longer exists here.
         branch.verdict = XaCode.XAER_NOTA
         branch.transaction.fail("its client lost the broker while it worked in it")
         if session.branch is None:
             self._attach(session, branch, branch.transaction)
 
     def undo_work(self, session: BranchWorker) -> None:
-        """A session was rolled back while it worked in a branch: that can only be rolled back then, too."""
+        """Mark the branch of a session as rollback-only, because the session was rolled back while it worked in it."""
         branch = session.branch
         assert branch is not None
         if not branch.is_over:
@@ -180,9 +184,9 @@ class XaBranches:
         self._detach(session)
 
     def on_closed(self, session: BranchWorker, *, failed: bool) -> None:
-        """A session is over. With its connection lost, so is what it had in hand and what it had not prepared yet.
+        """Release the branches of a closed session; after a lost connection, undo its current and unprepared work.
 
-        After an orderly end, branches wait for somebody else, or for their time-out.
+        After an orderly end, branches wait for another session, or for their time-out.
         """
         branch, left = session.branch, self._branches.get(session.left_xid) if session.left_xid else None
         if branch is not None:
@@ -195,7 +199,7 @@ class XaBranches:
             self._undo(left, XaCode.XA_RBROLLBACK, "")
 
     def set_timeout(self, session: BranchWorker, seconds: int) -> None:
-        """For the branch a session works in, and those it will begin; 0 goes back to the broker's time-out."""
+        """Set the time-out of the session's current and later branches in seconds; 0 restores the broker's time-out."""
         session.xa_timeout = seconds if seconds > 0 else None
         branch = session.branch
         if branch is not None:
@@ -205,7 +209,7 @@ class XaBranches:
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def prepare(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Promise that a branch can be committed, whatever happens from now on."""
+        """Prepare a branch: from now on it can be committed, whatever happens."""
         branch = self._idle(session, xid)
         if not isinstance(branch, Branch):
             return branch if branch is not None else _unknown(xid)
@@ -227,7 +231,7 @@ class XaBranches:
         return None
 
     def commit(self, session: BranchWorker, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
-        """Carry out a prepared branch, or in one phase one that is not prepared."""
+        """Commit a prepared branch, or in one phase a branch that is not prepared."""
         branch = self._idle(session, xid)
         if not isinstance(branch, Branch):
             return branch if branch is not None else self._gone(xid, session)
@@ -242,7 +246,7 @@ class XaBranches:
         return None
 
     def rollback(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Undo a branch; clients have thrown away what they were sent, so that returns too."""
+        """Undo a branch; clients have discarded what they were sent, so that returns to its queues, too."""
         busy = self._busy_with(session, xid)
         if busy is not None:
             return busy
@@ -257,11 +261,11 @@ class XaBranches:
         return None
 
     def in_doubt(self) -> list[Xid]:
-        """What a transaction manager has to decide or to forget: prepared branches, and those decided here."""
+        """Return what a transaction manager must decide or forget: prepared branches, and those decided here."""
         return [*(xid for xid, branch in self._branches.items() if branch.is_prepared), *self._outcomes]
 
     def forget(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """A transaction manager knows what was decided here."""
+        """Forget a decision made here that the transaction manager has received."""
         outcome = self._outcomes.pop(xid, None)
         if outcome is None:
             return XaRefused(XaCode.XAER_NOTA, "")
@@ -273,7 +277,7 @@ class XaBranches:
         return None
 
     def let_record(self, session: BranchWorker, xid: Xid | None = None) -> None:
-        """What the session is told next waits for what was decided of a branch, or of all, and is not recorded yet."""
+        """Delay the session's next answer until decisions of a branch, or of all branches, are recorded."""
         if not self._unrecorded or (xid is not None and xid not in self._unrecorded):
             return
         session.unfinished += 1
@@ -286,21 +290,24 @@ class XaBranches:
     # -- together with others --------------------------------------------------------------------------------------
 
     def find(self, xid: Xid) -> Branch | None:
-        """A branch that is not decided."""
+        """Return a branch that is not decided."""
         return self._branches.get(xid)
 
     def why_gone(self, xid: Xid) -> str:
-        """What became of a branch that is not here."""
+        """Return what became of a branch that is not here."""
         return self._gone(xid).text
 
     def claim(self, branch: Branch) -> Transaction:
-        """Take a prepared branch out of the table: from now on nobody else can decide it."""
+        """Take a prepared branch out of the table: from now on no other caller can decide it."""
         assert branch.state is BranchState.PREPARED, branch.state
         self._leave(branch)
         return branch.transaction
 
     def undo(self, xid: Xid, reason: str) -> None:
-        """Roll back a branch wherever it stands, if it is here; sessions that work in it are told when they end it."""
+        """Roll back a branch in any state, if it is here.
+
+        Sessions that work in it receive the verdict when they end it.
+        """
         branch = self._branches.get(xid)
         if branch is not None:
             self._undo(branch, XaCode.XA_RBROLLBACK, reason)
@@ -308,19 +315,19 @@ class XaBranches:
     # -- without a transaction manager ---------------------------------------------------------------------------
 
     def prepared(self) -> list[Branch]:
-        """The branches that wait for a decision, oldest first."""
+        """Return the branches that wait for a decision, oldest first."""
         return [branch for branch in self._branches.values() if branch.is_prepared]
 
     def transactions(self) -> list[Transaction]:
-        """The work of all branches that are not decided."""
+        """Return the work of all branches that are not decided."""
         return [branch.transaction for branch in self._branches.values()]
 
     def outcomes(self) -> list[HeuristicOutcome]:
-        """What was decided here and not forgotten yet, oldest first."""
+        """Return what was decided here and not forgotten yet, oldest first."""
         return list(self._outcomes.values())
 
     def decide(self, xid: Xid, *, commit: bool) -> bool:
-        """Commit or roll back a prepared branch on an operator's word; False when there is none with this id."""
+        """Commit or roll back a prepared branch for an operator; return False if no prepared branch has this id."""
         branch = self._branches.get(xid)
         if branch is None or not branch.is_prepared:
             return False
@@ -330,7 +337,7 @@ class XaBranches:
         self._outcomes[xid] = outcome
 
         def carry_out() -> None:
-            # First of the two: alone it says nothing, and the branch is in doubt again after a crash between them.
+            # First of the two: alone it has no effect, and the branch is in doubt again after a crash between them.
             self._store.add_outcome(outcome)
             if commit:
                 transaction.commit()
@@ -341,14 +348,17 @@ class XaBranches:
         return True
 
     def restore(self, xid: Xid, transaction: Transaction) -> None:
-        """A prepared branch comes back after a restart."""
+        """Restore a prepared branch after a restart."""
         branch = Branch(xid, transaction, self._clock.monotonic, _NEVER)
         branch.is_prepared = branch.is_recorded = True
         self._branches[xid] = branch
         transaction.restore_prepared()
 
     def restore_outcome(self, outcome: HeuristicOutcome) -> None:
-        """A decision made here comes back; behind the branches, as one that is still prepared was not decided."""
+        """Restore a decision made here.
+
+        Must run after the branches: a branch that is still prepared was not decided.
+        """
         if outcome.xid in self._branches:
             self._store.remove_outcome(outcome.transaction_id)
         else:
@@ -357,13 +367,13 @@ class XaBranches:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `run` has something to do, in monotonic seconds."""
+        """Return when `run` has work to do, in monotonic seconds."""
         if not self.unprepared:
             return None
         return max(self._earliest, self._checked + self._config.transaction_timeout_scan_period_ms / 1000)
 
     def run(self, now: float) -> None:
-        """Roll back what was not prepared in its time."""
+        """Roll back each branch that was not prepared before its deadline."""
         due = self.next_deadline()
         if due is None or now < due:
             return
@@ -391,7 +401,7 @@ class XaBranches:
         self._earliest = min(self._earliest, branch.deadline)
 
     def _leave(self, branch: Branch) -> None:
-        """A branch is decided."""
+        """Remove a decided branch from the table."""
         del self._branches[branch.xid]
         self.unprepared.pop(branch, None)
         branch.is_over = True
@@ -412,7 +422,7 @@ class XaBranches:
             transaction.rollback()
 
     def _give_up_work(self, session: BranchWorker) -> None:
-        """A session turns to a branch: what it was doing before is undone."""
+        """Undo what a session was doing before it turned to a branch."""
         branch, transaction = session.branch, session.transaction
         if branch is not None:
             self._detach(session)
@@ -423,7 +433,7 @@ class XaBranches:
             transaction.rollback()
 
     def _undo(self, branch: Branch, verdict: XaCode, reason: str) -> None:
-        """Roll a branch back; sessions that still work in it are told when they end it."""
+        """Roll a branch back; sessions that still work in it receive the verdict when they end it."""
         self._leave(branch)
         branch.verdict = verdict
         branch.transaction.rollback()
@@ -436,7 +446,7 @@ class XaBranches:
         return XaRefused(branch.verdict, f"{name_of(branch.xid)} was rolled back: {reason}")
 
     def _idle(self, session: BranchWorker, xid: Xid) -> Branch | XaRefused | None:
-        """The branch to be decided, if nobody works in it any more."""
+        """Return the branch to be decided, if no session works in it any more."""
         busy = self._busy_with(session, xid)
         if busy is not None:
             return busy
@@ -446,9 +456,9 @@ class XaBranches:
         return branch
 
     def _busy_with(self, session: BranchWorker, xid: Xid) -> XaRefused | None:
-        """Whether a session has to end its work in a branch before it is decided.
+        """Return a refusal if a session must end its work in a branch before the branch is decided.
 
-        A client may not be able to end what it lost: its call was under way when that happened.
+        A client may not be able to end work that it lost: its call was under way when that happened.
         """
         branch = session.branch
         if branch is None or branch.xid != xid:
@@ -459,7 +469,7 @@ class XaBranches:
         return None
 
     def _gone(self, xid: Xid, session: BranchWorker | None = None) -> XaRefused:
-        """The branch to be decided is not there: it was decided here, or nobody knows it."""
+        """Return why the branch to be decided is not there: it was decided here, or its id is unknown."""
         if session is not None:
             self.let_record(session, xid)
         outcome = self._outcomes.get(xid)
@@ -468,7 +478,7 @@ class XaBranches:
         return XaRefused(outcome.code, f"{name_of(xid)} was decided by an operator")
 
     def _when_settled(self, branch: Branch, action: Callable[[], None], session: BranchWorker | None) -> None:
-        """Do it behind what was acknowledged in the branch, of which there may be much."""
+        """Run an action behind what was acknowledged in the branch, of which there may be much."""
         transaction = branch.transaction
         if not transaction.unsettled:
             action()
@@ -490,7 +500,7 @@ class XaBranches:
 
 
 def name_of(xid: Xid) -> str:
-    """How logs and answers call a branch."""
+    """Return the name of a branch in logs and answers."""
     return f"XA branch {xid.format_id}:{xid.global_transaction_id.hex()}:{xid.branch_qualifier.hex()}"
 
 

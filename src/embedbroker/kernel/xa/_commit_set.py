@@ -1,21 +1,20 @@
-"""Commit sets: prepared XA branches that are committed together, and with them one marker moves.
+"""Commit sets: prepared XA branches that are committed together, and move one fencing token with them.
 
-Responsible for all or nothing: one record says that every branch is committed and what the marker is. A set that comes
-again, because its answer was lost, finds the marker where it would have moved it: it changes nothing, and branches of
-another attempt at the same work are rolled back. Refuses to know what a branch did.
+Responsible for all or nothing: one record states that every branch is committed, and the value of the token. A set that
+is repeated, because its answer was lost, finds the token where it would have moved it. It changes nothing, and branches
+of another attempt at the same work are rolled back. Does not depend on the work of a branch.
 
-A set may have many branches, and a branch may be large. So it is a chore:
+A set may have many branches, and a branch may be large. So it is deferred work:
 
 1. Branches are looked up, some in each step.
-2. In one step the set is decided: branches leave the table, the marker moves.
-3. What the record has to say of each branch is gathered, some branches in each step.
+2. In one step the set is decided: branches leave the table, the token moves.
+3. The contents of the record are gathered, some branches in each step.
 4. In one step positions are taken, the record is appended, and everything that was sent stands in the visibility queue.
-So
-   nothing that is sent later can be seen before it.
-5. What the branches acknowledged leaves its queues, some messages in each step: a chore of its own, behind those in
-   which followers are told of the set.
+   So nothing that is sent later can become visible before it.
+5. What the branches acknowledged leaves its queues, some messages in each step. This is separate deferred work, behind
+   the notification of followers of the set.
 
-A crash before the record is durable leaves the branches prepared and the marker where it was; nobody was told anything.
+A crash before the record is durable leaves the branches prepared and the token unchanged; no answer has been sent.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ COMMIT_SET_BRANCHES_MAX = 10_000
 
 @frozen
 class BranchMissing:
-    """A set names a branch that cannot be committed. ``is_known``: it is there, but not prepared."""
+    """State that a set names a branch that cannot be committed. ``is_known``: it is there, but not prepared."""
 
     xid: Xid
     is_known: bool
@@ -54,7 +53,10 @@ class BranchMissing:
 
 @frozen
 class CommitSetDone:
-    """A set is recorded; or, replayed, what is left of it is rolled back. ``value`` is what the marker is."""
+    """State that a set is recorded; or, replayed, that its remaining branches are rolled back.
+
+    ``value`` is the token's value.
+    """
 
     value: int
     replayed: bool = False
@@ -64,7 +66,7 @@ Done: TypeAlias = Callable[[CommitSetDone | FencingTokenMoved | BranchMissing | 
 
 
 class CommitSets:
-    """The commit sets of one kernel; it remembers none of them."""
+    """Carry out the commit sets of one kernel; none of them is remembered."""
 
     __slots__ = ("_branches", "_deferred", "_fencing_tokens", "_store", "_transactions")
 
@@ -83,10 +85,10 @@ class CommitSets:
         self._deferred = deferred
 
     def commit(self, name: str, expected: int | None, value: int, xids: Sequence[Xid], done: Done) -> None:
-        """Commit these branches, none of which is named twice, and move the marker to ``value``.
+        """Commit these branches, none of which is named twice, and move the token to ``value``.
 
-        ``done`` is called once, behind everything that came before: when the record is appended, or with what is wrong.
-        In that case nothing was changed.
+        ``done`` is called once, behind all earlier work: when the record is appended, or with what is wrong. In the
+        second case nothing was changed.
         """
         assert len(xids) <= COMMIT_SET_BRANCHES_MAX, len(xids)
         branches = self._branches
@@ -113,7 +115,7 @@ class CommitSets:
         found: Sequence[Branch | None],
         done: Done,
     ) -> Iterator[None] | FencingTokenMoved | BranchMissing | Refused:
-        """What there is to do, or why nothing is done. From here on nobody else can decide the branches."""
+        """Return the work to do, or why nothing is done. From here on no other caller can decide the branches."""
         current = self._fencing_tokens.get(name)
         if current is not None and current >= value:
             return self._undo(xids, CommitSetDone(current, replayed=True), done)
@@ -121,7 +123,7 @@ class CommitSets:
             return FencingTokenMoved(current)
         prepared: list[Branch] = []
         for xid, branch in zip(xids, found, strict=True):
-            # Behind a record that is still to come, those of its acknowledgements may be, too.
+            # While the branch's record is still to come, records of its acknowledgements may be, too.
             if branch is None or branch.state is not BranchState.PREPARED or not branch.is_recorded:
                 return self._missing(xid)
             prepared.append(branch)
@@ -152,6 +154,6 @@ class CommitSets:
         self._store.note(CommitSet(marker, first, commit.transaction_ids, commit.places))
         commit.publish(first)
         done(CommitSetDone(marker.value))
-        # Behind what observers receive of it: that has deliveries that are freed here.
+        # Behind what observers receive of it: that contains deliveries that are freed here.
         self._deferred.add(commit.finish())
         yield

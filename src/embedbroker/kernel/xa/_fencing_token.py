@@ -1,17 +1,17 @@
-"""FencingTokens: numbers that clients keep at the broker, which changes them only for those who know what they are.
+"""Fencing tokens: numbers that clients keep at the broker. A change must name the current value.
 
-Responsible for compare and set, and for what is recorded of it. Refuses to know what the numbers mean: they say how far
-somebody's work has come, such as the last batch that was published.
+Responsible for compare and set, and for what is recorded of it. Does not depend on the meaning of the numbers: each
+states the progress of some work, such as the last batch that was published.
 
-What is decided here is recorded at once, so records stand in the order of decisions. Who asks on behalf of a client
-does so in its turn (`DeferredWork.in_turn`), or a marker could say that something is done whose records are still to
-come.
+A decision made here is recorded at once, so records stand in the order of decisions. A caller on behalf of a client
+must run in its turn (`DeferredWork.in_turn`). Otherwise a token could state that work is done whose records are still
+to come.
 
-History of the fault that this avoids: decisions were made at once, and their records were chores.
+History of the fault that this avoids: decisions were made at once, and their records were deferred work.
 
-1. A marker is 3. A commit set waits among the chores; it will expect 4.
-2. A client sets the marker to 4. That holds, and its record stands behind the set.
-3. The set finds 4, and is recorded with 5. Behind it stands the record that says 4, which is what a restart finds.
+1. A token is 3. A commit set waits among the deferred work; it will expect 4.
+2. A client sets the token to 4. That holds, and its record stands behind the set.
+3. The set finds 4, and is recorded with 5. Behind it stands the record with 4, which is what a restart finds.
 """
 
 from __future__ import annotations
@@ -35,21 +35,24 @@ __all__ = [
 ]
 
 FENCING_TOKENS_MAX = 10_000
-"""FencingTokens of one broker."""
+"""Fencing tokens of one broker."""
 
 FENCING_TOKEN_NAME_BYTES_MAX = 1024
-"""UTF-8 bytes of a marker's name."""
+"""UTF-8 bytes of a token's name."""
 
 
 @frozen
 class FencingTokenMoved:
-    """A marker is not what somebody took it for; ``value`` is what it is, None where there is none."""
+    """State that a token does not have the expected value.
+
+    ``value`` is its current value, None if it does not exist.
+    """
 
     value: int | None
 
 
 class FencingTokens:
-    """All markers, by name."""
+    """Hold all tokens, by name."""
 
     __slots__ = ("_by_name", "_ids", "_store")
 
@@ -59,16 +62,16 @@ class FencingTokens:
         self._by_name: dict[str, FencingToken] = {}
 
     def get(self, name: str) -> int | None:
-        """What a marker is; None where there is none."""
+        """Return the value of a token; None if it does not exist."""
         marker = self._by_name.get(name)
         return None if marker is None else marker.value
 
     def list(self, prefix: str) -> dict[str, int]:
-        """Those whose names begin with this, by name."""
+        """Return the tokens whose names begin with ``prefix``, by name."""
         return {name: self._by_name[name].value for name in sorted(self._by_name) if name.startswith(prefix)}
 
     def set(self, name: str, expected: int | None, value: int) -> FencingTokenMoved | Refused | None:
-        """Set a marker that is still what the caller takes it for; None: it is not there yet."""
+        """Set a token that still has the expected value; None: it does not exist yet."""
         marker = self.move(name, expected, value)
         if not isinstance(marker, FencingToken):
             return marker
@@ -76,7 +79,7 @@ class FencingTokens:
         return None
 
     def move(self, name: str, expected: int | None, value: int) -> FencingToken | FencingTokenMoved | Refused:
-        """The same for who records it together with something else."""
+        """Like `set`, for a caller that records the token together with other facts."""
         marker = self._by_name.get(name)
         if (None if marker is None else marker.value) != expected:
             return FencingTokenMoved(None if marker is None else marker.value)
@@ -91,7 +94,7 @@ class FencingTokens:
         return marker
 
     def remove(self, name: str) -> int | None:
-        """Forget a marker; returns what it was."""
+        """Forget a token; return its value."""
         marker = self._by_name.pop(name, None)
         if marker is None:
             return None
@@ -99,5 +102,5 @@ class FencingTokens:
         return marker.value
 
     def restore(self, fencing_tokens: Iterable[FencingToken]) -> None:
-        """Bring them back after a restart, without writing them again."""
+        """Restore tokens after a restart, without writing them again."""
         self._by_name.update((marker.name, marker) for marker in fencing_tokens)

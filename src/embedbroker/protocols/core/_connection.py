@@ -3,8 +3,8 @@
 Responsible for topology, for opening and reattaching sessions, and for the end of the connection. `ConnectionState` of
 the engine holds versions, pings and the time to live. Does not depend on session requests, sockets and clocks.
 
-When a connection is lost while one of its sessions has a confirmation window, everything is kept until the time to live
-is over, for a client that comes back (core-protocol 7.3).
+A connection may be lost while one of its sessions has a confirmation window. Then everything is kept until the time to
+live is over, for a client that comes back (core-protocol 7.3).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from ._session import CoreSession
 __all__ = ["CoreConnection"]
 
 _BROKER_CHANNELS = (2, 3)
-# A lost connection keeps its sessions for its time to live, which the client chose, and not for longer than this.
+# A lost connection keeps its sessions for its time to live, which the client chose, but never longer than this.
 _LOST_SECONDS_MAX = 24 * 3600.0
 
 
 class CoreConnection:
-    """A connection and its sessions by channel id."""
+    """Handle a connection and its sessions by channel id."""
 
     __slots__ = (
         "_has_dropped",
@@ -78,33 +78,33 @@ class CoreConnection:
         )
         self.state.open(service.now)
         self.sessions: dict[int, CoreSession] = {}
-        # Names and ids: a name may be another queue's by the time this connection ends.
+        # Names and ids: a name may belong to another queue when this connection ends.
         self.temporary_queues: dict[str, int] = {}
-        # Of sessions that their client has not made again yet.
+        # Sessions with a refused reattachment that their client has not created again yet.
         self._refused_reattachments = 0
         self._has_dropped = False
-        # A request came that somebody takes.
+        # A request arrived for which a handler exists.
         self.has_spoken = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
 
     @property
     def partial_frame_size(self) -> int:
-        """Bytes of a frame that has not come whole."""
+        """Return the bytes of a frame that has not arrived completely."""
         return self.state.pending_size
 
     @property
     def version(self) -> int:
-        """The protocol version that both ends speak, 0 while the peer's is unknown."""
+        """Return the protocol version that both ends use, 0 while the peer's is unknown."""
         return self.state.version
 
     @property
     def name(self) -> str:
-        """Where the peer is, for the operator."""
+        """Return the address of the peer, for the operator."""
         return self.link.peer
 
     def log(self, text: str) -> None:
-        """One line for the operator, naming the peer."""
+        """Log one line for the operator, with the name of the peer."""
         self._log(f"{self.link.peer}: {text}")
 
     def inform(self, text: str) -> None:
@@ -114,7 +114,7 @@ class CoreConnection:
     # -- frames in -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: Instant) -> None:
-        """Handle what one read brought. Bad bytes end this connection and nothing else."""
+        """Handle the data of one read. Malformed bytes end only this connection."""
         try:
             buffer, headers = self.state.receive(data, now)
             sessions = self.sessions
@@ -147,7 +147,7 @@ class CoreConnection:
             case Ping():
                 self.link.write(self.state.answer(packet))
             case _ if self.service.waits and not self._may_wait_here(packet):
-                # Without a line in the log: clients try again and again.
+                # Without a line in the log: clients retry repeatedly.
                 self.link.close("the broker is not live")
                 self.abandon()
             case SubscribeTopology() | SubscribeTopologyV2():
@@ -159,19 +159,19 @@ class CoreConnection:
             case CheckForFailover():
                 self.send(CheckForFailoverReply(not self.service.waits), CHANNEL_SESSION)
             case _:
-                # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured);
-                # but a packet that only brokers exchange means that this peer is no client.
+                # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured).
+                # But a packet that only brokers exchange shows that this peer is not a client.
                 if packet.TYPE in _BROKER_ONLY:
                     raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on channel {channel_id} is not served")
                 self._drop(packet.TYPE, channel_id)
 
     def _may_wait_here(self, packet: Packet) -> bool:
-        """Whether a broker that is not live listens to somebody: to brokers, which say so before anything else."""
+        """Return True if a broker that is not live accepts a packet: from brokers, which identify themselves first."""
         cluster = self.service.cluster
         return isinstance(packet, Ping | CheckForFailover) or (cluster is not None and cluster.is_broker(self))
 
     def _drop(self, packet_type: int, channel_id: int) -> None:
-        """Nobody is there to take a frame: it is ignored, as Artemis ignores it, and the log says so once."""
+        """Ignore a frame without a recipient, as Artemis does, and log that once."""
         if not self._has_dropped:
             self._has_dropped = True
             self.log(f"a packet of type {packet_type} for channel {channel_id} was dropped: no session is open there")
@@ -181,11 +181,14 @@ class CoreConnection:
         self.link.write(self.state.send(packet, channel_id))
 
     def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
-        """Send whole frames that are written already."""
+        """Send whole frames that are already encoded."""
         self.link.write_pieces(pieces)
 
     def _send_topology(self) -> None:
-        """A broker of its own is one node without connectors: the client takes the one it used."""
+        """Send the topology.
+
+        A broker without a cluster is one node without connectors: the client takes the one it used.
+        """
         if self.service.cluster is not None:
             self.service.cluster.subscribe(self)
             return
@@ -217,7 +220,7 @@ class CoreConnection:
             raise RemoteProtocolError(f"a session on reserved channel {packet.session_channel_id}")
         limit = service.kernel.config.sessions_per_connection_max
         if len(self.sessions) >= limit and packet.session_channel_id not in self.sessions:
-            # Not 112, which clients take for a broker that starts: they would try again for ever.
+            # Not 112, which clients take for a broker that starts: they would retry for ever.
             self._refuse(ErrorCode.ILLEGAL_STATE, f"the connection has {limit} sessions, sessions_per_connection_max")
             return
         if service.cluster is not None and service.cluster.refuses_login(packet.username, packet.password):
@@ -228,7 +231,7 @@ class CoreConnection:
         kernel_session = Session(
             service.kernel,
             packet.name,
-            # What an XA session does outside a branch takes effect at once.
+            # Work of an XA session outside a branch takes effect at once.
             auto_commit_sends=packet.auto_commit_sends or packet.xa,
             auto_commit_acknowledges=packet.auto_commit_acks or packet.xa,
             pre_acknowledge=packet.pre_acknowledge,
@@ -239,7 +242,7 @@ class CoreConnection:
         session.username = packet.username
         session.default_address = packet.default_address or ""
         if self._refused_reattachments:
-            # Clients make it again before they do anything else; sessions after that are new on both ends.
+            # Clients create it again before any other request; sessions after that are new on both ends.
             self._refused_reattachments -= 1
             session.rebuilt = True
         self._take_over(packet.session_channel_id)
@@ -251,7 +254,7 @@ class CoreConnection:
         self.send(CreateSessionResponse(SERVER_VERSION), CHANNEL_SESSION)
 
     def _take_over(self, channel_id: int) -> None:
-        """A session comes to a channel: whoever had it is over, as nothing can reach it any more."""
+        """End the session that a channel had before: no frame can reach it any more."""
         displaced = self.sessions.get(channel_id)
         if displaced is not None:
             displaced.close(failed=True)
@@ -262,15 +265,15 @@ class CoreConnection:
     def _reattach(self, packet: ReattachSession) -> None:
         session = self.service.sessions.get(packet.name)
         if session is not None and not session.can_come_back:
-            # The client makes it anew: what it left is returned first, so that nothing is delivered twice at once.
+            # The client creates it again: what it left is returned first, so that nothing is delivered twice at once.
             session.close(failed=True)
             session = None
         elif session is not None and self.version and self.version != session.version:
-            # What is kept for its client is written in another version: this is not that client.
+            # What is kept for its client is encoded in another version: this is not that client.
             session = None
         elif session is not None and session.connection.link.id > self.link.id:
-            # A client gave this connection up, and has its session over a later one. Here is what it asked before:
-            # taken at its word, it would wait for ever at a connection without a session.
+            # A client gave this connection up, and has its session over a later one. This is its earlier request. If it
+            # took the session, the session would wait for ever at an abandoned connection.
             session = None
         if session is None:
             self._refused_reattachments += 1
@@ -292,7 +295,10 @@ class CoreConnection:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def check(self, now: Instant) -> None:
-        """The periodic look: confirm what is owed, and give up a peer that was silent for too long."""
+        """Run the periodic check.
+
+        Confirm what is owed, and close the connection of a peer that was silent for too long.
+        """
         if self.state.is_silent(now):
             if self.lost:
                 self.log("no reattachment within the time to live")
@@ -310,14 +316,14 @@ class CoreConnection:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def disconnect(self) -> None:
-        """Say good-bye because the broker stops in an orderly way."""
+        """Notify the client of an orderly stop of the broker."""
         for session in list(self.sessions.values()):
             session.flush_confirmations()
         self.link.write(self.state.disconnect(self.service.node_id))
         self.link.close("the broker stops")
 
     def fail(self, reason: str) -> None:
-        """End the connection because of what the peer did or did not do."""
+        """End the connection because of an action or an omission of the peer."""
         if not self.link.alive:
             return
         self.log(f"connection closed: {reason}")
@@ -325,7 +331,7 @@ class CoreConnection:
         self.abandon()
 
     def closed(self) -> None:
-        """The peer's socket is gone."""
+        """Handle the loss of the peer's socket."""
         if self.partial_frame_size:
             self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
         self.link.alive = False
@@ -340,7 +346,7 @@ class CoreConnection:
 
     @property
     def _is_awaited(self) -> bool:
-        """Whether a client may come back for one of the sessions."""
+        """Return True if a client may come back for one of the sessions."""
         return any(session.can_come_back and session.channel.window > 0 for session in self.sessions.values())
 
     def _leave_cluster(self) -> None:

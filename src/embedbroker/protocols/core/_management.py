@@ -1,8 +1,8 @@
-"""Requests to the management address: refused in words while there is no management to carry them out.
+"""Requests to the management address: refused with a text while there is no management to carry them out.
 
 Responsible for the refusal, and for its second form. Tools do not wait for the send of a request, so no EXCEPTION can
-reach them; they wait for a reply message, and get one that says that the operation failed (core-protocol 6.3). Refuses
-to know what is asked.
+reach them. They wait for a reply message, and get one which reports that the operation failed (core-protocol 6.3). Does
+not depend on the contents of the request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def management_binding(kernel: Kernel) -> InternalBinding:
 
 
 def _refuse_request(kernel: Kernel, request: CoreMessage, session: Session, *, sender_waits: bool) -> Refused:
-    """Refuse a request. If its send is not waited for, send the refusal to its reply address while there is room."""
+    """Refuse a request. If its sender does not wait, send the refusal to its reply address while there is room."""
     reply_to = request.property(_REPLY_TO)
     memory = kernel.memory
     has_room = memory.used_bytes < memory.limit_bytes

@@ -1,13 +1,13 @@
-"""What the properties of a message say to the broker when it arrives, found out once per kind of message.
+"""Traits of a message that its properties determine at its arrival, computed once per kind of message.
 
-Responsible for the routing type, for the duplicate id, for features that are not there yet, and for letting no message
-in whose properties do not decode: that would be found out in front of a consumer, who is not to blame. Refuses to know
-sessions and replies.
+Responsible for the routing type, for the duplicate id, and for features that do not exist yet. Also responsible for
+refusing a message whose properties do not decode: otherwise the fault would appear at a consumer, which is not to
+blame. Does not depend on sessions and replies.
 
-Producers send the same properties again and again with other values (a counter, a time). So what is known of a message
-holds for the next one whose bytes agree everywhere but in those values: names, types and sizes are the same. Mostly
-one value differs, or none: then what stands before it and behind it is compared as it is. Else all values are masked,
-in two operations on integers, which is still cheaper than looking for one property.
+Producers send the same properties repeatedly with other values (a counter, a time). So the traits of a message hold for
+the next one whose bytes agree everywhere but in those values: names, types and sizes are the same. Mostly one value
+differs, or none: then the bytes before it and behind it are compared unchanged. Otherwise all values are masked, in two
+operations on integers, which is still cheaper than looking for one property.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BLOCK_BYTES_MAX = 4096
 
 
 class MessageTraits:
-    """What is known of one kind of message. ``size`` is that of its properties, -1 where nothing is like it."""
+    """Hold the traits of one kind of message. ``size`` is that of its properties, -1 where nothing is like it."""
 
     __slots__ = (
         "_prefix",
@@ -50,19 +50,19 @@ class MessageTraits:
         self.pattern = 0
         # At first all properties of the message that was studied; then what surrounds the value that differs.
         self._prefix = self._suffix = b""
-        # Where the values stand that may differ; nowhere once it is known which one does.
+        # Where the values stand that may differ; empty once the differing one is found.
         self._values: list[tuple[int, int]] = []
         self.routing_type: int | None = None
-        # Wall time before which the message is not to be delivered; 0 for none.
+        # Wall time before which the message must not be delivered; 0 for none.
         self.scheduled_ms = 0
         self.has_group = False
-        # Whether it asks for a feature that does not exist yet: one look for all of them.
+        # Whether it requests a feature that does not exist yet: one look for all of them.
         self.asks_for_more = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
 
     def covers(self, raw: bytearray, at: int) -> bool:
-        """Whether a message is of this kind whose properties begin ``at`` this offset."""
+        """Return True if the message whose properties begin at offset ``at`` is of this kind."""
         if len(raw) - at != self.size:
             return False
         if raw.startswith(self._prefix, at) and raw.endswith(self._suffix):
@@ -75,7 +75,7 @@ class MessageTraits:
         return True
 
     def learn(self, block: bytearray, values: list[tuple[int, int]]) -> None:
-        """Take these properties for the pattern, in which some values may differ."""
+        """Use these properties as the pattern, in which some values may differ."""
         mask = bytearray(b"\xff" * len(block))
         for start, end in values:
             mask[start:end] = bytes(end - start)
@@ -86,7 +86,7 @@ class MessageTraits:
         self._values = values
 
     def _narrow(self, block: bytearray) -> None:
-        """From now on, compare what surrounds the first value in which this message differs from the one before."""
+        """Compare from now on what surrounds the first value in which this message differs from the one before."""
         for start, end in self._values:
             if block[start:end] != self._prefix[start:end]:
                 self._prefix, self._suffix = bytes(block[:start]), bytes(block[end:])
@@ -95,7 +95,11 @@ class MessageTraits:
 
 
 def traits_of(message: CoreMessage) -> MessageTraits:
-    """Look at the properties of a message. Raises RemoteProtocolError when they are malformed."""
+    """Return the traits of a message.
+
+    Raises:
+        RemoteProtocolError: Its properties are malformed.
+    """
     arrival = MessageTraits()
     spans = message.property_spans()
     start = message.properties_at

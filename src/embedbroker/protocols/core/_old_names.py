@@ -1,8 +1,8 @@
 """Names as clients before release 2.0 write them: ``jms.queue.NAME`` and ``jms.topic.NAME`` stand for ``NAME``.
 
-Responsible for taking these prefixes off what such a client sends, for what they say about the routing type, and for
-putting them on what the client gets (core-protocol 9.6). Temporary destinations keep theirs, which are part of their
-names. Refuses to know sessions and queues.
+Responsible for removing these prefixes from what such a client sends, and for the routing type that they imply. Also
+responsible for adding them to what the client gets (core-protocol 9.6). Temporary destinations keep theirs, which are
+part of their names. Does not depend on sessions and queues.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ _TEMPORARY_QUEUE, _TEMPORARY_TOPIC = "jms.tempqueue.", "jms.temptopic."
 
 
 def prefix_of(name: str) -> str:
-    """The prefix that is not a part of the name, or nothing."""
+    """Return the prefix that is not a part of the name, or an empty text."""
     return next((prefix for prefix in (_QUEUE, _TOPIC) if name.startswith(prefix)), "")
 
 
 def plain_name(name: str) -> str:
-    """The name that clients of today use."""
+    """Return the name that present clients use."""
     return name[len(prefix_of(name)) :]
 
 
 def said_routing_type(name: str) -> int | None:
-    """What the client means by the name, None if it does not say."""
+    """Return the routing type that the name implies, None if it implies none."""
     if name.startswith((_QUEUE, _TEMPORARY_QUEUE)):
         return RoutingType.ANYCAST
     return RoutingType.MULTICAST if name.startswith((_TOPIC, _TEMPORARY_TOPIC)) else None
 
 
 def old_name(name: str, routing_type: int) -> str:
-    """The name that an old client expects."""
+    """Return the name that an old client expects."""
     if name.startswith((_TEMPORARY_QUEUE, _TEMPORARY_TOPIC)):
         return name
     return (_QUEUE if routing_type == RoutingType.ANYCAST else _TOPIC) + name
 
 
 def plain_packet(packet: Packet) -> Packet:
-    """A request of an old client with plain names, where the prefix decides nothing and no answer repeats it."""
+    """Return a request of an old client with plain names, where the prefix decides nothing and no answer repeats it."""
     match packet:
         case CreateSharedQueue():
             return packet.replace(address=plain_name(packet.address), queue_name=plain_name(packet.queue_name))
@@ -69,14 +69,14 @@ def plain_packet(packet: Packet) -> Packet:
 
 
 def plain_message(message: CoreMessage) -> CoreMessage:
-    """A sent message with its plain address."""
+    """Return a sent message with its plain address."""
     if not prefix_of(message.address):
         return message
     return message.copy_for(plain_name(message.address), changes={}, removals=(), expiration=message.expiration)
 
 
 def old_message(message: CoreMessage, routing_type: int) -> CoreMessage:
-    """A copy of a stored message as an old client reads it. The stored message stays as it is."""
+    """Return a copy of a stored message as an old client reads it. The stored message is not changed."""
     address = old_name(message.address, routing_type)
     copy = message.copy_for(address, changes={}, removals=(), expiration=message.expiration)
     copy.assign_id(message.message_id)

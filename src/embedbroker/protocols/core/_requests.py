@@ -1,7 +1,7 @@
 """The rarer requests of a CORE session: queues, queries, consumers, transactions, metadata, producers' credits.
 
-Responsible for translating each packet into kernel calls and each result into the reply its client waits for. Refuses
-to know deliveries and sends, which are in `_core_session`.
+Responsible for translating each packet into kernel calls and each result into the reply its client waits for. Does not
+depend on deliveries and sends, which are in `_core_session`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ _WAITING_CREDITS_MAX = 10_000
 
 
 def answer(session: CoreSession, packet: Packet) -> None:
-    """Carry out one request and answer it. Raises RemoteProtocolError for what no client may send here."""
+    """Carry out one request and answer it.
+
+    Raises:
+        RemoteProtocolError: A client must not send this packet here.
+    """
     if session.version < MODERN_NAMES_SINCE:
         packet = plain_packet(packet)
     handler = _HANDLERS.get(type(packet)) or _xa_handler(packet)
@@ -73,7 +77,7 @@ def answer(session: CoreSession, packet: Packet) -> None:
 
 
 def _xa_handler(packet: Packet) -> Handler | None:
-    """Few clients use XA, so its packets are loaded with the first."""
+    """Return the handler of an XA packet. Few clients use XA, so its packets are loaded with the first."""
     if not PacketType(packet.TYPE).name.startswith("SESS_XA_"):
         return None
     from ._xa import XA_HANDLERS
@@ -113,7 +117,7 @@ def _routing_type(value: int) -> int | None:
 
 
 def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refused | None:
-    """Queue kinds that do not exist yet are refused rather than made into something else."""
+    """Refuse queue kinds that do not exist yet, rather than create another kind."""
     wanted = {
         "last-value": packet.last_value,
         "last-value-key": packet.last_value_key,
@@ -177,7 +181,7 @@ def _create_queue_v2(session: CoreSession, packet: CreateQueueV2) -> None:
         auto_delete=packet.auto_delete,
         auto_delete_delay=packet.auto_delete_delay,
         auto_delete_message_count=packet.auto_delete_message_count,
-        # Rebuilding a session after a failover names queues that may have survived; nobody waits for the answer.
+        # Rebuilding a session after a failover names queues that may have survived; no answer is awaited.
         ignore_if_exists=not packet.requires_response,
         user=session.username,
     )
@@ -257,8 +261,8 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
     _done(session, result, packet.requires_response)
     if not packet.requires_response:
         # A client that rebuilds its session waits for no answer, so it would wait for messages for ever:
-        # 1. The broker was restarted; somebody else took the only place at a queue with a maximum of consumers.
-        # 2. The client makes its session and its consumer again, and takes the consumer for granted.
+        # 1. The broker was restarted; another client took the only place at a queue with a maximum of consumers.
+        # 2. The client creates its session and its consumer again, and assumes that the consumer exists.
         session.disconnect_consumer(packet.consumer_id)
 
 
@@ -274,7 +278,7 @@ def _force_delivery(session: CoreSession, packet: SessionForceConsumerDelivery) 
 
 
 def _expire(session: CoreSession, packet: SessionExpire) -> None:
-    # Without an answer: what the consumer does not hold any more is none of its business.
+    # Without an answer: a message that the consumer no longer holds does not concern it.
     session.kernel_session.settle(packet.consumer_id, packet.message_id, Outcome.EXPIRED)
 
 
@@ -297,10 +301,10 @@ def _close(session: CoreSession, _packet: SessionClose) -> None:
 
 
 def _commit(session: CoreSession, packet: SessionCommit) -> None:
-    """Commit, and answer whoever waits.
+    """Commit, and answer a client that waits.
 
-    From version 132 on a commit without correlation id is one that nobody waits for (CLIENT_ACKNOWLEDGE). Artemis
-    answers it nevertheless, and the answer can release the client's next call early:
+    From version 132 on no client waits for a commit without correlation id (CLIENT_ACKNOWLEDGE). Artemis answers it
+    nevertheless, and the answer can release the client's next call early:
 
     1. The client sends SESS_COMMIT, not blocking, and SESS_CONSUMER_CLOSE, blocking.
     2. The NULL_RESPONSE to the commit, correlation -1, releases the call that waits for a NULL_RESPONSE with -1.
@@ -381,7 +385,7 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
 
 
 def _nothing(_session: CoreSession, _packet: CreateProducer | RemoveProducer) -> None:
-    """Producers are announced for the management view only; a session needs no state for them."""
+    """Do nothing: producers are announced for the management view only; a session needs no state for them."""
 
 
 def _large(session: CoreSession, packet: SessionSendLarge) -> None:

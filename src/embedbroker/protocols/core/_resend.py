@@ -1,9 +1,9 @@
-"""What the sessions of a broker keep for being reattached, against one limit.
+"""Bytes that the sessions of a broker keep for being reattached, against one limit.
 
-Responsible for the sum, and for who gives up when it is passed: those that keep the most lose the ability to come back.
-Refuses to know frames; a session counts its own.
+Responsible for the sum, and for the choice of sessions when the limit is passed: those that keep the most lose the
+ability to come back. Does not depend on frames; each session counts its frames.
 
-A refused reattachment is no loss (core-protocol 7.3): the client makes its session anew, what it had not settled is
+A refused reattachment is no loss (core-protocol 7.3). The client creates its session again, what it had not settled is
 delivered to it again, and calls under way are released.
 """
 
@@ -15,20 +15,23 @@ from typing import Protocol
 __all__ = ["KEPT_PACKET_OVERHEAD_BYTES", "Keeper", "ResendAccount"]
 
 KEPT_PACKET_OVERHEAD_BYTES = 160
-"""What a kept packet costs beside its bytes: its pieces and their list."""
+"""Cost in bytes of a kept packet beside its encoding: its pieces and their list."""
 
 
 class Keeper(Protocol):
-    """A session that keeps packets."""
+    """Keep packets of a session."""
 
     kept_bytes: int
 
     def give_up_reattachment(self, reason: str) -> None:
-        """Keep nothing any more."""
+        """Drop all kept packets for good."""
 
 
 class ResendAccount:
-    """Bytes that all sessions keep. ``each_bytes_max`` is what may be sent again over one connection at once."""
+    """Count the bytes that all sessions keep.
+
+    ``each_bytes_max`` is what may be sent again over one connection at once.
+    """
 
     __slots__ = ("each_bytes_max", "limit_bytes", "used_bytes")
 
@@ -38,7 +41,7 @@ class ResendAccount:
         self.used_bytes = 0
 
     def count(self, keeper: Keeper, kept_bytes: int, everyone: Iterable[Keeper]) -> None:
-        """A session keeps so many bytes now."""
+        """Count what a session keeps now."""
         self.used_bytes += kept_bytes - keeper.kept_bytes
         keeper.kept_bytes = kept_bytes
         if kept_bytes > self.each_bytes_max:
@@ -47,7 +50,7 @@ class ResendAccount:
             self._relieve(everyone)
 
     def _relieve(self, everyone: Iterable[Keeper]) -> None:
-        """The greatest give up until there is room for some time, so that looking at all is rare."""
+        """Let the greatest keepers give up until there is room for some time, so that looking at all is rare."""
         enough = self.limit_bytes - self.limit_bytes // 8
         for keeper in sorted(everyone, key=lambda keeper: keeper.kept_bytes, reverse=True):
             if self.used_bytes <= enough:

@@ -1,7 +1,7 @@
-"""What all CORE connections of a broker share: the kernel, the broker's identity, sessions by name.
+"""State that all CORE connections of a broker share: the kernel, the broker's identity, sessions by name.
 
-Responsible for the registry that reattachment and metadata need, and for the gate through which replies leave. Refuses
-to know packets.
+Responsible for the registry that reattachment and metadata need, and for the gate through which replies leave. Does not
+depend on packets.
 """
 
 from __future__ import annotations
@@ -31,42 +31,42 @@ SERVICES_ADDRESS = "embedbroker.services"
 
 
 class Releasable(Protocol):
-    """Something that holds replies until records are durable."""
+    """Hold replies until records are durable."""
 
     def release(self, reached: int) -> bool:
-        """Let go what is durable; returns whether anything is still held."""
+        """Release what is durable; return True if anything is still held."""
 
 
 class Gate(Protocol):
-    """The one durability gate of a node."""
+    """Define the one durability gate of a node."""
 
     def hold(self, holder: Releasable) -> None:
         """Call ``holder.release`` whenever more became durable."""
 
 
 class Cluster(Protocol):
-    """What a broker with a cluster connection does with what concerns others."""
+    """Handle connections of other brokers, for a broker with a cluster connection."""
 
     def subscribe(self, peer: CoreConnection) -> None:
-        """Tell a peer of every member now, and of every change while its connection lasts."""
+        """Send a peer every member now, and every change while its connection lasts."""
 
     def is_broker(self, peer: CoreConnection) -> bool:
-        """Whether a peer is another broker of this cluster."""
+        """Return True if a peer is another broker of this cluster."""
 
     def on_frame(
         self, peer: CoreConnection, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
     ) -> None:
-        """A frame of a channel that only brokers use."""
+        """Handle a frame of a channel that only brokers use."""
 
     def forget(self, peer: CoreConnection) -> None:
-        """A connection is gone."""
+        """Forget a connection that is gone."""
 
     def refuses_login(self, user: str | None, password: str | None) -> bool:
-        """Whether a session says that it is a broker of this cluster, and is not."""
+        """Return True if a session claims to be a broker of this cluster, and is not."""
 
 
 class CoreService:
-    """Shared state of all CORE connections."""
+    """Hold the shared state of all CORE connections."""
 
     __slots__ = (
         "cluster",
@@ -89,15 +89,16 @@ class CoreService:
         self.entropy = entropy
         self.resend = resend
         self.node_id = node_id
-        # Made for the first request.
+        # Created for the first request.
         self.services: Services | None = None
         self.now = Instant(0.0, 0)
         self.sessions: dict[str, CoreSession] = {}
-        # How many sessions carry a pair. JMS clients ask for each connection whether its client id is in use.
+        # How many sessions carry a pair. JMS clients check for each connection whether its client id is in use.
         self.metadata: dict[tuple[str, str], int] = {}
-        # False while the journal is read: sessions are refused with "starting", so that clients try again.
+        # False while the journal is read: sessions are refused with "starting", so that clients retry.
         self.started = False
-        # Other brokers are let in, and clients are not: they would wait here for a broker that may never be live.
+        # True while other brokers are admitted, and clients are not: they would wait here for a broker that may never
+        # be live.
         self.waits = False
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
@@ -111,17 +112,17 @@ class CoreService:
         return serve_request(self, request, session)
 
     def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
-        """Whether another session carries this pair."""
+        """Return True if another session carries this pair."""
         return self.metadata.get((key, value), 0) > (asking.metadata.get(key) == value)
 
     def carry_metadata(self, session: CoreSession, key: str, value: str) -> None:
-        """A session carries this pair from now on, instead of what it had under the key."""
+        """Record that a session carries this pair from now on, instead of its earlier value under the key."""
         self._forget_pair(key, session.metadata.get(key))
         session.metadata[key] = value
         self.metadata[key, value] = self.metadata.get((key, value), 0) + 1
 
     def forget_metadata(self, session: CoreSession) -> None:
-        """A session is over."""
+        """Forget the metadata of a session that is over."""
         for key, value in session.metadata.items():
             self._forget_pair(key, value)
         session.metadata.clear()

@@ -1,7 +1,7 @@
 """Requests to the broker's services: a message to the reserved address in, a reply message out.
 
-Responsible for what a request and a reply look like as messages, and for room for the reply. Refuses to know what is
-asked and answered.
+Responsible for the form of requests and replies as messages, and for room for the reply. Does not depend on the
+contents of requests and replies.
 """
 
 from __future__ import annotations

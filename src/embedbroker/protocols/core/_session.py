@@ -1,8 +1,8 @@
 """One CORE session on the broker: frames of its channel in, deliveries and replies out.
 
 Responsible for the hot lane (sends, acknowledgements, credits, deliveries without an object per packet), for replies
-that wait for durability in order, and for confirmation numbering. Refuses to know routing and settlement, which are the
-kernel's, and the rarer requests, which are in `_core_requests`.
+that wait for durability in order, and for confirmation numbering. Does not depend on routing and settlement, which are
+the kernel's, nor on the rarer requests, which are in `_core_requests`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 _CORE = int(Encoding.CORE)
 
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
-# The durability point of something that is not recorded yet.
+# Durability point of work that is not recorded yet.
 _UNRECORDED = 1 << 63
 
 
@@ -74,7 +74,8 @@ _UNRECORDED = 1 << 63
 class _HeldReply:
     point: int
     frame: bytes
-    #: Of an answer on channel 1: who asked. What the session's own channel carries moves with the session.
+    #: For an answer on channel 1: the requesting connection. What the session's own channel carries moves with the
+    #: session.
     link: ConnectionPort | None = None
 
 
@@ -82,12 +83,12 @@ class _HeldReply:
 class _HeldDelivery:
     point: int
     pieces: Sequence[bytes | bytearray]
-    #: Where it is counted already.
+    #: The connection on which it is counted already.
     link: ConnectionPort
 
 
 class CoreSession:
-    """A session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
+    """Handle a session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
 
     __slots__ = (
         "_arrival",
@@ -125,34 +126,37 @@ class CoreSession:
         self.name = name
         self.channel_id = channel_id
         self.channel = Channel(channel_id, window)
-        # What that keeps for a reattachment, as the broker's account knows it.
+        # Bytes kept for a reattachment, as counted in the broker's account.
         self.kept_bytes = 0
         self.windowed = window != -1
         self.kernel_session = kernel_session
         self.version = min(connection.version, SERVER_VERSION)
         self._trailer = send_trailer(self.version)
         self.default_address = ""
-        # Of the message that came last: where it was sent, and what is known of its kind.
+        # Address of the last message, and the traits of its kind.
         self._known_address = known_address("")
         self._arrival = MessageTraits()
         self.username: str | None = None
         self.metadata: dict[str, str] = {}
-        # Made right after a refused reattachment: the two ends may count differently from here on (pitfall 12.22), so
-        # a later reattachment is refused too and the client builds the session anew instead of losing packets.
+        # True for a session created right after a refused reattachment. From here on the two ends may count differently
+        # (pitfall 12.22). So a later reattachment is refused too, and the client builds the session again instead of
+        # losing packets.
         self.rebuilt = False
         # Chunks of a large message are on their way.
         self.receives_large = False
         # Replies that wait for durability, in order; later replies of this channel wait behind them.
         self._held: deque[_HeldReply | _HeldDelivery] = deque()
-        # Those among them whose count is not on disk yet; a reply behind them, as that to a stop, says that they came.
+        # Held deliveries whose count is not on disk yet. A reply behind them, such as that to a stop, implies their
+        # arrival.
         self._deliveries_held = 0
 
     # -- frames in -----------------------------------------------------------------------------------------------
 
     def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> int:
-        """Handle one frame of this channel, and return where it ends, or the last of those that were handled with it.
+        """Handle one frame of this channel; return its end, or the end of the last frame that was handled with it.
 
-        Raises RemoteProtocolError.
+        Raises:
+            RemoteProtocolError: The frame is malformed or not allowed here.
         """
         if packet_type == _SEND:
             self._on_send(buffer, start, end)
@@ -183,8 +187,8 @@ class CoreSession:
                 self._count_kept()
                 return end
             answer(self, packet)
-            # Metadata is counted only when it wants an answer, which its last byte says; a client repeats it after
-            # a reattachment without wanting one.
+            # Metadata is counted only when it requests an answer, as its last byte shows. After a reattachment a client
+            # repeats it without requesting one.
             if not self.windowed or not is_confirmed(packet_type, buffer[end - 1] != 0):
                 return end
         if self.windowed:
@@ -203,7 +207,7 @@ class CoreSession:
             message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
             said = said_routing_type(message.address)
             message = plain_message(message)
-        # Only an answer repeats the rest of the trailer, and most sends want none.
+        # Only an answer repeats the rest of the trailer, and most sends request none.
         wants_reply = buffer[trailer_at] != 0
         if message.address:
             if not self.default_address:
@@ -226,7 +230,7 @@ class CoreSession:
         if refused is not None:
             self._refuse_send(message, refused, wants_reply, self._correlation_id(buffer, trailer_at))
         elif wants_reply:
-            # In a transaction it is the commit that promises. What is a duplicate waits for the message it repeats.
+            # In a transaction the commit promises. A duplicate waits for the message that it repeats.
             durable = (message.durable or id_at is not None) and self.kernel_session.auto_commit_sends
             correlation_id = self._correlation_id(buffer, trailer_at)
             frame = encode_null_response(
@@ -235,7 +239,7 @@ class CoreSession:
             self._answer(frame, _NULL_RESPONSE, durable=durable)
 
     def _correlation_id(self, buffer: bytes | bytearray, trailer_at: int) -> int | None:
-        """Return what the answer to a send repeats; None for versions without it."""
+        """Return the correlation id that the answer to a send repeats; None for versions without it."""
         _wants_reply, *numbers = self._trailer.unpack_from(buffer, trailer_at)
         return numbers[0] if numbers else None
 
@@ -253,9 +257,9 @@ class CoreSession:
             else:
                 self.connection.log(text)
         elif self.kernel_session.auto_commit_sends:
-            # Nobody waits for an answer: losing the connection is what tells the client.
+            # No answer is awaited: only the loss of the connection informs the client.
             self.connection.fail(text)
-        # In a transaction the commit tells.
+        # In a transaction the commit reports it.
 
     def _unsupported(self, arrival: MessageTraits, message: CoreMessage) -> Refused | None:
         if arrival.has_group:
@@ -270,10 +274,10 @@ class CoreSession:
         return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{feature} is not supported by this broker yet")
 
     def _settle_run(self, buffer: bytes | bytearray, start: int) -> int:
-        """Settle the acknowledgements of one consumer that begin here and want no answer; 0 if it is one or none.
+        """Settle the acknowledgements of one consumer that begin here and request no answer; return 0 for one or none.
 
         Consumers that acknowledge each message send many of them in one write. Where sessions have a window, each is
-        counted by itself.
+        counted separately.
         """
         size = len(buffer) - start
         frames = memoryview(buffer)[start : start + size - size % _RUN_STEP]
@@ -304,7 +308,7 @@ class CoreSession:
     def reply(self, packet: Packet, *, durable: bool = True) -> None:
         """Answer a request once everything it made durable is durable, and behind the answers before it.
 
-        ``durable`` False says that the answer promises nothing that has to be on disk.
+        ``durable`` False means that the answer promises nothing that must be on disk.
         """
         self._answer(encode_packet(packet, self.channel_id, self.version), packet.TYPE, durable=durable)
 
@@ -336,7 +340,7 @@ class CoreSession:
         self._held.append(reply)
 
     def _recorded(self, reply: _HeldReply) -> None:
-        """Everything is recorded now that was asked for before this reply."""
+        """Mark a reply as recorded: everything that was requested before it has its records now."""
         store = self.service.kernel.store
         reply.point = store.point()
         if self.release(store.reached) and self._held[0].point != _UNRECORDED:
@@ -344,19 +348,19 @@ class CoreSession:
 
     def refuse(self, refused: Refused, correlation_id: int | None) -> None:
         """Answer a request with EXCEPTION."""
-        # To those who send again what was in doubt, a duplicate is the promise that the first one held.
+        # To clients that send an unconfirmed message again, a duplicate promises that the first one was accepted.
         promises = refused.code == ErrorCode.DUPLICATE_ID_REJECTED
         self.reply(ExceptionResponse(refused.code, refused.text, correlation_id), durable=promises)
 
     def reply_on_connection(self, frame: bytes) -> None:
         """Send a frame of channel 1 once everything processed so far is durable.
 
-        It goes to the connection that asked, or nowhere. Suppose it went where the session is by then:
+        It goes to the requesting connection, or is dropped. Suppose it went to the session's current connection:
 
         1. A client reattaches a session whose replies wait for the disk; the connection is lost before the answer.
         2. It reattaches the session over the next connection, which is sent both answers.
-        3. Answers carry no name: it takes the second for that of its next session, and for a count of what arrived
-           there. The count is too low, so it sends again what has arrived, and consumers get it twice.
+        3. Answers carry no name. The client takes the second answer for that of its next session, and for a count of
+           what arrived there. The count is too low, so it sends again what has arrived, and consumers get it twice.
         """
         point = self._point()
         link = self.connection.link
@@ -366,7 +370,7 @@ class CoreSession:
             self._hold(_HeldReply(point, frame, link))
 
     def release(self, reached: int) -> bool:
-        """Send the replies and deliveries that became durable; returns whether any is still held."""
+        """Send the replies and deliveries that became durable; return True if any is still held."""
         held = self._held
         while held and held[0].point <= reached:
             reply = held.popleft()
@@ -380,7 +384,7 @@ class CoreSession:
         return bool(held)
 
     def _send_held(self, held: _HeldReply | _HeldDelivery) -> None:
-        """What is not an answer on the session's own channel."""
+        """Send what is not an answer on the session's own channel."""
         if isinstance(held, _HeldReply):
             assert held.link is not None
             held.link.write(held.frame)
@@ -395,7 +399,7 @@ class CoreSession:
             link.write_pieces(held.pieces)
 
     def transmit(self, frame: bytes, packet_type: int) -> None:
-        """Send a frame now, keeping it for a reattachment where the session has a window."""
+        """Send a frame now, and keep it for a reattachment if the session has a window."""
         if self.windowed and is_confirmed(packet_type):
             self._keep(frame)
         self.connection.link.write(frame)
@@ -412,11 +416,11 @@ class CoreSession:
 
     @property
     def can_come_back(self) -> bool:
-        """Whether a client that lost its connection may be reattached."""
+        """Return True if a client that lost its connection may be reattached."""
         return self.windowed and self.channel.keeps and not self.rebuilt
 
     def give_up_reattachment(self, reason: str) -> None:
-        """Keep nothing for a client that comes back: it will have to make its session anew."""
+        """Drop what is kept for a reattachment: a client that comes back must create its session again."""
         self.connection.log(f"session {self.name} cannot be reattached any more: {reason}")
         self.channel.stop_keeping()
         self._count_kept()
@@ -433,7 +437,7 @@ class CoreSession:
     # -- deliveries (ConsumerPort) -------------------------------------------------------------------------------
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
-        """Send one message; the charge is the whole frame."""
+        """Send one message; return the size of the whole frame as its charge."""
         message = reference.message
         raw = message.raw
         if self.windowed or self.version < 129 or message.encoding != _CORE:
@@ -468,8 +472,8 @@ class CoreSession:
     def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
         """Send one message once that point is durable, and behind those that were handed over before it.
 
-        It is gone as far as the kernel is concerned: whoever takes it back, or closes the consumer, does what happens
-        to a message on the network, and an answer to that stands behind the message here, too.
+        For the kernel the message is sent. Code that takes it back, or closes the consumer, must treat it like a
+        message on the network. An answer to that stands behind the message here, too.
         """
         if not self._deliveries_held and point <= self.service.kernel.store.reached:
             return self.deliver(consumer, reference)
@@ -501,19 +505,19 @@ class CoreSession:
         self._transmit_behind(b"".join(parts), _RECEIVE)
 
     def _transmit_behind(self, frame: bytes, packet_type: int) -> None:
-        """Send a frame that says something about the deliveries before it."""
+        """Send a frame that refers to the deliveries before it."""
         if self._deliveries_held:
             self._held.append(_HeldReply(0, frame))
         else:
             self.transmit(frame, packet_type)
 
     def closed_by_broker(self, consumer: Consumer) -> None:
-        """Tell the client that a queue was deleted under its consumer."""
+        """Notify the client that a queue was deleted under its consumer."""
         self.kernel_session.consumers.pop(consumer.key, None)
         self.disconnect_consumer(consumer.key)
 
     def disconnect_consumer(self, consumer_id: int) -> None:
-        """Tell the client that a consumer it counts on is not there."""
+        """Notify the client that a consumer it depends on does not exist."""
         if self.version >= 124:
             packet = DisconnectConsumer(consumer_id)
             self._transmit_behind(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
@@ -521,7 +525,7 @@ class CoreSession:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def reattach(self, connection: CoreConnection, last_confirmed_command_id: int) -> None:
-        """Go on over another connection: what the client has not processed is sent again."""
+        """Continue over another connection; send again what the client has not processed."""
         previous = self.connection
         if previous is not connection:
             previous.sessions.pop(self.channel_id, None)

@@ -23,8 +23,8 @@ __all__ = ["address_response", "queue_response"]
 def queue_response(view: QueueView, version: int, *, to_query: bool = True) -> Packet:
     """Describe a queue, existing or not.
 
-    Old clients get the address in their words when they asked for a queue that is there, and as it is when there is
-    none or when they created a consumer (captured).
+    Old clients get the address in their notation when they queried an existing queue. They get it unchanged when the
+    queue does not exist or when they created a consumer (captured).
     """
     definition = view.definition
     address = definition.address
@@ -81,7 +81,7 @@ def address_response(view: AddressView, asked: str, version: int) -> Packet:
     if version < 127:
         return SessionBindingQueryResponseV2(view.exists, names, view.auto_create_queues)
     if version < 130 and "::" in asked:
-        # Older clients compare the names with the fully qualified one they asked for.
+        # Older clients compare the names with the fully qualified one of their query.
         names = tuple(f"{asked.partition('::')[0]}::{name}" for name in names)
     flags = (view.exists, names, view.auto_create_queues, view.auto_create_addresses)
     if version < 129:

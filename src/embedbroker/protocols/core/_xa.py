@@ -1,7 +1,7 @@
 """The XA requests of a CORE session (core-protocol 4.9).
 
 Responsible for translating each into a call of the kernel's branches, and its result into the answer that a transaction
-manager's client waits for. Refuses to know the states of a branch.
+manager's client waits for. Does not depend on the states of a branch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _branches(session: CoreSession) -> XaBranches:
 
 
 def _answer(session: CoreSession, refused: XaRefused | Refused | None, *, durable: bool = False) -> None:
-    """``durable`` holds back what promises something about a branch that has to survive."""
+    """Answer a request; ``durable`` holds back an answer that promises something about a branch that must survive."""
     if isinstance(refused, Refused):
         session.refuse(refused, None)
     elif refused is not None:
@@ -96,7 +96,7 @@ def _forget(session: CoreSession, packet: SessionXaForget) -> None:
 
 
 def _in_doubt(session: CoreSession, _packet: SessionXaInDoubtXids) -> None:
-    # Durable: a manager that was told of a branch must find it again, whatever happens here.
+    # Durable: a manager that was informed of a branch must find it again after any failure here.
     branches = _branches(session)
     branches.let_record(session.kernel_session)
     session.reply(SessionXaInDoubtXidsResponse(tuple(branches.in_doubt())))
@@ -108,7 +108,7 @@ def _set_timeout(session: CoreSession, packet: SessionXaSetTimeout) -> None:
 
 
 def _get_timeout(session: CoreSession, _packet: SessionXaGetTimeout) -> None:
-    """The broker's time-out, also where the session set another: Artemis' clients are used to it (captured)."""
+    """Return the broker's time-out, also where the session set another: Artemis' clients are used to it (captured)."""
     seconds = session.service.kernel.config.transaction_timeout_ms // 1000
     session.reply(SessionXaGetTimeoutResponse(seconds), durable=False)
 
