@@ -1,8 +1,8 @@
-"""The exceptions a user of the client or of an embedded broker can see, and the internal protocol errors.
+"""The exceptions visible to a user of the client or of an embedded broker, and the internal protocol errors.
 
 Responsible for one tree under ``JMSException``: JMS names, Artemis' numeric codes, and the fitting builtin as a second
-parent so that ``except TimeoutError`` and ``except ConnectionError`` work as a Python programmer expects. Refuses to
-know who raises what: codecs and engines raise ``ProtocolError``, edges map everything else to this tree.
+parent so that ``except TimeoutError`` and ``except ConnectionError`` work as a Python programmer expects. Does not
+depend on the raising component: codecs and engines raise ``ProtocolError``, edges map everything else to this tree.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ErrorCode(IntEnum):
 
 
 class JMSException(Exception):
-    """Root of everything the client and the broker raise to their user.
+    """Root of all exceptions that the client and the broker raise to their user.
 
     ``error_code`` is the Artemis number (compare it with ``ErrorCode``), ``linked_exception`` the lower-level cause if
     there is one.
@@ -149,7 +149,7 @@ class InvalidURLException(JMSException, ValueError):
 
 
 class NamingException(JMSException, LookupError):
-    """Nothing has the name that was looked up, or what names stand for cannot be read."""
+    """The name that was looked up is not bound, or its definition cannot be read."""
 
 
 class JMSSecurityException(JMSException, PermissionError):
@@ -163,7 +163,7 @@ class MessageEOFException(JMSException, EOFError):
 
 
 class MessageFormatException(JMSException, ValueError):
-    """A message value cannot be converted to what the caller asked for."""
+    """A message value cannot be converted to the requested type."""
 
 
 class MessageNotReadableException(JMSException):
@@ -175,11 +175,11 @@ class MessageNotWriteableException(JMSException):
 
 
 class ResourceAllocationException(JMSException):
-    """The broker cannot give the resource that was asked for."""
+    """The broker cannot provide the requested resource."""
 
 
 class AddressFullException(ResourceAllocationException):
-    """The address has reached its limit and its policy is to refuse."""
+    """The address has reached its limit, and its policy is to reject messages."""
 
     DEFAULT_CODE = ErrorCode.ADDRESS_FULL
 
@@ -219,17 +219,16 @@ class ConnectionClosedException(IllegalStateException):
 
 
 class ConnectionLostException(JMSException, ConnectionError):
-    """The connection could not be made, or the world ended it."""
+    """The connection could not be made, or was ended from outside this program."""
 
     DEFAULT_CODE = ErrorCode.NOT_CONNECTED
 
 
 class ConnectionFailedException(ConnectionLostException):
-    """What an exception listener hears of a lost connection.
+    """The exception that an exception listener receives for a lost connection.
 
-    ``failed_over`` says whether the sessions live on, here or on another broker; ``linked_exception`` is what happened
-    to the connection, and ``error_code`` its number. ``jms_error_code`` is what Artemis' JMS client has for an error
-    code here.
+    ``failed_over`` is True if the sessions continue, here or on another broker. ``linked_exception`` is the cause of
+    the loss, and ``error_code`` its number. ``jms_error_code`` is what Artemis' JMS client has for an error code here.
     """
 
     failed_over: bool
@@ -247,7 +246,7 @@ class ConnectionFailedException(ConnectionLostException):
 
     @property
     def jms_error_code(self) -> str:
-        """``"FAILOVER"`` or ``"DISCONNECT"``."""
+        """Return ``"FAILOVER"`` or ``"DISCONNECT"``."""
         return "FAILOVER" if self.failed_over else "DISCONNECT"
 
 
@@ -264,13 +263,13 @@ class UnblockedException(JMSException, ConnectionError):
 
 
 class BrokerFailed(JMSException):
-    """An embedded broker cannot start or go on: its journal, its disk, or an internal error; the text says which."""
+    """An embedded broker cannot start or continue; the text names its journal, its disk, or an internal error."""
 
     DEFAULT_CODE = ErrorCode.INTERNAL_ERROR
 
 
 class ProtocolError(Exception):
-    """Internal: the rules of a wire protocol were broken. Edges map it; users never see it."""
+    """Internal: the rules of a wire protocol were broken. Edges map it; users must never see it."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -278,10 +277,11 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """Internal: the peer's bytes or packets break the rules; its connection has to end."""
+    """Internal: the peer's bytes or packets break the rules; its connection must end."""
 
 
-# What exception_for() builds. Codes that are missing here become a plain JMSException that carries the code.
+# The classes that exception_for() builds. Codes that are missing here become a plain JMSException that carries the
+# code.
 _BY_CODE: dict[ErrorCode, type[JMSException]] = {
     ErrorCode.UNSUPPORTED_PACKET: IllegalStateException,
     ErrorCode.NOT_CONNECTED: ConnectionLostException,

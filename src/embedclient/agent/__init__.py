@@ -1,4 +1,4 @@
-"""The sync client brain: one broker connection, its sessions, flow control, acknowledgement and reconnects.
+"""The sync client core: one broker connection, its sessions, flow control, acknowledgement and reconnects.
 
 XA loads with the first session that has it.
 """

@@ -1,7 +1,7 @@
-"""The client brain of one session factory: one connection at a time, and the sessions on it.
+"""The sync client core of one session factory: one connection at a time, and the sessions on it.
 
-Responsible for the step contract and for creating sessions (core-protocol 3.2, 4.3). Refuses to know packets of a
-session, what happens to a connection over time, sockets and clocks.
+Responsible for the step contract and for creating sessions (core-protocol 3.2, 4.3). Does not depend on packets of a
+session, on the course of a connection over time, on sockets or on clocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ VERSION_WITH_CLIENT_ID = 131
 
 
 class Agent:
-    """The brain of one session factory. Drive it with `step`, `take_outputs` and `next_deadline`."""
+    """A session factory's sync core. Drive it with `step`, `take_outputs` and `next_deadline`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Agent:
         entropy: Entropy,
         topology: Topology | None = None,
     ) -> None:
-        """`topology` is what earlier agents have learnt of the same cluster."""
+        """Make an agent. `topology` holds the results of earlier agents of the same cluster."""
         assert connectors
         self.settings = settings
         self.on_output: Callable[[], None] | None = None
@@ -90,12 +90,12 @@ class Agent:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, on which all sessions live."""
+        """Return True if there is a connection, on which all sessions live."""
         return self.state is AgentState.CONNECTED
 
     @property
     def sessions(self) -> list[Session]:
-        """The open sessions; do not change the list."""
+        """Return the open sessions. The list must not be changed."""
         return self._reconnection.sessions
 
     @property
@@ -104,24 +104,24 @@ class Agent:
 
     @property
     def connector(self) -> TransportConfiguration | None:
-        """The connector of the present or last connection, None before the first one."""
+        """Return the connector of the present or last connection, None before the first one."""
         return self._reconnection.pair.current
 
     @property
     def node_id(self) -> str | None:
-        """Id of the broker's node, None before it is known."""
+        """Return the id of the broker's node, None before it is known."""
         return self._reconnection.pair.node_id
 
     @property
     def server_version(self) -> int:
-        """Version that the broker announced, 0 before that."""
+        """Return the version that the broker announced, 0 before that."""
         connection = self._reconnection.connection
         return 0 if connection is None else connection.server_version
 
     # --- step contract ---
 
     def step(self, input: TransportInput, now: Instant) -> list[TransportOutput]:
-        """Handles one input and returns everything there is to do."""
+        """Handle one input and return all outputs."""
         assert not self._stepping
         self._begin(now)
         try:
@@ -131,7 +131,7 @@ class Agent:
             self._stepping = self._timers.current = False
 
     def take_outputs(self, now: Instant) -> list[TransportOutput]:
-        """What requests made outside `step` gave to do; their time-outs run from `now`."""
+        """Return the outputs of requests made outside `step`. Their time-outs run from `now`."""
         assert not self._stepping
         self._begin(now)
         try:
@@ -145,7 +145,7 @@ class Agent:
         self._timers.now = now.monotonic
 
     def next_deadline(self) -> float | None:
-        """When `Tick` is due, in seconds of the monotonic clock."""
+        """Return when `Tick` is due, in seconds of the monotonic clock; None for never."""
         connection = self._reconnection.connection
         earliest = None if connection is None else connection.next_deadline()
         for due in (self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()):
@@ -155,7 +155,7 @@ class Agent:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that wait for `take_outputs`."""
+        """Return the number of bytes that wait for `take_outputs`."""
         return 0 if self._reconnection.connection is None else self._reconnection.connection.out_bytes
 
     def _handle(self, input: TransportInput, now: Instant) -> None:
@@ -216,7 +216,10 @@ class Agent:
     # --- requests ---
 
     def connect(self) -> Call[None]:
-        """Opens the first connection, as often as the settings allow; done when the broker has told its topology."""
+        """Open the first connection, with as many attempts as the settings allow.
+
+        The call is done when the broker has announced its topology.
+        """
         return self._reconnection.connect()
 
     def create_session(
@@ -231,7 +234,15 @@ class Agent:
         ack_batch_size: int | None = None,
         client_id: str | None = None,
     ) -> Call[Session]:
-        """Opens a session with flags of its own; connects first if necessary. With `xa` both commit flags are off."""
+        """Open a session with explicit flags. Connect first if necessary.
+
+        Args:
+            xa: work in XA branches. Both commit flags are off then.
+            auto_commit_sends: sends take effect without a commit.
+            auto_commit_acks: acknowledgements take effect without a commit.
+            pre_acknowledge: the broker acknowledges before it sends; None for the value of the settings.
+            ack_batch_size: bytes of messages for one acknowledgement, at least 0; None for the value of the settings.
+        """
         settings = self.settings
         flags = SessionFlags(
             auto_commit_sends=auto_commit_sends and not xa,
@@ -251,7 +262,7 @@ class Agent:
         client_id: str | None = None,
         xa: bool = False,
     ) -> Call[Session]:
-        """Opens a session with the flags of an acknowledge mode, or of XA transactions."""
+        """Open a session with the flags of an acknowledge mode, or of XA transactions."""
         assert not xa or mode is SessionMode.TRANSACTED
         flags = flags_of_xa(self.settings) if xa else flags_of_mode(mode, self.settings)
         return run_sequence(self._create_session_steps(flags, username, password, client_id), self._due)
@@ -263,7 +274,7 @@ class Agent:
         self._next_channel_id += 1
         while True:
             yield from self._connected_steps()
-            # A name for each try: a broker that lost its answer may have the session of the last one.
+            # A new name for each try: a broker whose answer was lost may have the session of the last one.
             name = self._new_name()
             connection = self._reconnection.connection
             assert connection is not None
@@ -282,7 +293,7 @@ class Agent:
         return self._open_session(connection, name, channel_id, flags, username, password)
 
     def _consider_retry(self, error: JMSException) -> None:
-        """Returns when the request is worth another try. Raises the error otherwise."""
+        """Return if the request is worth another try. Raise the error otherwise."""
         code = error.error_code
         if code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS and self._offered_version > VERSION_MIN:
             self._offered_version -= 1
@@ -290,7 +301,7 @@ class Agent:
             raise error
 
     def _connected_steps(self) -> Steps[None]:
-        """Waits until the agent is connected; raises why it is not, or after the failover time-out."""
+        """Wait until the agent is connected. Raise the reason if it cannot be, or after the failover time-out."""
         while self.state is not AgentState.CONNECTED:
             if self.state is not AgentState.RECONNECTING:
                 yield from wait(self.connect())
@@ -365,7 +376,7 @@ class Agent:
         return bounded
 
     def close(self) -> Call[None]:
-        """Closes the sessions, then the connection. Never fails; a connection that breaks meanwhile is its end."""
+        """Close the sessions, then the connection. Never fail; a connection that breaks meanwhile ends the close."""
         self._reconnection.closing = True
         return run_sequence(self._close_steps(), self._due)
 
@@ -376,5 +387,5 @@ class Agent:
         self.abort("closed by this side")
 
     def abort(self, reason: str) -> None:
-        """Ends everything at once, without a word to the broker beyond what is waiting in the output."""
+        """End everything at once. The broker gets only the bytes that wait in the output."""
         self._reconnection.end(reason)

@@ -1,10 +1,10 @@
 """A request and its outcome, without threads, tasks or callbacks that run at a bad moment.
 
 Responsible for `Call`, for the queue of callbacks that are due, and for running a sequence of calls written as a
-generator. Refuses to know packets, sessions and time.
+generator. Does not depend on packets, sessions or time.
 
-Two kinds of followers wait for a call. Sequences inside the agent go on at once, in the middle of the step that
-completed their call. The edge's `on_done` runs when the step is over, because it may make requests of its own.
+Two kinds of followers wait for a call. Sequences inside the agent continue at once, in the middle of the step that
+completed their call. The edge's `on_done` runs when the step is over, because it may make further requests.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ CONNECTION_ERRORS: Final = frozenset(
         ErrorCode.OBJECT_CLOSED,
     )
 )
-"""Codes of calls that ended because the connection or the session did, not because the broker refused."""
+"""Codes of calls that ended because the connection or the session did, not by an error of the broker."""
 
 Continuation = Callable[[], None]
 Steps = Generator[Callable[[Continuation], None], None, T]
@@ -49,7 +49,7 @@ class DueCallbacks:
         self._due.append(callback)
 
     def run(self) -> None:
-        """Runs what is due, and what becomes due meanwhile."""
+        """Run the callbacks that are due, and those that become due meanwhile."""
         due = self._due
         while due:
             due.popleft()()
@@ -58,9 +58,10 @@ class DueCallbacks:
 class Call(Generic[T]):
     """The outcome of a request, now or later.
 
-    When `done`, either `error` is set or `result` holds what the request gives. `on_done` is set by the edge and fires
-    once, at the end of the step that completes the call; it never fires for a call that is done already. `sent` says of
-    one request whether it has left: what failed and was not sent has had no effect.
+    When `done`, either `error` is set or `result` holds the value. `on_done` is set by the edge and fires once, at the
+    end of the step that completes the call; it never fires for a call that is done already.
+
+    `sent` is True once the request has left. A request that failed and was not sent has had no effect.
     """
 
     __slots__ = ("_due", "_followers", "_result", "_withdraw", "done", "error", "on_done", "sent")
@@ -77,19 +78,19 @@ class Call(Generic[T]):
 
     @property
     def result(self) -> T:
-        """What the request gave; only when done without error."""
+        """Return the value of the request; only when done without error."""
         assert self.done
         assert self.error is None
         return self._result  # type: ignore[return-value]  # None is a T whenever it is the result
 
     def value(self) -> T:
-        """The result of a call that is done. Raises its error."""
+        """Return the result of a call that is done. Raise its error."""
         if self.error is not None:
             raise self.error
         return self.result
 
     def cancel(self) -> bool:
-        """Withdraws a request that has not left yet; True means that nothing was and nothing will be sent."""
+        """Withdraw a request that has not left yet. Return True if nothing was and nothing will be sent."""
         if self.done or self._withdraw is None or not self._withdraw():
             return False
         self.on_done = None
@@ -100,15 +101,15 @@ class Call(Generic[T]):
 
     @property
     def withdrawn(self) -> bool:
-        """Whether `cancel` took it back: then it is done with an error, and nothing was sent."""
+        """Return True if `cancel` took the call back: then it is done with an error, and nothing was sent."""
         return self._withdraw is _was_withdrawn
 
     def withdraw_with(self, withdraw: Callable[[], bool] | None) -> None:
-        """Says how the request can be taken back while it waits; None once it has left."""
+        """Set how the request can be taken back while it waits; None once it has left."""
         self._withdraw = withdraw
 
     def when_done(self, continuation: Continuation) -> None:
-        """Runs `continuation` at once or as soon as the call is done (inside the agent only)."""
+        """Run `continuation` at once or as soon as the call is done (inside the agent only)."""
         if self.done:
             continuation()
         elif self._followers is None:
@@ -164,21 +165,21 @@ DONE: Final[Call[None]] = done_call(None)
 
 
 def wait(call: Call[T]) -> Steps[T]:
-    """Inside a sequence: waits for one call and returns its result. Raises its error."""
+    """Wait for one call inside a sequence. Return its result or raise its error."""
     if not call.done:
         yield call.when_done
     return call.value()
 
 
 def settled(call: Call[T]) -> Steps[JMSException | None]:
-    """Inside a sequence: waits for one call and returns its error, None when it succeeded."""
+    """Wait for one call inside a sequence. Return its error, None when it succeeded."""
     if not call.done:
         yield call.when_done
     return call.error
 
 
 def run_sequence(steps: Steps[T], due: DueCallbacks) -> Call[T]:
-    """Runs a sequence as far as it goes and returns the call for its outcome."""
+    """Run a sequence as far as it goes. Return the call for its outcome."""
     outcome: Call[T] = Call(due)
 
     def advance() -> None:

@@ -1,7 +1,7 @@
 """Which connector to try next, and after which pause (core-protocol 10.3).
 
-Responsible for the order and number of attempts of a first connection and of a reconnect. Refuses to know connections
-and time: a pause is a number of seconds in front of a connector.
+Responsible for the order and number of attempts of a first connection and of a reconnect. Does not depend on
+connections or time: a pause is a number of seconds in front of a connector.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from ._topology import same_server
 
 @frozen
 class Attempt:
-    """Wait `pause_s`, then try `connector`."""
+    """A pause of `pause_s` seconds, then a try of `connector`."""
 
     pause_s: float
     connector: TransportConfiguration
@@ -50,7 +50,7 @@ def first_attempts(
     policy: LoadBalancingPolicy,
     partner: Callable[[TransportConfiguration], TransportConfiguration | None] = lambda connector: None,
 ) -> Iterator[Attempt]:
-    """Attempts of a first connection: by policy, so many times per connector, each followed by its `partner`.
+    """Return the attempts of a first connection: by policy, so many times per connector, each before its `partner`.
 
     The other server of a pair is known from earlier connections only. The pause comes in front of a server that was
     tried since the last one.
@@ -82,10 +82,10 @@ def reconnect_attempts(
     everywhere: Callable[[], Sequence[TransportConfiguration]],
     policy: LoadBalancingPolicy,
 ) -> Iterator[Attempt]:
-    """Attempts after a lost connection.
+    """Return the attempts after a lost connection.
 
-    First rounds over the servers that may have the sessions (`near`), then rounds over all connectors in the order of
-    the policy. The pause comes between rounds.
+    The first rounds go over the servers that may have the sessions (`near`), then rounds over all connectors in the
+    order of the policy. The pause comes between rounds.
     """
     pauses = _pauses(settings)
     pause = 0.0

@@ -1,6 +1,6 @@
 """One connection to a broker: bytes in and out, and what concerns the connection as a whole.
 
-Responsible for the opening sequence (core-protocol 1.5), for handing frames to their channel, for gathering frames into
+Responsible for the opening sequence (core-protocol 1.5), for passing frames to their channel, for gathering frames into
 one write, and for calls on the session channel (1). `ConnectionState` of the engine holds versions, pings and the time
 to live. Does not depend on sessions, on whether and where to reconnect, or on any socket.
 """
@@ -30,26 +30,26 @@ FrameReceiver = Callable[[bytes | bytearray, int, int, int], None]
 
 
 class ConnectionOwner(Protocol):
-    """Receives what happens to a connection. The owner of one that has failed must close it at once."""
+    """Receive the events of a connection. The owner must close a failed connection at once."""
 
     def on_first_output(self) -> None:
-        """Something waits to be sent, after nothing did."""
+        """Handle the first waiting output after an empty buffer."""
 
     def on_subscribed(self, connection: "Connection") -> None:
-        """The opening sequence is complete on this side."""
+        """Handle the end of the opening sequence on this side."""
 
     def on_topology(self, connection: "Connection", packet: Packet) -> None:
-        """A packet of the ping channel came that is neither a ping nor the end."""
+        """Handle a packet of the ping channel that is neither a ping nor the end."""
 
     def on_ping_due(self) -> None:
-        """A ping is about to leave."""
+        """Act before a ping leaves."""
 
     def on_failed(self, connection: "Connection", error: JMSException, disconnect: Packet | None) -> None:
-        """The connection is of no use any more, by this DISCONNECT if there is one."""
+        """Handle a connection that is of no use any more, by this DISCONNECT if there is one."""
 
 
 class ChannelCall:
-    """One request on channel 1 that waits for its turn or for its reply."""
+    """A request on channel 1 that waits for its turn or for its reply."""
 
     __slots__ = ("call", "expected", "issued", "packet")
 
@@ -61,7 +61,7 @@ class ChannelCall:
 
 
 class Connection:
-    """A connection from the dial to its end. `number` names it towards the driver."""
+    """A connection from the dial to its end. `number` identifies it to the driver."""
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class Connection:
         self._deadlines = deadlines
         self._out: list[bytes | bytearray] = []
         self.out_bytes = 0
-        #: How often what was gathered has left.
+        #: How many times the gathered output was taken.
         self.takes = 0
         self._unwritten_bytes = 0
-        # How much more may wait here while so much is unwritten.
+        # Maximum number of bytes in the buffer: the high-water mark less the bytes not yet written.
         self.out_bytes_max = settings.send_high_water_bytes
         self._calls: deque[ChannelCall] = deque()
         self._topology_call: Call[None] | None = None
@@ -103,7 +103,7 @@ class Connection:
     # --- opening ---
 
     def open(self, node_id: str | None, now: Instant) -> None:
-        """Begins the conversation; on a reconnect `node_id` names the broker that the sessions lived on."""
+        """Begin the conversation. On a reconnect `node_id` names the broker that the sessions lived on."""
         self.opened = True
         self.write(self.state.open(now, handshake=self.configuration.factory != IN_VM_CONNECTOR_FACTORY))
         if node_id is None:
@@ -130,7 +130,7 @@ class Connection:
         self._owner.on_subscribed(self)
 
     def await_topology(self) -> None:
-        """Fails the connection unless the first topology packets end within the call time-out."""
+        """Fail the connection unless the first topology packets end within the call time-out."""
         self._topology_call = Call(self._due)
         self.bound(self._topology_call)
 
@@ -147,7 +147,7 @@ class Connection:
         self.out_bytes += len(data)
 
     def write_parts(self, parts: tuple[bytes, bytes | bytearray, bytes]) -> None:
-        """Sends one frame given in parts, which must not change before outputs are taken."""
+        """Send one frame given in parts, which must not change before outputs are taken."""
         if not self._out:
             self._owner.on_first_output()
         self._out += parts
@@ -159,21 +159,21 @@ class Connection:
 
     @property
     def version(self) -> int:
-        """The version both sides understand, 0 while the broker's is unknown."""
+        """Return the version that both sides understand, 0 while the broker's is unknown."""
         return self.state.version
 
     @property
     def server_version(self) -> int:
-        """The broker's version as recorded from topology or session creation, 0 while unknown."""
+        """Return the broker's version as recorded from topology or session creation, 0 while unknown."""
         return self.state.peer_version
 
     @property
     def congested(self) -> bool:
-        """More is waiting for the socket than the high-water mark allows."""
+        """Return True if more bytes wait for the socket than the high-water mark allows."""
         return self.out_bytes > self.out_bytes_max
 
     def take(self) -> bytes:
-        """Everything to send since the last take."""
+        """Return the bytes to send since the last take."""
         data = b"".join(self._out)
         self._out.clear()
         self.out_bytes = 0
@@ -194,7 +194,7 @@ class Connection:
     # --- calls on channel 1 ---
 
     def request(self, packet: Packet, expected: type[Packet]) -> Call[Packet]:
-        """Sends a request on channel 1, one at a time, and waits for the expected packet."""
+        """Send a request on channel 1, one at a time, and wait for the expected packet."""
         call: Call[Packet] = Call(self._due)
         if self.closed:
             call.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
@@ -227,7 +227,7 @@ class Connection:
             return
         self._calls.popleft()
         self._deadlines.stop(head.call)
-        # Replies complete their call before the next request leaves: a session that was just answered speaks first.
+        # Replies complete their call before the next request leaves: packets of the answered session leave first.
         if isinstance(packet, ExceptionResponse):
             head.call.fail(exception_for(packet.code, packet.message or ""))
         else:
@@ -237,7 +237,7 @@ class Connection:
     # --- receiving ---
 
     def on_bytes(self, data: bytes | bytearray, now: Instant) -> None:
-        """Handle one read of any size. A peer's mistake fails the connection, nothing else."""
+        """Handle one read of any size. A peer's mistake fails this connection only."""
         try:
             self._handle_frames(data, now)
         except RemoteProtocolError as error:
@@ -274,7 +274,7 @@ class Connection:
         return self.state.next_ping
 
     def on_time(self, now: Instant) -> None:
-        """Ping when due; fail the connection when nothing came for a TTL, checked along with the pings."""
+        """Ping when due. Fail the connection when nothing came for a TTL, checked along with the pings."""
         state = self.state
         if not state.is_ping_due(now):
             return
@@ -286,19 +286,19 @@ class Connection:
         self.write(state.ping(now))
 
     def bound(self, call: Call[None]) -> None:
-        """Ties a call that waits for something on another channel to this connection and to the call time-out."""
+        """Tie a call that waits on another channel to this connection and to the call time-out."""
         self.end_with(call)
         error = exception_for(ErrorCode.CONNECTION_TIMEDOUT, "the broker did not answer in time")
         self._deadlines.start(call, lambda: self.fail(error))
         call.when_done(lambda: self._deadlines.stop(call))
 
     def end_with(self, call: Call[None]) -> None:
-        """Fails a call when this connection ends, unless it is done before."""
+        """Fail a call when this connection ends, unless it is done before."""
         self._until_end[call] = None
         call.when_done(lambda: self._until_end.pop(call, None))
 
     def close(self) -> None:
-        """Ends it on this side; callers in the middle of a call on channel 1 are released."""
+        """End the connection on this side. Release callers in the middle of a call on channel 1."""
         self.closed = True
         self.state.close()
         self.receivers.clear()

@@ -1,8 +1,8 @@
 """JMS messages to core messages and back.
 
-Responsible for where each header, property and body of a JMS message lives in a core message. A received message is
-decoded part by part, when somebody asks; the body of one that is only passed on is never decoded. It refuses to know
-sessions and packets.
+Responsible for the place of each header, property and body of a JMS message in a core message. A received message is
+decoded part by part, on access; the body of one that is only passed on is never decoded. Does not depend on sessions or
+packets.
 
 Hot: ``Envelope.enclose`` and ``from_core`` run once per message.
 """
@@ -52,7 +52,7 @@ from ..wire.core import (
 __all__ = ["INFLATED_BYTES_MAX", "Envelope", "from_core"]
 
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
-"""What a compressed body may grow to; it is decoded in one piece."""
+"""Maximum size in bytes of an inflated body; it is decoded in one piece."""
 
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _CONNECTION_ID: Final = "__AMQ_CID"
@@ -60,7 +60,7 @@ _GROUP_ID: Final = "_AMQ_GROUP_ID"
 _SCHEDULED: Final = "_AMQ_SCHED_DELIVERY"
 _COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
 _LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
-# What holds of a body as it was delivered, and no longer of one that is sent on.
+# Properties of a body as delivered. They do not hold for a body that is sent on.
 _OF_THE_BODY: Final = (
     (_COMPRESSED, (PropertyType.BOOLEAN,)),
     (_LARGE_SIZE, (PropertyType.INT, PropertyType.LONG)),
@@ -110,7 +110,7 @@ class _CoreSource:
         core, own = self.core, self.destination
         routing = core.property_byte(ROUTING_TYPE_KEY)
         if own is not None and own.name == core.address and routing in (None, own.routing_type):
-            return own  # keeps a temporary destination what it is
+            return own  # keeps the type of a temporary destination
         if not core.address:
             return None
         if routing is None:
@@ -129,7 +129,10 @@ class _CoreSource:
         return self.core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(_COMPRESSED) is True
 
     def body(self) -> BodyValue:
-        """Raises MessageFormatException when the body is malformed, or larger than may be decoded at once."""
+        """Return the decoded body.
+
+        Raise MessageFormatException if the body is malformed, or larger than may be decoded at once.
+        """
         core = self.core
         data: bytes | memoryview = core.body
         try:
@@ -153,9 +156,9 @@ class _CoreSource:
 
 
 def from_core(core: CoreMessage, delivery_count: int, destination: Destination | None = None) -> JMSMessage:
-    """The JMS message for a delivered core message. Bodies and properties are decoded when they are asked for.
+    """Return the JMS message for a delivered core message. Bodies and properties are decoded on access.
 
-    ``destination`` is the consumer's: a message that does not say what it was sent to is taken to be of its kind.
+    ``destination`` is the consumer's: a message without its destination is regarded as one of that kind.
 
     Raises:
         MessageFormatException: the message is of a type that JMS does not have.
@@ -167,10 +170,10 @@ def from_core(core: CoreMessage, delivery_count: int, destination: Destination |
 
 
 class Envelope:
-    """What the messages of one producer to one destination have in common, encoded once.
+    """The common parts of the messages of one producer to one destination, encoded once.
 
     ``connection_id`` is the client id, or without one the id of the connection; no-local consumers compare it.
-    ``group_id`` is that of the connection factory and overrides a message's own.
+    ``group_id`` is that of the connection factory and overrides that of a message.
     """
 
     __slots__ = ("_entries", "_template", "destination")
@@ -199,7 +202,7 @@ class Envelope:
         expiration: int = 0,
         delivery_time: int = 0,
     ) -> CoreMessage:
-        """The core message that sends ``content``; the headers of a JMS message will show what was sent.
+        """Return the core message that sends ``content``. The headers of a JMS message are set to the values sent.
 
         Args:
             user_id: 16 bytes behind JMSMessageID; None leaves it out.
@@ -236,14 +239,14 @@ class Envelope:
 
 
 def _own_entries(message: JMSMessage) -> dict[str, TypedValue]:
-    """The properties a message brings along; what the broker that delivered it wrote for itself does not travel on."""
+    """Return the properties that a message carries, without those written by the broker that delivered it."""
     entries = dict(message.stored().typed_items())
     # It belongs to the destination of that send, not to the message.
     entries.pop(_TEMPORARY, None)
     if message.delivery_count:
         for name in [name for name in entries if name.startswith(_ROUTES)]:
             del entries[name]
-        # Under any other type it is a property of the sender, and says nothing about the body.
+        # Under any other type it is a property of the sender, and has no meaning for the body.
         for name, kinds in _OF_THE_BODY:
             if name in entries and entries[name].type in kinds:
                 del entries[name]

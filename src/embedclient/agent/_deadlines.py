@@ -1,7 +1,7 @@
-"""Time-outs of calls: all alike, so the oldest call always expires first.
+"""Time-outs of calls of equal duration, so the oldest call always expires first.
 
-Responsible for remembering when which call gives up. Refuses to read a clock: calls are stamped when the driver takes
-the outputs that carry them, so that requests need no time argument.
+Responsible for the deadline of each call. Never reads a clock: calls are stamped when the driver takes the outputs that
+carry them, so that requests need no time argument.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,7 +15,7 @@ class Deadlines:
     __slots__ = ("_expiry_of", "_on_start", "_timeout_s", "_unstamped")
 
     def __init__(self, timeout_ms: int, on_start: Callable[[], None] | None = None) -> None:
-        # Called when a wait begins that may have nothing to send: the driver has to stamp it all the same.
+        # Called when a wait begins that may have nothing to send: the driver must stamp it all the same.
         self._on_start = on_start
         self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         # Insertion order is expiry order, because every entry waits equally long.
@@ -23,7 +23,7 @@ class Deadlines:
         self._unstamped: dict[Hashable, Callable[[], None]] = {}
 
     def start(self, key: Hashable, on_timeout: Callable[[], None]) -> None:
-        """Begins to wait; the time runs from the next `stamp`. What waits already goes on as it is."""
+        """Begin a wait; its time runs from the next `stamp`. A wait already begun keeps its deadline."""
         if self._timeout_s is not None and key not in self._expiry_of:
             self._unstamped[key] = on_timeout
             if self._on_start is not None:
@@ -34,7 +34,7 @@ class Deadlines:
             self._expiry_of.pop(key, None)
 
     def stamp(self, now: Instant) -> None:
-        """Lets the time of everything started since the last stamp run from `now`."""
+        """Start the time of everything started since the last stamp at `now`."""
         if self._unstamped:
             assert self._timeout_s is not None
             expiry = now.monotonic + self._timeout_s
@@ -48,7 +48,7 @@ class Deadlines:
         return None
 
     def expire(self, now: Instant) -> None:
-        """Runs what is due, oldest first."""
+        """Run the time-outs that are due, oldest first."""
         while self._expiry_of:
             key = next(iter(self._expiry_of))
             expiry, on_timeout = self._expiry_of[key]

@@ -1,4 +1,4 @@
-"""What listeners of a connection are told: the closed union of notifications."""
+"""The notifications for listeners of a connection, as a closed union."""
 
 from attrs import frozen
 
@@ -14,7 +14,7 @@ class FailureDetected:
 
 @frozen
 class FailoverCompleted:
-    """All sessions work again; `reattached` when every one went on where it was, without being rebuilt."""
+    """All sessions work again. `reattached`: every session continued in place, without being rebuilt."""
 
     reattached: bool
 
@@ -28,7 +28,7 @@ class FailoverFailed:
 
 @frozen
 class ConnectionFailed:
-    """The last word on a lost connection, for failure listeners: what happened, and whether the sessions live on."""
+    """The last notification of a lost connection, for failure listeners: its cause, and if the sessions continue."""
 
     error: JMSException
     failed_over: bool
@@ -37,7 +37,7 @@ class ConnectionFailed:
 
 @frozen
 class SendRefused:
-    """The broker refused a send that nobody waits for."""
+    """The broker rejected a send that has no waiting caller."""
 
     error: JMSException
 

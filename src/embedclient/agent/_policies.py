@@ -1,7 +1,7 @@
 """Load-balancing policies: which of several connectors comes next (core-protocol 10.3).
 
-Responsible for the four policies of Artemis. A policy is any callable that gets the number of connectors and returns
-an index; what it must not know is what the connectors are.
+Responsible for the four policies of Artemis. A policy is any callable that gets the number of connectors and returns an
+index. It must not depend on the connectors themselves.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ LoadBalancingPolicy = Callable[[int], int]
 
 
 class RoundRobinPolicy:
-    """Starts at a random connector, then takes them in turn."""
+    """Start at a random connector, then take them in turn."""
 
     __slots__ = ("_entropy", "_position")
 
@@ -31,7 +31,7 @@ class RoundRobinPolicy:
 
 
 class RandomPolicy:
-    """Takes any connector each time."""
+    """Take any connector each time."""
 
     __slots__ = ("_entropy",)
 
@@ -43,7 +43,7 @@ class RandomPolicy:
 
 
 class RandomStickyPolicy:
-    """Takes any connector at first and the same one ever after."""
+    """Take any connector at first and the same one ever after."""
 
     __slots__ = ("_chosen", "_entropy")
 
@@ -58,7 +58,7 @@ class RandomStickyPolicy:
 
 
 class FirstElementPolicy:
-    """Always takes the first connector."""
+    """Always take the first connector."""
 
     __slots__ = ()
 

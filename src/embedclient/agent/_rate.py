@@ -1,6 +1,6 @@
 """A limit of messages per second (producerMaxRate and consumerMaxRate of core-protocol 10.2).
 
-Responsible for counting within each second and for waking whoever was refused. Refuses to read a clock.
+Responsible for counting within each second and for waking a rejected caller. Never reads a clock.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from ._timers import Timers
 
 @define(eq=False)
 class RateLimit:
-    """At most `per_second` messages in any second that begins with the first of them."""
+    """A limit of `per_second` messages in any second that begins with the first of them."""
 
     per_second: int
     _second_began: float = float("-inf")
@@ -20,7 +20,7 @@ class RateLimit:
     _wakes: bool = False
 
     def take(self, now: float) -> bool:
-        """Counts one message if it may pass now."""
+        """Count one message and return True if it may pass now."""
         if now - self._second_began >= 1.0:
             self._second_began = now
             self._used = 0
@@ -30,7 +30,7 @@ class RateLimit:
         return True
 
     def wake(self, timers: Timers, wake: Callable[[], None]) -> None:
-        """After `take` refused a message: calls `wake` when the next one may pass, once however often it is asked."""
+        """Call `wake` when the next message may pass, after `take` returned False: once for any number of requests."""
         if self._wakes:
             return
         self._wakes = True
@@ -43,5 +43,5 @@ class RateLimit:
 
 
 def rate_limit(per_second: int) -> RateLimit | None:
-    """The limit of a setting; -1 is none."""
+    """Return the limit of a setting in messages per second; None for -1."""
     return RateLimit(per_second) if per_second > 0 else None

@@ -1,11 +1,11 @@
 """The life of an agent's connection: first attempts, loss, return, giving up.
 
-Responsible for which connector is tried when, for what happens to the sessions when a connection breaks, and for
-telling listeners about it. Refuses to know the step contract, how sessions are created or rebuilt, and which servers
-may have them.
+Responsible for which connector is tried when, for the effect of a broken connection on the sessions, and for notifying
+listeners. Does not depend on the step contract, on how sessions are created or rebuilt, or on which servers may have
+them.
 
-`_enter` is the only place where the phase changes. `_attempts` is there only while connectors are tried, `ready` only
-while somebody may wait for their outcome.
+`_enter` is the only place where the phase changes. `_attempts` exists only while connectors are tried, `ready` only
+while a caller may wait for their outcome.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,11 +41,11 @@ from ._topology import TOPOLOGY_PACKETS, Topology, distinct_servers
 from .session._session import Session
 
 CANDIDATES_MAX: Final = 100
-"""A broker is asked about no more nodes than that."""
+"""Maximum number of nodes in one query to a broker."""
 
 
 class AgentState(Enum):
-    """Where the agent stands."""
+    """The agent's phase."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -56,7 +56,7 @@ class AgentState(Enum):
 
 @define(eq=False)
 class Attempts:
-    """Trying connectors one after the other: what comes next, why, and what to say when nothing is left."""
+    """A series of connection attempts: the next one, its reason, and the error when none is left."""
 
     remaining: Iterator[Attempt]
     cause: JMSException
@@ -65,7 +65,7 @@ class Attempts:
 
 
 class Reconnection:
-    """The connection of one agent, through all its losses. `sessions` is shared with the agent."""
+    """An agent's connection, through all its losses. `sessions` is shared with the agent."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Reconnection:
         self.pair = SessionServers(connectors, topology, settings.ha)
         self.connection: Connection | None = None
         self.closed_error: JMSException = ConnectionClosedException("the session factory is closed")
-        # Done or failed when the agent is connected again or not any more.
+        # Done when the agent is connected again; failed when it never will be.
         self.ready: Call[None] | None = None
         self._settings = settings
         self._connectors = list(connectors)
@@ -101,14 +101,17 @@ class Reconnection:
         self._signal = signal
         self._notify = notify
         self._connection_count = 0
-        # What the last connection recorded; the next one speaks it from its first packet on.
+        # The version recorded by the last connection; the next one uses it from its first packet on.
         self._server_version = 0
         self._attempts: Attempts | None = None
-        # The nodes that the present broker has spoken of.
+        # The nodes that the present broker has announced.
         self._told: dict[str, None] = {}
 
     def connect(self) -> Call[None]:
-        """Opens the first connection, as often as the settings allow; done when the broker has told its topology."""
+        """Open the first connection, with as many attempts as the settings allow.
+
+        The call is done when the broker has announced its topology.
+        """
         if self.state is AgentState.CLOSED:
             return failed_call(self.closed_error)
         if self.state is AgentState.CONNECTED:
@@ -119,7 +122,7 @@ class Reconnection:
             self._attempts = Attempts(self._first_attempts(), cause)
             self.ready = Call(self._due)
             self._try_next()
-        # Every caller gets a call of its own, because each may follow or ignore it.
+        # Every caller gets a separate call, because each may follow or ignore it.
         return run_sequence(self.until_ready(), self._due)
 
     def _first_attempts(self) -> Iterator[Attempt]:
@@ -141,7 +144,7 @@ class Reconnection:
         self.state = state
 
     def _try_next(self) -> None:
-        """Goes to the next attempt, after its pause; gives up when there is none."""
+        """Start the next attempt, after its pause. Give up when no attempt is left."""
         attempts = self._attempts
         assert attempts is not None
         attempt = next(attempts.remaining, None)
@@ -161,10 +164,10 @@ class Reconnection:
         self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s(connector)))
 
     def on_dialed(self, connection: Connection, now: Instant) -> None:
-        """The connection is open: begins to speak."""
+        """Begin the opening sequence: the connection is open."""
         if self.state is AgentState.RECONNECTING:
             connection.state.learn_version(self._server_version)
-            # The question is whether the broker stands in for the node of the sessions: without any it is left out.
+            # The question is whether the broker acts for the node of the sessions: without sessions it is omitted.
             connection.open(self.pair.node_id if self.sessions else None, now)
         else:
             connection.open(None, now)
@@ -197,7 +200,7 @@ class Reconnection:
             ready.succeed(None)
 
     def _identify(self, connection: Connection) -> None:
-        """Asks the broker for which of the nodes it speaks, where that is needed and cannot be told otherwise."""
+        """Query which of the nodes the broker acts for, where that is needed and not known otherwise."""
         candidates = list(self.pair.candidates)[:CANDIDATES_MAX]
         asked = {
             node_id: connection.request(CheckForFailover(node_id), CheckForFailoverReply) for node_id in candidates
@@ -216,7 +219,7 @@ class Reconnection:
         self._signal()
 
     def on_ping_due(self) -> None:
-        """Confirm what is owed, with each ping."""
+        """Send due confirmations, with each ping."""
         for session in self.sessions:
             session.channel.flush_confirmation()
 
@@ -299,7 +302,7 @@ class Reconnection:
         attempts = self._attempts
         assert attempts is not None
         sessions = [session for session in self.sessions if session.channel.closed_error is None]
-        # Listeners hear of it in front of everything that the sessions do now.
+        # Listeners are notified before all further actions of the sessions.
         self._notify(FailoverCompleted(not any(session.rebuilt for session in sessions)))
         self._notify(ConnectionFailed(attempts.cause, True, attempts.scale_down_target))
         for session in sessions:
@@ -307,7 +310,7 @@ class Reconnection:
         self._become_connected(connection)
 
     def _give_up(self, attempts: Attempts) -> None:
-        """No attempt is left: a first connection failed, or the sessions are lost for good."""
+        """Handle the end of all attempts: a first connection failed, or the sessions are lost for good."""
         error = attempts.cause
         self._attempts = None
         ready, self.ready = self.ready, None
@@ -328,7 +331,7 @@ class Reconnection:
             session.end(error, cause)
 
     def end(self, reason: str) -> None:
-        """Ends everything at once; what is in the output still leaves."""
+        """End everything at once. Bytes in the output still leave."""
         if self.state is AgentState.CLOSED:
             return
         error = self.closed_error

@@ -1,19 +1,20 @@
-"""Where the sessions of a lost connection may be: the servers of one pair, as far as this client knows them.
+"""Where the sessions of a lost connection may be: the servers of one pair, as far as they are known to this client.
 
-Responsible for the id of the broker's node, for the server that stands in for the present one, and for the order in
-which these servers are tried (core-protocol 7.13, 10.3). Refuses to know connections, pauses and how often.
+Responsible for the id of the broker's node, for the server that replaces the present one, and for the order in which
+these servers are tried (core-protocol 7.13, 10.3). Does not depend on connections, pauses or the number of attempts.
 
-An Artemis client looks at the present connector, its backup, the one before, and the first. There are two cases in
+An Artemis client tries the present connector, its backup, the previous connector, and the first. There are two cases in
 which it never gets any further with endless attempts, or only after long waits:
 
-1. The connection breaks before the broker has told of its backup. The user has named the backup, but the client tries
-   nothing but the lost server. Here a named connector that no other node claims may be the other one of the pair, if
-   it can be asked whether it stands in for the node (CHECK_FOR_FAILOVER). Where addresses are translated, nobody can
-   tell from them which of several nodes the present one is: it is asked itself, and may say so when it stops. As long
-   as that is not known, sessions stay away from servers that they have never been on, which may be another node's.
-2. The server is there, and silent: a frozen process, or a host that is gone without a word. Each attempt to reach it
-   costs a whole time-out, in front of the one that would succeed. Here such a server comes last, and so does one that
-   has said that it stops.
+1. The connection breaks before the broker has announced its backup. The user has named the backup, but the client tries
+   only the lost server. Here a named connector that no other node claims may be the other server of the pair, if it
+   supports the query whether it replaces the node (CHECK_FOR_FAILOVER). Where addresses are translated, they do not
+   show which of several nodes the present one is. The client queries it, and the server may name its node when it
+   stops. Until the node is known, sessions avoid servers that they have never been on, which may belong to another
+   node.
+2. The server is present but silent: a frozen process, or a host lost without notice. Each attempt to reach it costs a
+   whole time-out, in front of the one that would succeed. Here such a server comes last, and so does one that has
+   announced its stop.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -37,13 +38,14 @@ class SessionServers:
         self._first: TransportConfiguration | None = None
         self._away = False
         self._heir: str | None = None
-        # The nodes that the present broker, or the last one, has spoken of. What others said may be long over.
+        # The nodes that the present broker, or the last one, has announced. Announcements of other brokers may be out
+        # of date.
         self._told: Collection[str] = ()
 
     def on_connected(self, connector: TransportConfiguration) -> None:
-        """The sessions are at `connector` now."""
+        """Record that the sessions are at `connector` now."""
         if self.current is not None and not any(same_server(connector, each) for each in self.servers()):
-            # They have left the pair: what was known of it is of no use any more.
+            # The sessions have left the pair: its recorded state is obsolete.
             self.node_id = self._backup = self._previous = self._first = self.current = None
         if self.current is not connector:
             self._previous = self.current
@@ -54,9 +56,11 @@ class SessionServers:
         self._heir = None
 
     def on_lost(self, *, away: bool, heir: str | None, node_id: str | None = None) -> None:
-        """The connection is gone. `away`: the server is silent or stops; `heir`: the node that has its messages.
+        """Record the loss of the connection.
 
-        `node_id`: the name that the server gave itself in the end.
+        `away`: the server is silent or stops; `heir`: the node that has its messages.
+
+        `node_id`: the name that the server gave for itself at its end.
         """
         self._away = away
         self._heir = heir
@@ -64,12 +68,15 @@ class SessionServers:
 
     @property
     def candidates(self) -> Collection[str]:
-        """The nodes of which the present one is one, while it is not known which; none where that is no use."""
+        """Return the nodes that include the present one, while it is not known which.
+
+        Empty where the answer would have no use.
+        """
         unused = [named for named in self._connectors if not self._is_current(named)]
         return () if self._is_certain or not self._ha or not unused else self._told
 
     def on_answers(self, taken_over: Sequence[str]) -> None:
-        """The present broker says of these `candidates` that it stands in for them; some brokers say it of all."""
+        """Record for which `candidates` the present broker claims to act; some brokers claim all of them."""
         if len(taken_over) == 1:
             self._identify(taken_over[0])
 
@@ -83,7 +90,7 @@ class SessionServers:
         return self.node_id is not None or len(self._told) <= 1
 
     def on_news(self, told: Collection[str]) -> None:
-        """The topology has changed; `told` are the nodes that the present broker has spoken of."""
+        """Record a change of the topology, with the nodes that the present broker has announced."""
         self._told = tuple(told)
         node = self._own_node()
         if node is None:
@@ -106,14 +113,14 @@ class SessionServers:
         for node in nodes:
             if any(self._is_current(each) for each in node.connectors()):
                 return node
-        # Under whatever name it was reached: a broker that tells of one node tells of itself.
+        # True under any name it was reached by: a broker that announces one node announces itself.
         return nodes[0] if len(nodes) == 1 else None
 
     def _is_current(self, connector: TransportConfiguration) -> bool:
         return self.current is not None and same_server(connector, self.current)
 
     def servers(self) -> list[TransportConfiguration]:
-        """Where to look for the sessions, in this order, each server once."""
+        """Return the servers to try for the sessions, in this order, each server once."""
         assert self.current is not None
         others = [each for each in self._others() if not self._is_current(each)]
         servers = [*others, self.current] if self._away else [self.current, *others]
@@ -122,7 +129,7 @@ class SessionServers:
 
     def _others(self) -> Iterator[TransportConfiguration]:
         if self._backup is not None:
-            # The user's own connector may say more about the way there than the broker's.
+            # The user's connector may hold more about the route than the broker's.
             for named in self._connectors:
                 if named.name == self._backup.name or same_server(named, self._backup):
                     yield named

@@ -1,8 +1,8 @@
-"""What happens to the sessions on a new connection: reattach each, or make it again (core-protocol 7.3).
+"""Recovery of the sessions on a new connection: reattach each, or make it again (core-protocol 7.3).
 
-Responsible for the order of packets between a session's broker and its new connection. Refuses to know where the
-connection came from, what follows when it breaks again (the whole sequence is run once more on the next one), and how a
-session counts and rebuilds.
+Responsible for the order of packets between a session's broker and its new connection. Does not depend on the origin of
+the connection, or on how a session counts and rebuilds. If the connection breaks again, the whole sequence runs once
+more on the next one, which is not decided here.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from ._settings import LocatorSettings, SessionFlags
 from .session._session import Session
 
 STARTING_BROKER_PAUSE_S: Final = 0.01
-"""A broker that is still starting refuses sessions. It is asked again, as long as one call may take."""
+"""A broker that is still starting rejects sessions. The request is repeated until the call time-out."""
 
 
 def recover_sessions(
@@ -37,16 +37,16 @@ def recover_sessions(
     due: DueCallbacks,
     pause: Callable[[float], Call[None]],
 ) -> Steps[None]:
-    """Brings every session to the new connection; they stay locked, and know whether they were made again.
+    """Bring every session to the new connection. Sessions stay locked, and record whether they were made again.
 
-    Raises what ended it; the connection is of no use then.
+    Raise the error that ended it; the connection is of no use then.
     """
     for session in sessions:
         channel = session.channel
         if channel.closed_error is not None:
             continue
         channel.attach(connection, connection.version or channel.version)
-        # Replies that were lost are replayed in front of the answer, so the channel has to listen before.
+        # Lost replies are replayed in front of the answer, so the channel must receive before.
         connection.receivers[channel.channel_id] = session.receive
         request = ReattachSession(session.name, channel.last_received)
         answer = yield from wait(connection.request(request, ReattachSessionResponse))
@@ -64,17 +64,17 @@ def recover_sessions(
 
 
 def _close_doubtful(connection: Connection, session: Session, due: DueCallbacks) -> Steps[None]:
-    """Closes a session that the broker has, but whose count of packets leaves open what it processed.
+    """Close a session that the broker has, but whose count of packets leaves open what it processed.
 
     1. A request of the session was answered with EXCEPTION; Artemis does not count it, others do (see PeerCount).
-    2. Acknowledgements followed, which nobody answers; then the connection was cut.
+    2. Acknowledgements followed, which get no answer; then the connection was cut.
     3. The broker's last command id fits both "all acknowledgements arrived" and "the last one did not".
-    4. Sending the last one again could acknowledge messages nobody has seen, leaving it out could lose it. So the
-       session ends here and is made again: calls in flight are released, unacknowledged messages come again.
-    5. It ends in order, which is the only end that a client can ask for: the broker takes them for not delivered, and
-       what comes again carries no redelivered flag.
+    4. Sending the last one again could acknowledge messages that no program has received; omitting it could lose it. So
+       the session ends here and is made again: calls in flight are released, unacknowledged messages come again.
+    5. It ends in order, which is the only end that a client can request. The broker regards the messages as not
+       delivered, and those that come again carry no redelivered flag.
     """
-    session.flow.hold()  # what consumers hold goes back, and who saw it could not acknowledge it any more
+    session.flow.hold()  # consumers' messages go back; their receivers could not acknowledge them any more
     if session.on_close_in_doubt is not None:
         session.on_close_in_doubt()
     closed: Call[None] = Call(due)
@@ -123,7 +123,7 @@ def _create_again(
         channel.attach(connection, connection.version)
     session.rebuild(name, cause)
     if channel.closed_error is not None:
-        # Nobody wants it any more; its answer goes to a channel without receiver.
+        # The session was closed here meanwhile; the answer goes to a channel without receiver.
         connection.send_packet(SessionClose(), channel.channel_id)
 
 
@@ -136,7 +136,7 @@ def create_session_packet(
     flags: SessionFlags,
     settings: LocatorSettings,
 ) -> CreateSession:
-    """CREATESESSION for a session with these flags."""
+    """Return the CREATESESSION packet for a session with these flags."""
     return CreateSession(
         name=name,
         session_channel_id=channel_id,
@@ -153,7 +153,7 @@ def create_session_packet(
 
 
 def with_client_id(packet: CreateSession, client_id: str | None) -> CreateSessionV2:
-    """The same request in the form that carries a client id."""
+    """Return the same request in the form that carries a client id."""
     return CreateSessionV2(
         name=packet.name,
         session_channel_id=packet.session_channel_id,

@@ -1,6 +1,6 @@
 """Settings of one session factory with Artemis' defaults (core-protocol 10.1, 10.2), and the flags of session modes.
 
-Responsible for values and their limits. Refuses to know URLs: the edge maps names to these fields.
+Responsible for values and their limits. Does not depend on URLs: the edge maps names to these fields.
 """
 
 import re
@@ -41,11 +41,51 @@ def _flag(default: bool) -> bool:
 
 @frozen(kw_only=True)
 class LocatorSettings:
-    """Settings of one session factory. Times are milliseconds, sizes bytes, -1 means off or unlimited.
+    """A session factory's settings. Times are milliseconds, sizes bytes, -1 means off or unlimited.
+
+    Args:
+        call_timeout_ms: wait for the broker's answer to a call, at least 1.
+        call_failover_timeout_ms: wait of a call for a lost connection to come back; -1 for no limit.
+        client_failure_check_period_ms: pause between pings, at most half of the TTL; -1 with a TTL of -1 for none.
+        connection_ttl_ms: silence after which either side gives the connection up; -1 for never.
+        connect_timeout_ms: limit of one dial; -1 for the limit of `connect_timeout_s`.
+        initial_connect_attempts: attempts of a first connection per connector; -1 for no limit.
+        reconnect_attempts: rounds over the servers that may have the sessions; -1 for no limit, 0 for none.
+        failover_attempts: rounds over all connectors after that; -1 for no limit, 0 for none.
+        retry_interval_ms: pause between rounds, at least 0.
+        retry_interval_multiplier: factor of the pause from one round to the next, at least 0.
+        max_retry_interval_ms: longest pause, at least 0.
+        ha: connectors may be backups of each other.
+        use_topology_for_load_balancing: `failover_attempts` goes over the announced servers, if there are any.
+        consumer_window_size: bytes sent ahead to a consumer; 0 for one message at a time, -1 for no limit.
+        consumer_max_rate: messages per second that a consumer gives out; -1 for no limit.
+        producer_window_size: bytes of credit that a producer requests at a time; -1 for no credits.
+        producer_max_rate: messages per second that a producer sends; -1 for no limit.
+        confirmation_window_size: bytes after which the broker confirms; -1 for never, and no reattachment.
+        min_large_message_size: bytes, at least 1; sent to the broker only.
+        compress_large_message: without effect.
+        compression_level: -1 to 9; without effect.
+        cache_large_messages_client: without effect.
+        block_on_acknowledge: acknowledgements wait for the broker's answer.
+        block_on_durable_send: sends of durable messages wait for the broker's answer.
+        block_on_non_durable_send: sends of other messages wait for the broker's answer.
+        pre_acknowledge: the broker acknowledges for all sessions, before it sends.
+        ack_batch_size: bytes of messages for one acknowledgement in the mode CLIENT, at least 0.
+        auto_group: each producer sets a JMSXGroupID, unless `group_id` gives one.
+        group_id: JMSXGroupID of all messages; None leaves it out.
+        initial_message_packet_size: bytes, at least 0; without effect.
+        on_message_close_timeout_ms: wait of a close or stop for a running listener; -1 to 2^31-1.
+        dups_ok_batch_size: like `ack_batch_size`, in the mode DUPS_OK.
+        transaction_batch_size: like `ack_batch_size`, in transactions.
+        client_version: newest version of the protocol that is offered, 126 to 136.
+        frame_size_bytes_max: longest frame that is accepted, at least 1024.
+        send_high_water_bytes: bytes that may wait for the socket, at least 1.
+        resend_bytes_max: bytes that a session keeps for sending again, at least 1.
+        pending_requests_max: entries of a session that may wait to leave, at least 1.
 
     Raises:
         TypeError: a value is not of the type that its setting has; the text names both.
-        ValueError: a number is outside of what its setting allows; the text names that, too.
+        ValueError: a number is outside the range of its setting; the text names that, too.
     """
 
     call_timeout_ms: int = _milliseconds(30000, 1)
@@ -105,16 +145,16 @@ class LocatorSettings:
 
     @property
     def ping_period_ms(self) -> int:
-        """The pause between two pings: the check period, but at most half of the connection TTL. -1 is never."""
+        """Return the pause between two pings: the check period, but at most half of the connection TTL. -1 is never."""
         return ping_period_ms(self.client_failure_check_period_ms, self.connection_ttl_ms)
 
     @property
     def longest_retry_interval_ms(self) -> int:
-        """Up to where the pause between attempts grows."""
+        """Return the upper limit of the growing pause between attempts."""
         return max(self.retry_interval_ms, self.max_retry_interval_ms)
 
     def misfits(self) -> list[str]:
-        """Return a warning for each pair of settings that do not fit together: both, what is done, what to change."""
+        """Return a warning for each pair of settings that do not fit together: both, the effect, and the remedy."""
         found = []
         check_ms, ping_ms = self.client_failure_check_period_ms, self.ping_period_ms
         if ping_ms != check_ms:
@@ -138,7 +178,7 @@ class LocatorSettings:
 
     @property
     def reconnects(self) -> bool:
-        """Whether a lost connection is made again at all."""
+        """Return True if a lost connection is made again at all."""
         return self.reconnect_attempts != 0 or self.failover_attempts != 0
 
 
@@ -155,7 +195,16 @@ class SessionMode(IntEnum):
 
 @frozen(kw_only=True)
 class SessionFlags:
-    """What CREATESESSION says about a session, and what stays on this side."""
+    """The flags of a session: those in CREATESESSION, and those that stay on this side.
+
+    Args:
+        auto_commit_sends: sends take effect without a commit.
+        auto_commit_acks: acknowledgements take effect without a commit.
+        pre_acknowledge: the broker acknowledges before it sends.
+        ack_batch_size: bytes of messages for one acknowledgement, at least 0; 0 for no batches.
+        xa: the session works in XA branches.
+        mode: acknowledge mode that the flags come from; None for explicit flags.
+    """
 
     auto_commit_sends: bool = True
     auto_commit_acks: bool = True
@@ -166,17 +215,17 @@ class SessionFlags:
 
     @property
     def transactional(self) -> bool:
-        """Whether work of this session waits for a commit, so that it is lost with the session."""
+        """Return True if work of this session waits for a commit, so that it is lost with the session."""
         return not (self.auto_commit_sends and self.auto_commit_acks)
 
 
 def flags_of_xa(settings: LocatorSettings) -> SessionFlags:
-    """An XA session is a transacted one whose transactions somebody else ends."""
+    """Return the flags of an XA session: transacted, with transactions that end from outside the session."""
     return evolve(flags_of_mode(SessionMode.TRANSACTED, settings), xa=True)
 
 
 def flags_of_mode(mode: SessionMode, settings: LocatorSettings) -> SessionFlags:
-    """The table of core-protocol 9.5."""
+    """Return the flags of a mode, from the table of core-protocol 9.5."""
     pre = settings.pre_acknowledge
     transaction_batch = settings.transaction_batch_size
     client_batch = transaction_batch if settings.block_on_acknowledge else settings.ack_batch_size

@@ -1,6 +1,6 @@
 """Pauses inside sequences.
 
-Responsible for calls that are done when a time has come. Refuses to read a clock: `now` is what the driver said last.
+Responsible for calls that are done when a time has come. Never reads a clock: `now` is the driver's last value.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ class Timers:
     __slots__ = ("_count", "_heap", "_on_start", "current", "now")
 
     def __init__(self, on_start: Callable[[], None] | None = None) -> None:
-        # Called for each pause: the driver has to learn of one that begins outside a step.
+        # Called for each pause: the driver needs the deadline of one that begins outside a step.
         self._on_start = on_start
         self._heap: list[tuple[float, int, Call[None]]] = []
         self._count = 0
         self.now = 0.0
-        # Whether `now` is this moment: inside a step. After it nobody knows how long ago it was.
+        # Whether `now` is the present moment: inside a step. After the step its age is unknown.
         self.current = False
 
     def after(self, seconds: float) -> Call[None]:
-        """A call that is done `seconds` from now. Failing it early cancels the pause."""
+        """Return a call that is done `seconds` from now. Failing it early cancels the pause."""
         call: Call[None] = Call(None)
         heappush(self._heap, (self.now + seconds, self._count, call))
         self._count += 1

@@ -1,7 +1,7 @@
-"""The nodes of a cluster as the client hears of them (core-protocol 7.13).
+"""The nodes of a cluster, as announced to the client (core-protocol 7.13).
 
-Responsible for which news about a node counts, for the connectors they give, and for when two connectors lead to the
-same server. Refuses to know connections; the agent says which connector it uses itself.
+Responsible for which news about a node counts, for the connectors in them, and for when two connectors lead to the same
+server. Does not depend on connections; the agent passes the connector it uses.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,12 +20,12 @@ from embedclient.wire.core import (
 TOPOLOGY_PACKETS = (ClusterTopology, ClusterTopologyV2, ClusterTopologyV3, ClusterTopologyV4)
 DELETED_NODES_MAX = 1000
 NODES_MAX = 1000
-"""The oldest is forgotten beyond that: nobody says that a node is gone for good."""
+"""Maximum number of nodes; beyond it the oldest is forgotten. No packet reports that a node is gone for good."""
 
 
 @frozen
 class TopologyNode:
-    """One node: its primary and, when it has one, its backup."""
+    """One node: its primary and, if present, its backup."""
 
     node_id: str
     event_id: int
@@ -33,17 +33,17 @@ class TopologyNode:
     backup: TransportConfiguration | None
 
     def connectors(self) -> list[TransportConfiguration]:
-        """Its servers, the primary first."""
+        """Return its servers, the primary first."""
         return [connector for connector in (self.primary, self.backup) if connector is not None]
 
 
 def same_server(one: TransportConfiguration, other: TransportConfiguration) -> bool:
-    """Two connectors lead to the same server when host and port are equal; other transports compare as a whole."""
+    """Return True if two connectors have equal host and port. Other transports compare as a whole."""
     return one.leads_where(other)
 
 
 def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[TransportConfiguration]:
-    """The connectors in order, without those that lead to a server named before."""
+    """Return the connectors in order, without those that lead to a server named before."""
     distinct: list[TransportConfiguration] = []
     for connector in connectors:
         if not any(same_server(connector, other) for other in distinct):
@@ -53,19 +53,19 @@ def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[Trans
 
 @define(eq=False)
 class Topology:
-    """What is known of the cluster. `complete` once the first batch has ended."""
+    """The known nodes of the cluster. `complete` once the first batch has ended."""
 
     nodes: dict[str, TopologyNode] = field(factory=dict)
     complete: bool = False
-    # When a node was reported as gone, so that older news about it can be told apart.
+    # When a node was reported as gone, so that older news about it can be recognised.
     _deleted: dict[str, int] = field(factory=dict)
 
     def copy(self) -> "Topology":
-        """The same knowledge, for another agent."""
+        """Return a copy for another agent."""
         return Topology(dict(self.nodes), False, dict(self._deleted))
 
     def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
-        """Takes in one topology packet that came over a connection to `used`."""
+        """Apply one topology packet that came over a connection to `used`."""
         assert isinstance(packet, TOPOLOGY_PACKETS), packet
         event_id = 0 if isinstance(packet, ClusterTopology) else packet.unique_event_id
         if packet.exit:
@@ -100,10 +100,10 @@ class Topology:
             del self.nodes[node_id]
 
     def forget_former(self, told: Collection[str]) -> None:
-        """Drops the nodes that a broker under a new id has taken the place of: at its server, and not spoken of.
+        """Drop the nodes that a broker under a new id has replaced: at its server, and not announced by it.
 
-        `told` are the nodes that the present broker has spoken of. A broker without a journal has a new id after each
-        restart.
+        The argument holds the nodes that the present broker has announced. A broker without a journal has a new id
+        after each restart.
         """
         present = [node.primary for node_id, node in self.nodes.items() if node_id in told and node.primary is not None]
         for node in list(self.nodes.values()):
@@ -112,7 +112,7 @@ class Topology:
                 del self.nodes[node.node_id]
 
     def other_server(self, connector: TransportConfiguration) -> TransportConfiguration | None:
-        """The one that forms a pair with the server at `connector`, None when none is known."""
+        """Return the server that forms a pair with the server at `connector`, None when none is known."""
         for node in self.nodes.values():
             if node.primary is not None and node.backup is not None:
                 if same_server(node.primary, connector):
@@ -122,5 +122,5 @@ class Topology:
         return None
 
     def connectors(self) -> list[TransportConfiguration]:
-        """The primaries, in the order in which they became known, each server once."""
+        """Return the primaries, in the order in which they became known, each server once."""
         return distinct_servers([node.primary for node in self.nodes.values() if node.primary is not None])

@@ -1,7 +1,8 @@
-"""Inputs and outputs that every step machine of ours shares: its connections, in numbers, and the passing of time.
+"""Inputs and outputs that all our step machines share: their connections, in numbers, and the passing of time.
 
 Responsible for the vocabulary between a step machine (the client's agent, a broker's node) and the edge that drives it.
-A machine with more to exchange extends the two unions. Does not depend on protocols, sockets or what a machine does.
+A machine with more to exchange extends the two unions. Does not depend on protocols, sockets or the purpose of a
+machine.
 
 There is one value per read or write, never one per message.
 """
@@ -58,7 +59,7 @@ class BytesReceived:
 
 @frozen
 class PeerClosed:
-    """The connection ended, orderly or not. A `CloseConnection` is never followed by it."""
+    """The connection ended, orderly or not. It never follows a `CloseConnection`."""
 
     connection: int
     reason: str
@@ -82,7 +83,7 @@ TransportInput: TypeAlias = Dialed | DialFailed | BytesReceived | PeerClosed | W
 
 @frozen
 class Dial:
-    """Open a connection. The answer is `Dialed` or `DialFailed`; there is none after a `CloseConnection` for it.
+    """Open a connection. The answer is `Dialed` or `DialFailed`; after a `CloseConnection` for it there is no answer.
 
     The machine chooses ``connection`` and must not use the number again.
     """
@@ -102,7 +103,7 @@ class SendBytes:
 
 @frozen
 class CloseConnection:
-    """Send what was handed over before, then close. The edge must not report anything about the connection after it."""
+    """Send the bytes handed over before, then close. The edge must not report anything about it afterwards."""
 
     connection: int
     reason: str

@@ -1,7 +1,7 @@
-"""What a setting may be, said in a sentence that names the setting and the value.
+"""Validators of settings, whose errors are sentences that name the setting and the value.
 
-Validators for attrs, whose own ones put the reason into a tuple with the attribute and the type. Refuses to know which
-settings there are.
+For attrs, whose validators put the reason into a tuple with the attribute and the type. Does not depend on the set of
+settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Check = Callable[[object, "Attribute[Any]", object], None]
 
 
 def whole(least: int, most: int | None = None) -> Check:
-    """An int in a range. A bool is none, although Python's are."""
+    """Return a check for an int in a range. A bool does not count as an int, although Python's do."""
 
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -31,7 +31,7 @@ def whole(least: int, most: int | None = None) -> Check:
 
 
 def number(least: float) -> Check:
-    """An int or a float, and a finite one."""
+    """Return a check for an int or a float, and a finite one."""
 
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -43,7 +43,7 @@ def number(least: float) -> Check:
 
 
 def instance(kind: type, article: str = "a") -> Check:
-    """A value of a class."""
+    """Return a check for a value of a class."""
 
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
         if not isinstance(value, kind):
@@ -53,7 +53,7 @@ def instance(kind: type, article: str = "a") -> Check:
 
 
 def optional(check: Check) -> Check:
-    """The same, or None."""
+    """Return a check for the same, or None."""
 
     def check_unless_none(instance: object, attribute: Attribute[Any], value: object) -> None:
         if value is not None:

@@ -1,6 +1,6 @@
 """Values that name other parties: connectors of brokers and branches of distributed transactions.
 
-Responsible for their fields only. Refuses to know how a connector is dialled or a branch is resolved.
+Responsible for their fields only. Does not depend on how a connector is dialled or a branch is resolved.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfigu
 TCP_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
 IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactory"
 
-# Names of the own host; which of them a broker announces is up to its configuration.
+# Names of the local host; the broker's configuration decides which of them it announces.
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
-# The parameters whose values a repr shows, and those whose names it does: any other may be part of a password.
+# The parameters whose values a repr shows, and those of which it shows the names: any other may be part of a password.
 _PLACE = frozenset(("host", "port", "serverId"))
 _SHOWN = _PLACE | ACCEPTOR_PARAMETERS | CONNECTOR_PARAMETERS
 
@@ -52,9 +52,15 @@ def _shown(parameters: Mapping[str, bool | int | str]) -> str:
 
 @frozen
 class TransportConfiguration:
-    """How to reach a broker. ``extra`` holds parameters that travel along without meaning to the transport.
+    """The way to reach a broker.
 
-    Its repr has the place and the names that Artemis knows, but no other values: a keystore's password may be one.
+    Its repr has the place and the names of Artemis' parameters, but no other values: a keystore's password may be one.
+
+    Args:
+        name: name of the connector.
+        factory: Java class of the connector, by default that of TCP.
+        parameters: parameters of the transport, such as ``host`` and ``port``.
+        extra: parameters that travel along without meaning to the transport.
 
     Raises:
         TypeError: a field is of another type; the text names it.
@@ -67,27 +73,27 @@ class TransportConfiguration:
 
     @property
     def host(self) -> str:
-        """The ``host`` parameter, ``localhost`` when absent."""
+        """Return the ``host`` parameter, ``localhost`` when absent."""
         return str(self.parameters.get("host", "localhost"))
 
     @property
     def port_text(self) -> str:
-        """The ``port`` parameter, whatever it is."""
+        """Return the ``port`` parameter unchanged."""
         return str(self.parameters.get("port", 61616))
 
     @property
     def port(self) -> int:
-        """The ``port`` parameter, which peers send as text or number; 61616 when absent."""
+        """Return the ``port`` parameter, which peers send as text or number; 61616 when absent."""
         return int(self.port_text)
 
     @property
     def _place(self) -> tuple[str, str]:
-        """Where it leads to. The port as text: what a peer says may be no number."""
+        """Return the place it leads to. The port as text: a peer may send a value that is no number."""
         host = self.host.lower()
         return "localhost" if host in _LOOPBACK else host, self.port_text
 
     def leads_where(self, other: TransportConfiguration) -> bool:
-        """Whether both lead to the same broker: host and port are equal, or all parameters of another transport."""
+        """Return True if both lead to the same broker: equal host and port, or all parameters of another transport."""
         if self.factory != other.factory:
             return False
         if "host" in self.parameters or "host" in other.parameters:
@@ -101,7 +107,7 @@ class Xid:
 
     Raises:
         TypeError: a field is of another type; the text names it.
-        ValueError: a format id that has no place in 32 bits.
+        ValueError: the format id does not fit into 32 bits.
     """
 
     format_id: int = field(validator=_format_id)

@@ -1,7 +1,7 @@
 """Destinations: queues and topics as values, and the text forms that name them.
 
 Responsible for ``queue://a`` and its siblings, fully qualified names (``address::queue``), attributes behind a question
-mark, and the queue names of subscriptions. Refuses to know whether a destination exists.
+mark, and the queue names of subscriptions. Does not depend on the existence of a destination.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ class Queue:
 
     @property
     def address(self) -> str:
-        """The address, without queue and attributes."""
+        """Return the address, without queue and attributes."""
         plain = split_attributes(self.name)[0]
         address, queue = split_fully_qualified_name(plain)
         return queue if address is None else address
 
     @property
     def message_address(self) -> str:
-        """What messages to it name as their address: with the queue, where the name gives one."""
+        """Return the address of messages to it: with the queue, where the name gives one."""
         return split_attributes(self.name)[0]
 
     @property
     def queue_name(self) -> str:
-        """The name of the core queue, without attributes."""
+        """Return the name of the core queue, without attributes."""
         return split_fully_qualified_name(split_attributes(self.name)[0])[1]
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The queue attributes given in the name."""
+        """Return the queue attributes given in the name."""
         return split_attributes(self.name)[1]
 
     def __str__(self) -> str:
@@ -93,19 +93,19 @@ class Topic:
 
     @property
     def address(self) -> str:
-        """The address, without queue and attributes."""
+        """Return the address, without queue and attributes."""
         plain = split_attributes(self.name)[0]
         address, queue = split_fully_qualified_name(plain)
         return queue if address is None else address
 
     @property
     def message_address(self) -> str:
-        """What messages to it name as their address: with the queue, where the name gives one."""
+        """Return the address of messages to it: with the queue, where the name gives one."""
         return split_attributes(self.name)[0]
 
     @property
     def attributes(self) -> dict[str, str]:
-        """The attributes given in the name."""
+        """Return the attributes given in the name."""
         return split_attributes(self.name)[1]
 
     def __str__(self) -> str:
@@ -123,17 +123,17 @@ class TemporaryQueue:
 
     @property
     def address(self) -> str:
-        """The address messages are sent to."""
+        """Return the address messages are sent to."""
         return self.name
 
     @property
     def message_address(self) -> str:
-        """What messages to it name as their address."""
+        """Return the address of messages to it."""
         return self.name
 
     @property
     def queue_name(self) -> str:
-        """The name of the core queue."""
+        """Return the name of the core queue."""
         return self.name
 
     def __str__(self) -> str:
@@ -151,12 +151,12 @@ class TemporaryTopic:
 
     @property
     def address(self) -> str:
-        """The address messages are sent to."""
+        """Return the address messages are sent to."""
         return self.name
 
     @property
     def message_address(self) -> str:
-        """What messages to it name as their address."""
+        """Return the address of messages to it."""
         return self.name
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ def subscription_queue_name(client_id: str | None, name: str, *, durable: bool) 
     """Return the queue name of a named subscription.
 
     Durable subscriptions are ``client.name``, shared non-durable ones ``nonDurable.client.name``; without a client id
-    its part is left out. Unshared non-durable subscriptions have random names and do not come here.
+    its part is omitted. Unshared non-durable subscriptions have random names and do not come here.
     """
     parts = [] if durable else ["nonDurable"]
     if client_id is not None:

@@ -1,7 +1,7 @@
-"""Messages with a body that is one value: TextMessage and ObjectMessage; and what all bodies share.
+"""Messages with a body that is one value: TextMessage and ObjectMessage; and the common part of all bodies.
 
-Responsible for the write protection of bodies that were received. It refuses to know wire formats, and to open
-serialised objects.
+Responsible for the write protection of received bodies. Does not depend on wire formats, and never opens serialised
+objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["BodiedMessage", "ObjectMessage", "TextMessage"]
 
 
 class BodiedMessage(JMSMessage):
-    """A message with a body: it knows whether the body is being written or read."""
+    """A message with a body, which is being either written or read."""
 
     __slots__ = ("body_is_read_only",)
 
@@ -43,7 +43,7 @@ class BodiedMessage(JMSMessage):
         self.body_is_read_only = False
 
     def _received_body(self) -> BodyValue:
-        """Decodes the body of a received message, once; callers see to it that there is a source."""
+        """Decode the body of a received message, once. The caller must ensure that there is a source."""
         source = self._body_source
         assert source is not None
         body = source.body()
@@ -80,7 +80,7 @@ class TextMessage(BodiedMessage):
 
     @property
     def text(self) -> str | None:
-        """The text."""
+        """Return the text."""
         if self._body_source is not None:
             body = self._received_body()
             assert body is None or isinstance(body, str)
@@ -96,7 +96,7 @@ class TextMessage(BodiedMessage):
 
     @property
     def body(self) -> str | None:
-        """The text."""
+        """Return the text."""
         return self.text
 
     @body.setter
@@ -113,8 +113,8 @@ class ObjectMessage(BodiedMessage):
     """A message whose body is an object that some program serialised; here it is those bytes, or None.
 
     They are passed through in both directions and never opened. Reading them with ``pickle``, or with any reader of
-    Java objects, would let whoever can send a message run code in this process. Programs that trust their senders can
-    decode ``data`` themselves, in the open.
+    Java objects, would let the sender of any message run code in this process. Programs that trust their senders can
+    decode ``data`` explicitly.
     """
 
     __slots__ = ("_data",)
@@ -135,7 +135,7 @@ class ObjectMessage(BodiedMessage):
 
     @property
     def data(self) -> bytes | None:
-        """The serialised object."""
+        """Return the serialised object."""
         if self._body_source is not None:
             body = self._received_body()
             assert body is None or isinstance(body, bytes)
@@ -151,7 +151,7 @@ class ObjectMessage(BodiedMessage):
 
     @property
     def body(self) -> bytes | None:
-        """The serialised object."""
+        """Return the serialised object."""
         return self.data
 
     @body.setter

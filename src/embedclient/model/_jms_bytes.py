@@ -1,7 +1,7 @@
 """BytesMessage: a body of raw bytes, written and read like a data stream.
 
 Responsible for the layout of the primitive values (big-endian, as every JMS client writes them) and for the two modes,
-writing and reading. It refuses to know where the bytes come from.
+writing and reading. Does not depend on the origin of the bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BytesMessage(BodiedMessage):
 
     @property
     def body(self) -> bytes:
-        """All bytes."""
+        """Return all bytes."""
         return bytes(self._loaded())
 
     @body.setter
@@ -68,7 +68,7 @@ class BytesMessage(BodiedMessage):
 
     @property
     def body_length(self) -> int:
-        """How many bytes a message that is read has."""
+        """Return the number of bytes of a message that is being read."""
         self._check_readable()
         return len(self._loaded())
 
@@ -84,7 +84,7 @@ class BytesMessage(BodiedMessage):
         self._cursor = 0
 
     def read_bytes(self, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes, by default the rest; ``b""`` at the end."""
+        """Return up to ``length`` bytes, by default the rest; ``b""`` at the end."""
         self._check_readable()
         if length is not None and length < 0:
             raise MessageFormatException(f"{length} is no number of bytes")
@@ -95,49 +95,49 @@ class BytesMessage(BodiedMessage):
         return bytes(content[start:end])
 
     def read_boolean(self) -> bool:
-        """One byte; anything but zero is true."""
+        """Return one byte as a bool; anything but zero is true."""
         return self._read(_UNSIGNED_BYTE) != 0
 
     def read_byte(self) -> int:
-        """An int of 8 bits."""
+        """Return an int of 8 bits."""
         return self._read(_BYTE)
 
     def read_unsigned_byte(self) -> int:
-        """An int of 8 bits without sign."""
+        """Return an int of 8 bits without sign."""
         return self._read(_UNSIGNED_BYTE)
 
     def read_short(self) -> int:
-        """An int of 16 bits."""
+        """Return an int of 16 bits."""
         return self._read(_SHORT)
 
     def read_unsigned_short(self) -> int:
-        """An int of 16 bits without sign."""
+        """Return an int of 16 bits without sign."""
         return self._read(_UNSIGNED_SHORT)
 
     def read_char(self) -> str:
-        """One UTF-16 code unit."""
+        """Return one UTF-16 code unit."""
         return chr(self._read(_UNSIGNED_SHORT))
 
     def read_int(self) -> int:
-        """An int of 32 bits."""
+        """Return an int of 32 bits."""
         return self._read(_INT)
 
     def read_long(self) -> int:
-        """An int of 64 bits."""
+        """Return an int of 64 bits."""
         return self._read(_LONG)
 
     def read_float(self) -> float:
-        """A float of single precision."""
+        """Return a float of single precision."""
         value: float = _FLOAT.unpack(self._take(4))[0]
         return value
 
     def read_double(self) -> float:
-        """A float of double precision."""
+        """Return a float of double precision."""
         value: float = _DOUBLE.unpack(self._take(8))[0]
         return value
 
     def read_utf(self) -> str:
-        """A string that ``write_utf`` wrote."""
+        """Return a string that ``write_utf`` wrote."""
         start = self._cursor
         length = self._read(_UNSIGNED_SHORT)
         try:
@@ -148,46 +148,46 @@ class BytesMessage(BodiedMessage):
             raise
 
     def write_bytes(self, value: bytes | bytearray | memoryview) -> None:
-        """The bytes, without their number."""
+        """Write the bytes, without their number."""
         self._check_writeable()
         data = _as_bytes(value)
         content = self._writable()
         content += data
 
     def write_boolean(self, value: bool) -> None:
-        """One byte."""
+        """Write one byte."""
         self._write(_UNSIGNED_BYTE, 0xFF if value else 0)
 
     def write_byte(self, value: int) -> None:
-        """An int of 8 bits."""
+        """Write an int of 8 bits."""
         self._write(_BYTE, value)
 
     def write_short(self, value: int) -> None:
-        """An int of 16 bits."""
+        """Write an int of 16 bits."""
         self._write(_SHORT, value)
 
     def write_char(self, value: str) -> None:
-        """One UTF-16 code unit."""
+        """Write one UTF-16 code unit."""
         self._write(_UNSIGNED_SHORT, _code_of(value))
 
     def write_int(self, value: int) -> None:
-        """An int of 32 bits."""
+        """Write an int of 32 bits."""
         self._write(_INT, value)
 
     def write_long(self, value: int) -> None:
-        """An int of 64 bits."""
+        """Write an int of 64 bits."""
         self._write(_LONG, value)
 
     def write_float(self, value: float) -> None:
-        """A float of single precision."""
+        """Write a float of single precision."""
         self._write(_FLOAT, value)
 
     def write_double(self, value: float) -> None:
-        """A float of double precision."""
+        """Write a float of double precision."""
         self._write(_DOUBLE, value)
 
     def write_utf(self, value: str) -> None:
-        """A string of up to 65,535 encoded bytes, with its length."""
+        """Write a string of up to 65,535 encoded bytes, with its length."""
         self._check_writeable()
         data = _encoded_utf(value)
         content = self._writable()
@@ -195,7 +195,7 @@ class BytesMessage(BodiedMessage):
         content += data
 
     def write_object(self, value: object) -> None:
-        """A value by its type: bool, int (of 32 bits if it fits), float (double), str (as ``write_utf``) or bytes."""
+        """Write a value by its type: bool, int (32 bits if it fits), float (double), str (``write_utf``) or bytes."""
         match value:
             case bool():
                 self.write_boolean(value)
@@ -263,7 +263,7 @@ def _code_of(character: object) -> int:
 
 
 def _encoded_utf(text: str) -> bytes:
-    """Each UTF-16 code unit on its own, so a supplementary character takes two times three bytes."""
+    """Encode each UTF-16 code unit separately, so a supplementary character takes two times three bytes."""
     if not isinstance(text, str):
         raise MessageFormatException(f"{text.__class__.__name__} is no string")
     if text.isascii():

@@ -1,7 +1,7 @@
-"""Which value may be read as which type: the conversion table of Jakarta Messaging 3.1, sections 3.5.4 and 3.11.3.
+"""Allowed conversions of values: the table of Jakarta Messaging 3.1, sections 3.5.4 and 3.11.3.
 
-Responsible for typed values of properties, map entries and stream items, and for reading numbers from strings.
-It refuses to know where the values are kept.
+Responsible for typed values of properties, map entries and stream items, and for reading numbers from strings. Does not
+depend on the place where the values are kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 MISSING: Final = TypedValue(None, PropertyType.NULL)
-"""What a name that is not there reads as."""
+"""The value that a missing name reads as."""
 
 # A tuple, because a union of types would be built anew by every check.
 _PLAIN: Final = (str, int, bool, float, bytes, type(None))
@@ -46,7 +46,7 @@ def _refusal(found: TypedValue, wanted: str) -> MessageFormatException:
 
 
 def to_boolean(found: TypedValue) -> bool:
-    """From boolean and from string; a missing value is false."""
+    """Convert from boolean and from string; a missing value is false."""
     value = found.value
     if isinstance(value, bool):
         return value
@@ -58,7 +58,7 @@ def to_boolean(found: TypedValue) -> bool:
 
 
 def to_integer(found: TypedValue, wanted: PropertyType) -> int:
-    """From an integer type that is not wider, and from a string that holds a number of this size."""
+    """Convert from an integer type that is not wider, and from a string that holds a number of this size."""
     bits = _BITS[wanted]
     value = found.value
     if isinstance(value, int) and _BITS[found.type] <= bits:
@@ -71,7 +71,7 @@ def to_integer(found: TypedValue, wanted: PropertyType) -> int:
 
 
 def to_real(found: TypedValue, wanted: PropertyType) -> float:
-    """Float from float, double from float and double, both from a string that holds a number."""
+    """Convert float from float, double from float and double, both from a string that holds a number."""
     value = found.value
     if isinstance(value, float) and (found.type is PropertyType.FLOAT or wanted is PropertyType.DOUBLE):
         return value
@@ -82,14 +82,14 @@ def to_real(found: TypedValue, wanted: PropertyType) -> float:
 
 
 def to_char(found: TypedValue) -> str:
-    """Only from char."""
+    """Convert only from char."""
     if found.type is PropertyType.CHAR and isinstance(found.value, str):
         return found.value
     raise _refusal(found, "char")
 
 
 def to_text(found: TypedValue) -> str | None:
-    """From everything but bytes."""
+    """Convert from everything but bytes."""
     value = found.value
     if value is None or isinstance(value, str):
         return value
@@ -103,14 +103,14 @@ def to_text(found: TypedValue) -> str | None:
 
 
 def to_bytes(found: TypedValue) -> bytes | None:
-    """Only from bytes."""
+    """Convert only from bytes."""
     if found.value is None or isinstance(found.value, bytes):
         return found.value
     raise _refusal(found, "bytes")
 
 
 def typed(value: object, kind: PropertyType) -> TypedValue:
-    """The value as one of this type.
+    """Return the value as one of this type.
 
     Raises:
         MessageFormatException: it does not fit.
@@ -133,10 +133,10 @@ def typed(value: object, kind: PropertyType) -> TypedValue:
 
 
 def inferred(value: object) -> TypedValue:
-    """The value with the type a plain Python value gets: an int is an INT, or a LONG when it needs to be.
+    """Return the value with the type of a plain Python value: an int is an INT, or a LONG where necessary.
 
     Raises:
-        MessageFormatException: it is none of bool, int of 64 bits, float, str, bytes and None.
+        MessageFormatException: it is not a bool, an int of 64 bits, a float, a str, bytes or None.
     """
     if isinstance(value, (bytearray, memoryview)):
         value = bytes(value)

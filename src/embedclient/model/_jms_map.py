@@ -1,6 +1,6 @@
 """MapMessage: a body of named values with types.
 
-Responsible for typed access to the entries. It refuses to know how they are encoded.
+Responsible for typed access to the entries. Does not depend on their encoding.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ __all__ = ["MapMessage"]
 class MapMessage(BodiedMessage):
     """A message whose body is a set of named values.
 
-    ``body`` is a dict of plain values, a copy; assigning one replaces all entries and infers their types. Getters raise
-    ``MessageFormatException`` when the value cannot be converted, those of numbers and characters also when there is
-    none. Setters raise ``MessageNotWriteableException`` on a received message until ``clear_body()``.
+    ``body`` is a dict of plain values, a copy. Assigning to ``body`` replaces all entries and infers their types.
+    Getters raise ``MessageFormatException`` when the value cannot be converted; those of numbers and characters raise
+    it also for a missing value. Setters raise ``MessageNotWriteableException`` on a received message until
+    ``clear_body()``.
     """
 
     __slots__ = ("_entries",)
@@ -54,7 +55,7 @@ class MapMessage(BodiedMessage):
 
     @property
     def body(self) -> dict[str, PropertyValue]:
-        """All entries, copied."""
+        """Return a copy of all entries."""
         return dict(self.entries.items())
 
     @body.setter
@@ -67,7 +68,7 @@ class MapMessage(BodiedMessage):
 
     @property
     def entries(self) -> Properties:
-        """All entries with their types. Not to be changed."""
+        """Return all entries with their types. They must not be changed."""
         if self._body_source is not None:
             body = self._received_body()
             assert isinstance(body, Properties)
@@ -76,11 +77,11 @@ class MapMessage(BodiedMessage):
 
     @property
     def map_names(self) -> list[str]:
-        """The names of all entries."""
+        """Return the names of all entries."""
         return list(self.entries)
 
     def item_exists(self, name: str) -> bool:
-        """Whether there is an entry of this name."""
+        """Return True if there is an entry of this name."""
         return name in self.entries
 
     def clear_body(self) -> None:
@@ -89,47 +90,47 @@ class MapMessage(BodiedMessage):
         self._entries = Properties()
 
     def get_boolean(self, name: str) -> bool:
-        """A boolean, False when missing; from a string too."""
+        """Return a boolean, False when missing; from a string too."""
         return to_boolean(self._found(name))
 
     def get_byte(self, name: str) -> int:
-        """An int of 8 bits."""
+        """Return an int of 8 bits."""
         return to_integer(self._found(name), PropertyType.BYTE)
 
     def get_short(self, name: str) -> int:
-        """An int of 16 bits."""
+        """Return an int of 16 bits."""
         return to_integer(self._found(name), PropertyType.SHORT)
 
     def get_char(self, name: str) -> str:
-        """One UTF-16 code unit."""
+        """Return one UTF-16 code unit."""
         return to_char(self._found(name))
 
     def get_int(self, name: str) -> int:
-        """An int of 32 bits."""
+        """Return an int of 32 bits."""
         return to_integer(self._found(name), PropertyType.INT)
 
     def get_long(self, name: str) -> int:
-        """An int of 64 bits."""
+        """Return an int of 64 bits."""
         return to_integer(self._found(name), PropertyType.LONG)
 
     def get_float(self, name: str) -> float:
-        """A float of single precision."""
+        """Return a float of single precision."""
         return to_real(self._found(name), PropertyType.FLOAT)
 
     def get_double(self, name: str) -> float:
-        """A float of double precision."""
+        """Return a float of double precision."""
         return to_real(self._found(name), PropertyType.DOUBLE)
 
     def get_string(self, name: str) -> str | None:
-        """Any value but bytes as a string, None when missing."""
+        """Return any value but bytes as a string, None when missing."""
         return to_text(self._found(name))
 
     def get_bytes(self, name: str) -> bytes | None:
-        """Bytes, None when missing."""
+        """Return bytes, None when missing."""
         return to_bytes(self._found(name))
 
     def get_object(self, name: str) -> PropertyValue:
-        """The value as it is, None when missing."""
+        """Return the value unchanged, None when missing."""
         return self._found(name).value
 
     def set_boolean(self, name: str, value: bool) -> None:

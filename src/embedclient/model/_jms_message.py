@@ -1,8 +1,8 @@
 """The JMS message: headers, properties, and the two bodies that are a single value.
 
-Responsible for what every message has, and for when a message may be written. A received message reads headers,
-properties and body from its source when they are first asked for. This module refuses to know any wire format; the
-source does.
+Responsible for the common part of all messages, and for when a message may be written. A received message reads
+headers, properties and body from its source on first access. This module does not depend on any wire format; the source
+does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _DELIVERY_MODES = tuple(DeliveryMode)
 
 @define
 class Headers:
-    """The headers that sending sets. What a program writes into them before sending has no effect, as JMS says."""
+    """The headers that sending sets.
+
+    Values that a program writes into them before sending have no effect, by the JMS rules.
+    """
 
     message_id: str | None = None
     destination: Destination | None = None
@@ -62,20 +65,20 @@ class Headers:
 
 
 class MessageSource(Protocol):
-    """Where the parts of a message that crossed the wire come from; each is decoded when asked for."""
+    """The source of the parts of a message that crossed the wire; each is decoded on access."""
 
     def headers(self) -> Headers:
-        """The headers that were set by sending."""
+        """Return the headers that were set by sending."""
 
     def properties(self) -> Properties:
-        """All properties, the broker's own included. Shared: the message copies before it writes."""
+        """Return all properties, the broker's included. Shared: the message copies before it writes."""
 
     def body(self) -> BodyValue:
-        """The decoded body. Raises MessageFormatException when it is malformed."""
+        """Return the decoded body. Raise MessageFormatException when it is malformed."""
 
 
 class JMSMessage(PropertyAccess):
-    """A message without a body, and what all messages have. ``embedclient.Message`` is this class.
+    """A message without a body, and the common part of all messages. ``embedclient.Message`` is this class.
 
     Body and properties of a received message are read-only until ``clear_body()`` and ``clear_properties()``.
     """
@@ -93,7 +96,7 @@ class JMSMessage(PropertyAccess):
     )
 
     delivery_count: int
-    """How often the message was delivered, this time included (JMSXDeliveryCount); 0 before it was received."""
+    """The number of deliveries, this one included (JMSXDeliveryCount); 0 before it was received."""
     on_acknowledge: Callable[[], Awaitable[None]] | None
     """Set by the session that delivered the message."""
     properties_are_read_only: bool
@@ -137,7 +140,7 @@ class JMSMessage(PropertyAccess):
 
     @classmethod
     def received(cls, source: MessageSource, delivery_count: int) -> Self:
-        """A message that reads everything from ``source``, on demand."""
+        """Return a message that reads everything from ``source``, on demand."""
         self = cls.__new__(cls)
         self._headers = None
         self._headers_source = source
@@ -152,17 +155,17 @@ class JMSMessage(PropertyAccess):
         return self
 
     def was_sent(self, source: MessageSource) -> None:
-        """Sending sets headers: take them from what went out, when somebody asks."""
+        """Set the headers that sending sets, read from the sent message on access."""
         self._headers = None
         self._headers_source = source
 
     @property
     def untouched_body(self) -> MessageSource | None:
-        """The source, as long as the body was neither decoded nor replaced."""
+        """Return the source, as long as the body was neither decoded nor replaced."""
         return self._body_source
 
     def stored(self) -> Properties:
-        """All properties with their types, hidden ones and headers included. Not to be changed."""
+        """Return all properties with their types, hidden ones and headers included. They must not be changed."""
         properties = self._properties
         if properties is None:
             source, self._properties_source = self._properties_source, None
@@ -170,7 +173,7 @@ class JMSMessage(PropertyAccess):
         return properties
 
     def stored_for_writing(self) -> Properties:
-        """``stored()`` for writing properties.
+        """Return ``stored()`` for writing properties.
 
         Raises:
             MessageNotWriteableException: they were received.
@@ -198,7 +201,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def message_id(self) -> str | None:
-        """``ID:`` and a unique text, given by sending (JMSMessageID)."""
+        """Return ``ID:`` and a unique text, given by sending (JMSMessageID)."""
         return self._sent_headers.message_id
 
     @message_id.setter
@@ -207,7 +210,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def destination(self) -> Destination | None:
-        """Where the message was sent (JMSDestination)."""
+        """Return the destination that the message was sent to (JMSDestination)."""
         return self._sent_headers.destination
 
     @destination.setter
@@ -216,7 +219,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def delivery_mode(self) -> DeliveryMode:
-        """Whether it survives a restart of the broker (JMSDeliveryMode)."""
+        """Return whether it survives a restart of the broker (JMSDeliveryMode)."""
         return self._sent_headers.delivery_mode
 
     @delivery_mode.setter
@@ -227,7 +230,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def priority(self) -> int:
-        """0 to 9 (JMSPriority)."""
+        """Return the priority, 0 to 9 (JMSPriority)."""
         return self._sent_headers.priority
 
     @priority.setter
@@ -238,7 +241,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def timestamp(self) -> int:
-        """When it was sent, in Unix milliseconds; 0 if the producer leaves that out (JMSTimestamp)."""
+        """Return when it was sent, in Unix milliseconds; 0 if the producer omits that (JMSTimestamp)."""
         return self._sent_headers.timestamp
 
     @timestamp.setter
@@ -247,7 +250,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def expiration(self) -> int:
-        """When it expires, in Unix milliseconds; 0 for never (JMSExpiration)."""
+        """Return when it expires, in Unix milliseconds; 0 for never (JMSExpiration)."""
         return self._sent_headers.expiration
 
     @expiration.setter
@@ -256,7 +259,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def delivery_time(self) -> int:
-        """The earliest time of delivery, in Unix milliseconds; 0 for at once (JMSDeliveryTime)."""
+        """Return the earliest time of delivery, in Unix milliseconds; 0 for at once (JMSDeliveryTime)."""
         return self._sent_headers.delivery_time
 
     @delivery_time.setter
@@ -265,7 +268,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def redelivered(self) -> bool:
-        """Whether it was delivered before (JMSRedelivered)."""
+        """Return True if it was delivered before (JMSRedelivered)."""
         return self.delivery_count > 1
 
     @redelivered.setter
@@ -274,7 +277,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def correlation_id(self) -> str | bytes | None:
-        """Links a reply to its request; text, or bytes of another system (JMSCorrelationID)."""
+        """Return the link from a reply to its request; text, or bytes of another system (JMSCorrelationID)."""
         value = self.stored().get(_CORRELATION_ID)
         return value if isinstance(value, str | bytes) else None
 
@@ -286,7 +289,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def reply_to(self) -> Destination | None:
-        """Where a reply is awaited (JMSReplyTo)."""
+        """Return the destination for a reply (JMSReplyTo)."""
         value = self.stored().get(_REPLY_TO)
         return parse_destination(value) if isinstance(value, str) else None
 
@@ -310,7 +313,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def properties(self) -> MessageProperties:
-        """The properties as a mapping."""
+        """Return the properties as a mapping."""
         return MessageProperties(self)
 
     def clear_properties(self) -> None:
@@ -327,7 +330,7 @@ class JMSMessage(PropertyAccess):
 
     @property
     def body(self) -> object:
-        """The body as one Python value; None here."""
+        """Return the body as one Python value; None here."""
         return None
 
     def clear_body(self) -> None:
@@ -335,16 +338,16 @@ class JMSMessage(PropertyAccess):
         self._body_source = None
 
     def is_body_assignable_to(self, kind: type[object]) -> bool:
-        """Whether ``get_body(kind)`` gives a value."""
+        """Return True if ``get_body(kind)`` gives a value."""
         body = self.body
         return body is None or isinstance(body, kind)
 
     def get_body(self, kind: type[T]) -> T | None:
-        """The body, which has to be of this type.
+        """Return the body, which must be of this type.
 
         Raises:
-            MessageFormatException: it is of another one.
-            TypeError: the type is nothing that `isinstance` takes.
+            MessageFormatException: it is of another type.
+            TypeError: the type is not accepted by `isinstance`.
         """
         body = self.body
         if body is None or isinstance(body, kind):
@@ -353,7 +356,7 @@ class JMSMessage(PropertyAccess):
         raise MessageFormatException(f"the body is {type(body).__name__}, not {wanted}")
 
     def _begin_reading(self) -> None:
-        """A kind of message with a body sets it up for reading; it is not decoded yet."""
+        """Set up a message with a body for reading; the body is not decoded yet."""
 
     # --- acknowledgement ------------------------------------------------------------------------------------------
 
@@ -374,7 +377,7 @@ class JMSMessage(PropertyAccess):
     # Last, because from here on the name means this header inside the class.
     @property
     def type(self) -> str | None:
-        """A name for the kind of message, of the program's choice (JMSType)."""
+        """Return the name of the kind of message, chosen by the program (JMSType)."""
         value = self.stored().get(_TYPE)
         return value if isinstance(value, str) else None
 
@@ -390,7 +393,7 @@ def _checked_destination(value: Destination | None) -> Destination | None:
 
 
 def _is_integer(value: object) -> bool:
-    """A bool is none, although Python's are: nobody who writes `True` means the number 1."""
+    """Return True for an int that is no bool. Python's bools are ints, but `True` never means the number 1 here."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

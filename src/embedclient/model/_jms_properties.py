@@ -1,7 +1,7 @@
 """The properties of a JMS message, seen through JMS names.
 
-Responsible for which names may be set, which are shown, and which stand for names of the broker's own. It refuses to
-know headers: they live in the same store under reserved names and are never shown here.
+Responsible for which names may be set, which are shown, and which represent names of the broker. Does not depend on
+headers: they live in the same store under reserved names and are never shown here.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _BROKER_NAMES: Final = {
 _JMS_NAMES: Final = {broker: jms for jms, broker in _BROKER_NAMES.items()}
 ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
-"""Carries the address of a send to a temporary destination; Artemis ignores it."""
+"""The property with the address of a send to a temporary destination; Artemis ignores it."""
 _HIDDEN_PREFIXES: Final = ("__AMQ_CID", "_AMQ_ROUTE_TO", TEMPORARY_ADDRESS)
 _RESERVED: Final = frozenset(["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"])
 
 
 def is_header_name(name: str) -> bool:
-    """Whether the name belongs to a header: reserved by JMS, and kept when properties are cleared."""
+    """Return True if the name belongs to a header: reserved by JMS, and kept when properties are cleared."""
     return (name.startswith("JMS") and not name.startswith(("JMSX", "JMS_"))) or name == ROUTING_TYPE
 
 
@@ -50,19 +50,19 @@ def _check_name(name: object) -> None:
 
 
 class PropertyStore(Protocol):
-    """What a message lets this view use of it."""
+    """The part of a message that this view uses."""
 
     delivery_count: int
 
     def stored(self) -> Properties:
-        """Everything the message carries, for reading."""
+        """Return everything the message carries, for reading."""
 
     def stored_for_writing(self) -> Properties:
-        """The same for writing; raises MessageNotWriteableException while properties are read-only."""
+        """Return the same for writing. Raise MessageNotWriteableException while properties are read-only."""
 
 
 def lookup(store: PropertyStore, name: str) -> TypedValue:
-    """A property by its JMS name, hidden names included."""
+    """Return a property by its JMS name, hidden names included."""
     if name == DELIVERY_COUNT and store.delivery_count:
         return TypedValue(store.delivery_count, PropertyType.INT)
     properties = store.stored()
@@ -106,11 +106,11 @@ class MessageProperties(MutableMapping[str, PropertyValue]):
         self.set(name, found.value, found.type)
 
     def set(self, name: str, value: PropertyValue, kind: PropertyType) -> None:
-        """Set a property of a type of the caller's choice; the value has to fit it already."""
+        """Set a property with an explicit type; the value must fit the type already."""
         properties = self._store.stored_for_writing()
         _check_name(name)
         if name == DELIVERY_COUNT:
-            return  # Counted by the broker. Programs that copy all properties of a message come by here.
+            return  # Counted by the broker. Programs that copy all properties of a message set it, too.
         if name == _GROUP_SEQUENCE:
             value, kind = _group_sequence(value), PropertyType.INT
         elif name in _BROKER_NAMES and value is not None:

@@ -1,6 +1,6 @@
-"""Typed access to properties, method by method as JMS has it.
+"""Typed access to properties, with the methods of JMS.
 
-Responsible for the sixteen typed getters and setters. It refuses to know how properties are kept.
+Responsible for the sixteen typed getters and setters. Does not depend on the storage of properties.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["PropertyAccess"]
 class PropertyAccess:
     """The part of a message that reads and writes properties by type.
 
-    Getters raise ``MessageFormatException`` when the value cannot be converted, and so do those of numbers when there
-    is no value. Setters raise it for a name or value that cannot be set, and ``MessageNotWriteableException`` while the
-    properties are read-only.
+    Getters raise ``MessageFormatException`` when the value cannot be converted; those of numbers raise it also when
+    there is no value. Setters raise it for a name or value that cannot be set, and ``MessageNotWriteableException``
+    while the properties are read-only.
     """
 
     __slots__ = ()
@@ -31,43 +31,43 @@ class PropertyAccess:
         raise AssertionError("a message keeps its properties itself")
 
     def property_exists(self, name: str) -> bool:
-        """Whether there is a property of this name, hidden ones included."""
+        """Return True if there is a property of this name, hidden ones included."""
         return name in MessageProperties(self) or name in self.stored()
 
     def get_boolean_property(self, name: str) -> bool:
-        """A boolean, False when missing; from a string too."""
+        """Return a boolean, False when missing; from a string too."""
         return to_boolean(lookup(self, name))
 
     def get_byte_property(self, name: str) -> int:
-        """An int of 8 bits."""
+        """Return an int of 8 bits."""
         return to_integer(lookup(self, name), PropertyType.BYTE)
 
     def get_short_property(self, name: str) -> int:
-        """An int of 16 bits."""
+        """Return an int of 16 bits."""
         return to_integer(lookup(self, name), PropertyType.SHORT)
 
     def get_int_property(self, name: str) -> int:
-        """An int of 32 bits."""
+        """Return an int of 32 bits."""
         return to_integer(lookup(self, name), PropertyType.INT)
 
     def get_long_property(self, name: str) -> int:
-        """An int of 64 bits."""
+        """Return an int of 64 bits."""
         return to_integer(lookup(self, name), PropertyType.LONG)
 
     def get_float_property(self, name: str) -> float:
-        """A float of single precision."""
+        """Return a float of single precision."""
         return to_real(lookup(self, name), PropertyType.FLOAT)
 
     def get_double_property(self, name: str) -> float:
-        """A float of double precision."""
+        """Return a float of double precision."""
         return to_real(lookup(self, name), PropertyType.DOUBLE)
 
     def get_string_property(self, name: str) -> str | None:
-        """Any value as a string, None when missing."""
+        """Return any value as a string, None when missing."""
         return to_text(lookup(self, name))
 
     def get_object_property(self, name: str) -> PropertyValue:
-        """The value as it is, None when missing."""
+        """Return the value unchanged, None when missing."""
         return lookup(self, name).value
 
     def set_boolean_property(self, name: str, value: bool) -> None:

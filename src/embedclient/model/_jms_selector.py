@@ -1,7 +1,7 @@
 """JMS selectors in the words of the broker's filters.
 
-Responsible for renaming the header identifiers and for joining the no-local condition. It refuses to
-check a selector beyond its being text: the broker does, and says what is wrong.
+Responsible for renaming the header identifiers and for joining the no-local condition. Checks only that a selector is
+text: the broker checks the rest, and reports errors.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _CONNECTION_ID: Final = "__AMQ_CID"
 
 
 def selector_text(selector: object) -> str | None:
-    """Return what a user gave as a selector or filter. Raises InvalidSelectorException for what is no text."""
+    """Return a user's selector or filter. Raise InvalidSelectorException for a value that is no text."""
     if selector is None or isinstance(selector, str):
         return selector
     raise InvalidSelectorException(f"a selector is a str such as \"color = 'red'\", not {selector!r}")
 
 
 def filter_for_selector(selector: str | None, *, no_local_id: str | None = None) -> str | None:
-    """The filter text for a JMS selector, ``None`` when every message is wanted.
+    """Return the filter text for a JMS selector, ``None`` when every message is wanted.
 
-    ``no_local_id`` is the client id (or, without one, the id of the connection) whose own messages are to be left out.
+    ``no_local_id`` is the client id (or, without one, the id of the connection) whose messages are to be omitted.
     """
     selector = selector_text(selector)
     text = None if selector is None or selector.isspace() or not selector else _renamed(selector)
@@ -70,7 +70,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _renamed(selector: str) -> str:
     pattern = _pattern(selector)
     lexemes = pattern.findall(selector)
-    # The two literals mean a delivery mode only where that header is asked for; elsewhere they are somebody's words.
+    # The two literals mean a delivery mode only where that header is used; elsewhere they are other texts.
     modes = _DELIVERY_MODES if "JMSDeliveryMode" in lexemes else {}
     replacements = {**_IDENTIFIERS, **modes}
     if replacements.keys().isdisjoint(lexemes):

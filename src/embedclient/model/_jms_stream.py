@@ -1,6 +1,6 @@
 """StreamMessage: a body of values with types, one after the other.
 
-Responsible for writing and reading them in order, with conversion. It refuses to know how they are encoded.
+Responsible for writing and reading them in order, with conversion. Does not depend on their encoding.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class StreamMessage(BodiedMessage):
     """A message whose body is a sequence of values.
 
     A new message is written; ``reset()`` and receiving make it read-only and put the cursor at its beginning. ``body``
-    is a list of plain values, a copy, in either mode; assigning one replaces everything and infers the types. Readers
-    raise ``MessageEOFException`` at the end, ``MessageNotReadableException`` while the message is written, and
-    ``MessageFormatException`` when the next value cannot be converted, which leaves the cursor before it.
+    is a list of plain values, a copy, in either mode. Assigning to ``body`` replaces everything and infers the types.
+    Readers raise ``MessageEOFException`` at the end, and ``MessageNotReadableException`` while the message is written.
+    They raise ``MessageFormatException`` when the next value cannot be converted, which leaves the cursor before it.
     """
 
     __slots__ = ("_cursor", "_items")
@@ -48,7 +48,7 @@ class StreamMessage(BodiedMessage):
 
     @property
     def body(self) -> list[PropertyValue]:
-        """All values, copied."""
+        """Return a copy of all values."""
         return [item.value for item in self.items]
 
     @body.setter
@@ -58,7 +58,7 @@ class StreamMessage(BodiedMessage):
 
     @property
     def items(self) -> list[TypedValue]:
-        """All values with their types. Not to be changed."""
+        """Return all values with their types. They must not be changed."""
         if self._body_source is not None:
             body = self._received_body()
             assert isinstance(body, list)
@@ -77,47 +77,47 @@ class StreamMessage(BodiedMessage):
         self._cursor = 0
 
     def read_boolean(self) -> bool:
-        """A boolean, from a string too."""
+        """Return a boolean, from a string too."""
         return self._read(to_boolean)
 
     def read_byte(self) -> int:
-        """An int of 8 bits."""
+        """Return an int of 8 bits."""
         return self._read(lambda item: to_integer(item, PropertyType.BYTE))
 
     def read_short(self) -> int:
-        """An int of 16 bits."""
+        """Return an int of 16 bits."""
         return self._read(lambda item: to_integer(item, PropertyType.SHORT))
 
     def read_char(self) -> str:
-        """One UTF-16 code unit."""
+        """Return one UTF-16 code unit."""
         return self._read(to_char)
 
     def read_int(self) -> int:
-        """An int of 32 bits."""
+        """Return an int of 32 bits."""
         return self._read(lambda item: to_integer(item, PropertyType.INT))
 
     def read_long(self) -> int:
-        """An int of 64 bits."""
+        """Return an int of 64 bits."""
         return self._read(lambda item: to_integer(item, PropertyType.LONG))
 
     def read_float(self) -> float:
-        """A float of single precision."""
+        """Return a float of single precision."""
         return self._read(lambda item: to_real(item, PropertyType.FLOAT))
 
     def read_double(self) -> float:
-        """A float of double precision."""
+        """Return a float of double precision."""
         return self._read(lambda item: to_real(item, PropertyType.DOUBLE))
 
     def read_string(self) -> str | None:
-        """Any value but bytes as a string."""
+        """Return any value but bytes as a string."""
         return self._read(to_text)
 
     def read_bytes(self) -> bytes | None:
-        """The bytes of one value, all of them."""
+        """Return the bytes of one value, all of them."""
         return self._read(to_bytes)
 
     def read_object(self) -> PropertyValue:
-        """The value as it is."""
+        """Return the value unchanged."""
         return self._read(lambda item: item.value)
 
     def write_boolean(self, value: bool) -> None:

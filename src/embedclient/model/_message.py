@@ -1,7 +1,7 @@
-"""The message port: what the broker needs to know of a message, whatever its encoding.
+"""The message port: the broker's view of a message, in any encoding.
 
-Responsible for the smallest common view over raw bytes: routing fields extracted once, properties on demand. Refuses to
-know any encoding; the codecs of ``embedclient.wire`` implement it.
+Responsible for the smallest common view over raw bytes: routing fields extracted once, properties on demand. Does not
+depend on any encoding; the codecs of ``embedclient.wire`` implement it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["Encoding", "Message", "RoutingType"]
 
 
 class RoutingType(IntEnum):
-    """How an address hands messages to its queues, numbered as on the wire."""
+    """An address' way of distributing messages to its queues, numbered as on the wire."""
 
     MULTICAST = 0
     ANYCAST = 1
 
 
 class Encoding(IntEnum):
-    """Which codec wrote the raw bytes of a message. Stored in journal records: never renumber."""
+    """The codec that wrote the raw bytes of a message. Stored in journal records: never renumber."""
 
     CORE = 1
     AMQP = 2
@@ -34,43 +34,43 @@ class Message(Protocol):
 
     @property
     def raw(self) -> bytes | bytearray:
-        """The message's bytes as they arrived, or as they were last rewritten."""
+        """Return the message's bytes as they arrived, or as they were last rewritten."""
 
     @property
     def encoding(self) -> int:
-        """An ``Encoding`` number."""
+        """Return an ``Encoding`` number."""
 
     @property
     def message_id(self) -> int:
-        """The broker's id, 0 before one is assigned."""
+        """Return the broker's id, 0 before one is assigned."""
 
     @property
     def address(self) -> str:
-        """Where it was sent; empty when the sender named no address."""
+        """Return the address it was sent to; empty when the sender named no address."""
 
     @property
     def durable(self) -> bool:
-        """Whether it has to survive a restart of the broker."""
+        """Return True if it must survive a restart of the broker."""
 
     @property
     def priority(self) -> int:
-        """0 to 9, 4 by default."""
+        """Return the priority, 0 to 9, 4 by default."""
 
     @property
     def expiration(self) -> int:
-        """Wall time in Unix milliseconds after which it is expired, 0 for never."""
+        """Return the wall time in Unix milliseconds after which it is expired, 0 for never."""
 
     @property
     def timestamp(self) -> int:
-        """Wall time of sending in Unix milliseconds, 0 when the sender gave none."""
+        """Return the wall time of sending in Unix milliseconds, 0 when the sender gave no time."""
 
     @property
     def size(self) -> int:
-        """Encoded size in bytes."""
+        """Return the encoded size in bytes."""
 
     @property
     def duplicate_id(self) -> bytes | None:
-        """The duplicate detection id, None when there is none."""
+        """Return the duplicate detection id, None when it is absent."""
 
     def property(self, name: str) -> PropertyValue:
         """Return one property, None when it is missing."""

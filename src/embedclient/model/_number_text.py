@@ -1,7 +1,7 @@
-"""How the numbers of messages are spelled when they become part of a string, and read from one.
+"""The conversion between the numbers of messages and strings.
 
 Responsible for giving the digits that Java clients and brokers give: shortest, with an exponent outside 0.001 to
-10,000,000; and for reading a FLOAT as they do. Refuses to know who asks.
+10,000,000; and for reading a FLOAT as they do. Does not depend on the caller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DOUBLE: Final = Struct(">d")
 
 
 def number_text(value: float, *, single: bool = False) -> str:
-    """A float as Java spells it: shortest digits, an exponent outside 0.001 to 10,000,000."""
+    """Return a float as Java spells it: shortest digits, an exponent outside 0.001 to 10,000,000."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     text = _shortest(value) if single else repr(value)
@@ -33,7 +33,7 @@ def number_text(value: float, *, single: bool = False) -> str:
 
 
 def _shortest(value: float) -> str:
-    """The fewest digits that still name this FLOAT."""
+    """Return the fewest digits that still name this FLOAT."""
     for digits in range(1, 9):
         text = f"{value:.{digits}g}"
         try:
@@ -45,13 +45,16 @@ def _shortest(value: float) -> str:
 
 
 def rounded_to_single(value: float) -> float:
-    """The value in the precision a FLOAT has, so that a sender reads what the receiver will."""
+    """Return the value in the precision of a FLOAT, so that a sender reads the receiver's value."""
     rounded: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
     return rounded
 
 
 def single_from_text(text: str) -> float:
-    """The FLOAT nearest to a number in decimal digits, infinity beyond the largest one, as Java's Float.parseFloat."""
+    """Return the FLOAT nearest to a number in decimal digits, as Java's Float.parseFloat.
+
+    The result is infinity beyond the largest one.
+    """
     value = float(text)
     if math.isfinite(value) and value != 0:
         value = _to_odd(value, text)
@@ -62,11 +65,11 @@ def single_from_text(text: str) -> float:
 
 
 def _to_odd(value: float, text: str) -> float:
-    """The double beside the number of a text whose last bit is set, so that rounding once more takes the right side.
+    """Return the double beside the number of a text whose last bit is set, so that a second rounding is right.
 
     The nearest double may lie in the middle of two FLOATs while the number itself does not.
     """
-    from decimal import Decimal  # here, for few programs ever need it, and all would wait for it
+    from decimal import Decimal  # here, because few programs need it, and all would wait for it
 
     exact = Decimal(text)
     if exact == value or _DOUBLE.pack(value)[-1] & 1:

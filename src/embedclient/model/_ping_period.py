@@ -1,9 +1,10 @@
-"""How often a connection is pinged, for clients and for brokers of a cluster.
+"""The period of pings on a connection, for clients and for brokers of a cluster.
 
-1. A connection is taken for lost when nothing came for its time to live.
+1. A connection counts as lost when nothing came for its time to live.
 2. A quiet one carries pings alone: with pauses longer than the time to live it is lost, and made again, each time.
+
 So the time to live is the stronger setting. Two pings fit into it, because an answer takes time. Does not depend on
-clocks and packets.
+clocks or packets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Message properties: an ordered mapping that remembers the wire type of every value.
+"""Message properties: an ordered mapping that keeps the wire type of every value.
 
-Responsible for the eleven property types of the CORE protocol and for what a plain Python value becomes. Refuses to
-know how they are encoded and which names are reserved.
+Responsible for the eleven property types of the CORE protocol and for the type of a plain Python value. Does not depend
+on their encoding or on reserved names.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PYTHON_TYPES: tuple[tuple[type, ...], ...] = (
 
 
 def infer_type(value: PropertyValue) -> PropertyType:
-    """Return the wire type a plain Python value gets when nobody names one."""
+    """Return the wire type of a plain Python value without an explicit type."""
     if value is None:
         return PropertyType.NULL
     if isinstance(value, bool):  # before int: a bool is an int in Python
@@ -125,7 +125,7 @@ class Properties:
         self._entries[name] = TypedValue(value, kind)
 
     def set(self, name: str, value: PropertyValue, kind: PropertyType) -> None:
-        """Set a value with a wire type of the caller's choice; raises TypeError or ValueError if it does not fit."""
+        """Set a value with an explicit wire type. Raise TypeError or ValueError if it does not fit."""
         check_value(value, kind)
         self._entries[name] = TypedValue(value, kind)
 
@@ -138,7 +138,7 @@ class Properties:
         return default if entry is None else entry.value
 
     def type_of(self, name: str) -> PropertyType:
-        """Return the wire type; KeyError when the name is missing."""
+        """Return the wire type. Raise KeyError when the name is missing."""
         return self._entries[name].type
 
     def typed_items(self) -> ItemsView[str, TypedValue]:

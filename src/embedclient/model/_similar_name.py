@@ -1,4 +1,4 @@
-"""What somebody may have meant by a name that nobody knows."""
+"""Suggestions for an unknown name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ SIMILARITY_MIN = 0.6
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'this'?`, or nothing when no known name is similar: a wild guess sends people astray."""
-    from difflib import get_close_matches  # only those who mistype pay for loading it
+    """Return `; did you mean 'this'?`, or nothing when no known name is similar: a wild guess misleads."""
+    from difflib import get_close_matches  # loaded only after a typing error
 
     by_lower = {candidate.lower(): candidate for candidate in known}
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=SIMILARITY_MIN)

@@ -1,7 +1,7 @@
-"""Time, randomness and identifiers as values that are handed in.
+"""Time, randomness and identifiers as explicit values.
 
-Responsible for ``Instant`` and ``Entropy``, and for the version 1 UUIDs that CORE messages carry. Refuses to read a
-clock or to draw a random number itself: everything that decides stays repeatable in a simulation.
+Responsible for ``Instant`` and ``Entropy``, and for the version 1 UUIDs that CORE messages carry. Never reads a clock
+or draws a random number: all decisions stay repeatable in a simulation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Instant:
 
 
 class Entropy(Protocol):
-    """Source of randomness, given at construction."""
+    """A source of randomness, given at construction."""
 
     def random_bytes(self, count: int) -> bytes:
         """Return ``count`` random bytes."""

@@ -1,7 +1,7 @@
 """The names of parameters that Artemis reads in the URLs of acceptors and connectors.
 
-Responsible for the names only: with them a typing error is told from a parameter that has no effect here. Artemis reads
-past every other name.
+Responsible for the names only: they distinguish a typing error from a parameter that has no effect here. Artemis
+ignores every other name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONNECTOR_PARAMETERS = frozenset(
     socksPassword socksRemoteDNS connect-timeout-millis
 """.split()
 )
-# What decides about encryption, and about whom a broker or client trusts.
+# Parameters of encryption, and of the peers that a broker or client trusts.
 TLS_PARAMETERS = frozenset(
     [
         *("sslEnabled", "sslProvider", "sslAutoReload", "sslContext", "useDefaultSslContext", "forceSSLParameters"),

@@ -54,8 +54,8 @@ _ALL_SCHEMES = _SCHEMES | _PLAIN | _OTHER_PROTOCOLS.keys() | _ENCRYPTED | _DISCO
 class URLParameter:
     """One parameter of a query: its name, its value, and whether the name is safe to show.
 
-    ``value`` is None where the text has no ``=``. A name is not safe after a password, which may contain the ``&``
-    or ``;`` that seems to end it, and where it does not look like a name.
+    Without a ``=`` in the text, ``value`` becomes None. A name is not safe after a password, which may contain the
+    ``&`` or ``;`` that seems to end it. A name is not safe, either, where it does not look like a name.
     """
 
     name: str
@@ -63,11 +63,11 @@ class URLParameter:
     is_safe: bool
 
     def shown(self, known: Collection[str] = ()) -> str:
-        """Return the name as an error may show it: quoted, or ``***`` if it may be part of a password."""
+        """Return the name in the form for an error: quoted, or ``***`` if it may be part of a password."""
         return repr(self.name) if self.is_safe or self.name in known else repr(HIDDEN)
 
     def advice(self, known: Collection[str]) -> str:
-        """Return what to write instead of an unknown name: a similar one, or signs of a password by their codes."""
+        """Return a replacement for an unknown name: a similar one, or signs of a password by their codes."""
         near = did_you_mean(self.name, known)
         return near or ("" if self.is_safe else "; write & and ; in the value before it as %26 and %3B")
 
@@ -107,10 +107,10 @@ def split_members(text: str) -> list[str]:
 
 
 def describe_url(url: object, known: Collection[str] = ()) -> str:
-    """Return a URL as errors, logs and reprs may show it: schemes, hosts, ports and names of parameters.
+    """Return a URL in the form for errors, logs and reprs: schemes, hosts, ports and names of parameters.
 
-    Values, user names, passwords and whatever cannot be read as one of the four are left out or become ``***``. Safe
-    for every text, also for one that is no URL. Names in ``known`` are shown also after a password.
+    Values, user names, passwords and all parts that cannot be read as one of the four are omitted or become ``***``.
+    Safe for every text, also for one that is no URL. Names in ``known`` are shown also after a password.
     """
     if not isinstance(url, str):
         return f"a value of type {type(url).__name__}"
@@ -202,7 +202,7 @@ def is_host_name(text: str) -> bool:
 
 
 def unsupported_scheme(url: str) -> str | None:
-    """Return what to write instead of a URL of ActiveMQ Classic or of another protocol; None if it is neither.
+    """Return a replacement for a URL of ActiveMQ Classic or of another protocol; None if it is neither.
 
     The corrected URL has the hosts of the given one, without its credentials and parameters.
     """

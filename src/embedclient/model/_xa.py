@@ -1,4 +1,4 @@
-"""What transaction managers and resource managers say to each other, by the numbers that X/Open and JTA gave it."""
+"""Codes and flags between transaction managers and resource managers, numbered as in X/Open and JTA."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["XaCode", "XaFlag"]
 
 
 class XaCode(IntEnum):
-    """What a resource manager answers to a transaction manager: below zero are errors, above it outcomes."""
+    """A resource manager's answer to a transaction manager: below zero are errors, above it outcomes."""
 
     XA_OK = 0
     XA_RDONLY = 3
@@ -37,7 +37,7 @@ class XaCode(IntEnum):
 
     @property
     def rolled_back(self) -> bool:
-        """Whether it says that the branch was rolled back (XA_RB...)."""
+        """Return True if the code means that the branch was rolled back (XA_RB...)."""
         return XaCode.XA_RBROLLBACK <= self <= XaCode.XA_RBTRANSIENT
 
 

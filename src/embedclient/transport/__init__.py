@@ -1,6 +1,6 @@
 """Byte pipes on trio, the same for broker and client: TCP, and memory pipes behind `vm://` names.
 
-Responsible for moving bytes and for naming why a pipe ended. Refuses to know what the bytes mean.
+Responsible for moving bytes and for naming why a pipe ended. Does not depend on the meaning of the bytes.
 """
 
 from ._dial import dial

@@ -1,6 +1,7 @@
 """From a connector to a byte pipe.
 
-Responsible for which transport a connector names, and with which parameters. Refuses to know who dials, and why.
+Responsible for which transport a connector names, and with which parameters. Does not depend on the caller or its
+purpose.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from ._tcp import connect_tcp
 async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
     """Open the byte pipe that a connector names.
 
+    Args:
+        timeout_s: seconds for the whole attempt.
+
     Raises:
-        TransportLost: nobody answered within ``timeout_s``; the reason says where.
+        TransportLost: no peer answered within ``timeout_s``; the reason names the address.
     """
     parameters = configuration.parameters
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:

@@ -1,7 +1,7 @@
 """Byte pipes inside one trio run: two bounded buffers that carry exactly the bytes a socket would.
 
-Refuses to know names (that is the registry's job) and never hands an object across: what goes in is copied out in
-chunks whose borders mean nothing, as with TCP.
+Does not depend on names (the registry holds them) and never passes an object across. Bytes are copied out in chunks
+whose borders mean nothing, as with TCP.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ._stream import Buffer, TransportLost
 
 
 class _Direction:
-    """One way of a pipe. Both ends hold it; who closed decides what the other one sees."""
+    """One direction of a pipe. Both ends hold it; the result at one end depends on which end closed it."""
 
     __slots__ = ("chunks", "limit_bytes", "reader_closed", "readers", "size_bytes", "writer_closed", "writers")
 
@@ -89,7 +89,7 @@ class MemoryStream:
 
     async def receive(self, max_bytes: int) -> bytes:
         incoming = self._incoming
-        # A read that parks lets others run by that alone.
+        # A read that parks yields to other tasks by that alone.
         if incoming.size_bytes or incoming.writer_closed or incoming.reader_closed:
             await trio.lowlevel.checkpoint()
         while True:
@@ -113,6 +113,9 @@ class MemoryStream:
 def memory_pair(
     limit_bytes: int = 262_144, *, names: tuple[str, str] = ("memory:a", "memory:b")
 ) -> tuple[MemoryStream, MemoryStream]:
-    """Two connected pipe ends; each direction holds at most `limit_bytes`. `names` are how the ends call each other."""
+    """Return two connected pipe ends.
+
+    Each direction holds at most `limit_bytes`. `names` are the names of the two ends.
+    """
     one_way, other_way = _Direction(limit_bytes), _Direction(limit_bytes)
     return MemoryStream(one_way, other_way, names[1]), MemoryStream(other_way, one_way, names[0])

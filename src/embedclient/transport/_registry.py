@@ -1,7 +1,8 @@
-"""The `vm://` names of this process: who listens inside which trio run.
+"""The `vm://` names of this process, and the listener of each inside its trio run.
 
-The one piece of global state in the package. A name belongs to one trio run, because a memory pipe wakes tasks
-directly and that is only sound inside one run; asking from another run is refused in words instead of hanging.
+This is the only global state in the package. A name belongs to one trio run, because a memory pipe wakes tasks
+directly, and that is only sound inside one run. A request from another run is rejected with an explanation instead of
+hanging.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BACKLOG_MAX = 128
 _PIPE_LIMIT_BYTES = 262_144
 
 _run_names: trio.lowlevel.RunVar[dict[str, VmListener]] = trio.lowlevel.RunVar("embedclient vm:// names")
-# Only to tell "no such broker" from "it lives in another run"; never used to reach across.
+# Only distinguishes "no such broker" from "it lives in another run"; never used to reach across.
 _everywhere: weakref.WeakSet[VmListener] = weakref.WeakSet()
 _everywhere_lock = threading.Lock()
 
@@ -65,7 +66,7 @@ class VmListener:
         self._acceptors.unpark_all()
 
     def connect(self) -> ByteStream:
-        """The client end of a new pipe; its other end waits to be accepted."""
+        """Return the client end of a new pipe; its other end waits to be accepted."""
         if len(self._waiting) >= _BACKLOG_MAX:
             raise TransportLost(f"cannot connect to {self.address}: {_BACKLOG_MAX} connections wait to be accepted")
         ours, theirs = self._make_pipe((f"{self.address}#{next(self._serials)}", self.address))
@@ -97,7 +98,7 @@ def vm_connect(name: str) -> ByteStream:
     """Connect to `vm://name` in this trio run.
 
     Raises:
-        TransportLost: nobody listens there, or only in another trio run.
+        TransportLost: the name has no listener, or only in another trio run.
     """
     listener = _names().get(name)
     if listener is not None:

@@ -1,8 +1,8 @@
-"""What a byte pipe promises: the two protocols every transport implements, and the one error they raise.
+"""The contract of a byte pipe: the two protocols that every transport implements, and the single error they raise.
 
-Refuses to know any concrete transport. A pipe never buffers on its own: `send_nowait` says how much the
-operating system (or the peer's memory buffer) took and the owner keeps the rest, so that a later TLS layer can
-sit between an owner and a pipe as a pair of memory buffers without any waiting of its own.
+Does not depend on any concrete transport. A pipe never buffers by itself. `send_nowait` returns how much the operating
+system (or the peer's memory buffer) took, and the owner keeps the rest. So a later TLS layer can sit between an owner
+and a pipe as a pair of memory buffers without any waiting inside it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class TransportLost(ConnectionError):
-    """The pipe cannot carry bytes any more; `reason` says in words who ended it."""
+    """The pipe cannot carry bytes any more; `reason` is a text that names which end closed it, or why it broke."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -21,7 +21,7 @@ class TransportLost(ConnectionError):
 
 
 class ByteStream(Protocol):
-    """An ordered, reliable pipe of bytes both ways. One task receives and one task waits to write at a time."""
+    """An ordered, reliable pipe of bytes both ways. At most one task receives and one task waits to write at a time."""
 
     peer: str
 
@@ -45,11 +45,11 @@ class ByteStream(Protocol):
         """
 
     def close(self) -> None:
-        """Close both directions at once. Closing twice is fine; a pending `receive` raises TransportLost."""
+        """Close both directions at once. A second close has no effect; a pending `receive` raises TransportLost."""
 
 
 class Listener(Protocol):
-    """Where peers connect to. `port` is 0 for transports that have none."""
+    """A local endpoint that peers connect to. `port` is 0 for transports that have none."""
 
     port: int
     address: str
@@ -62,4 +62,4 @@ class Listener(Protocol):
         """
 
     def close(self) -> None:
-        """Stop listening at once. Accepted pipes live on."""
+        """Stop listening at once. Accepted pipes stay open."""

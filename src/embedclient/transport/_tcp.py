@@ -1,7 +1,7 @@
 """TCP byte pipes over raw non-blocking sockets.
 
-Every operation is tried at once and waits for the operating system only when it must: trio's own stream classes
-take a lock and two checkpoints per operation, which costs more than the system call. Refuses to know what is sent.
+Every operation is tried at once and waits for the operating system only when it must. Trio's stream classes take a lock
+and two checkpoints per operation, which costs more than the system call. Does not depend on the data sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 
 from ._stream import Buffer, TransportLost
 
-# The operating system is short of something that may come back; a listener that gave up here would stay deaf.
+# The operating system lacks a resource that may come back; a listener that gave up here would never accept again.
 _OUT_OF_CAPACITY = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 _OUT_OF_CAPACITY_PAUSE_S = 0.1
 # The peer gave up between its handshake and our accept: no fault of the listener.
@@ -25,10 +25,10 @@ _PEER_GAVE_UP = frozenset(
     {errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH}
 )
 # A read buffer beyond the allocator's mmap threshold costs two system calls (17 instead of 3 us per small read,
-# measured), so large reads are used only while the peer fills them.
+# measured). So large reads are used only while the peer fills them.
 _SMALL_READ_BYTES = 65_536
 _LISTENER_DESCRIPTOR_MIN = 256
-# How often a peer is let go for each one that comes, when others take the descriptors that become free.
+# Maximum number of peers closed for each new one, when other code takes the descriptors that become free.
 _ROOM_TRIES = 3
 _WARN_EVERY_S = 60.0
 _log = logging.getLogger("embedclient")
@@ -46,7 +46,7 @@ def _peer_text(connected: socket.socket) -> str:
     try:
         return _address_text(connected.getpeername())
     except OSError:
-        return "unknown peer"  # it is gone already; the first receive says why
+        return "unknown peer"  # it is gone already; the first receive raises the reason
 
 
 class TcpStream:
@@ -137,15 +137,16 @@ class TcpStream:
 
 
 class TcpListener:
-    """A Listener over one bound socket, whose descriptor stays above those of what it accepts.
+    """A Listener over one bound socket. Its descriptor stays above those of accepted connections.
 
     Linux closes the descriptors of a process that is killed from the highest to the lowest. History of the fault that
-    this avoids, which a Java client meets (2.6 and 2.44), and which any broker can do to it:
+    this avoids, which a Java client meets (2.6 and 2.44), and which any broker can cause:
 
-    1. The broker is killed. The connection of a client is reset, and the listener is still there.
-    2. The client connects again at once: the dying process has it, and asks whether it is to fail over.
-    3. The listener is closed, and that connection with it. The client does not notice, and waits for the answer as long
-       as a call may take, 30 seconds.
+    1. The broker is killed. The connection of a client is reset, and the listener still exists.
+    2. The client connects again at once. The dying process holds the connection, and the client queries whether it must
+       fail over.
+    3. The listener is closed, and that connection with it. The client does not notice, and waits for the answer until
+       the call time-out, 30 seconds.
     """
 
     def __init__(self, bound: socket.socket, *, no_delay: bool) -> None:
@@ -154,16 +155,16 @@ class TcpListener:
         name = bound.getsockname()
         self.port: int = name[1]
         self.address = _address_text(name)
-        # Descriptors or memory are short, and the log says so once.
+        # Descriptors or memory are short. Logged once per shortage.
         self._is_short = False
-        # What is accepted has a descriptor below this number.
+        # Accepted connections have a descriptor below this number.
         self._end = math.inf
         self._kept_free = 0
         self._make_room: Callable[[], bool] = lambda: False
         self._warned_at = -math.inf
 
     def keep_free(self, descriptors: int, make_room: Callable[[], bool]) -> None:
-        """Leave so many of this process's descriptors to others; a quarter of them, if there are few.
+        """Reserve so many of this process's descriptors for other uses; a quarter of them, if there are few.
 
         ``make_room`` is called for a peer that would take one of those. It closes another peer and returns True, or
         returns False, and the new one is closed.
@@ -208,9 +209,9 @@ class TcpListener:
             return TcpStream(accepted)
 
     def _read_limit(self) -> None:
-        """How many descriptors there may be is the program's to change."""
+        """Read the limit of descriptors, which the program may change at any time."""
         try:
-            import resource  # is not there on Windows
+            import resource  # missing on Windows
         except ImportError:
             return
         soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -218,7 +219,7 @@ class TcpListener:
             self._end = soft - min(self._kept_free, soft // 4)
 
     def _moved_down(self, accepted: socket.socket) -> socket.socket | None:
-        """The same connection with a descriptor that it may have; None: there was no room, and it is closed."""
+        """Return the same connection with an allowed descriptor; None if there was no room, and it is closed then."""
         self._read_limit()
         for _try in range(_ROOM_TRIES):
             if accepted.fileno() < self._end:
@@ -245,16 +246,16 @@ class TcpListener:
         return None
 
     def _rise_above(self, descriptor: int) -> None:
-        """Twice as high, so that it is seldom done."""
-        import fcntl  # is not there on Windows, where clients run too
+        """Move the listener to twice the accepted `descriptor`, so that a move is rare."""
+        import fcntl  # missing on Windows, where clients run too
 
         low = self._socket
-        # Where nothing that is accepted comes, it is high enough.
+        # Above every possible descriptor of an accepted connection, no further rise is needed.
         wanted = int(min(max(_LISTENER_DESCRIPTOR_MIN, 2 * descriptor), self._end))
         try:
             high = fcntl.fcntl(low.fileno(), fcntl.F_DUPFD_CLOEXEC, wanted)
         except OSError:
-            return  # so many are not allowed: it goes on as it is
+            return  # above the allowed limit: the listener keeps its descriptor
         self._socket = socket.socket(fileno=high)
         self._socket.setblocking(False)
         low.close()
@@ -266,7 +267,7 @@ class TcpListener:
 
 
 class TcpReservation:
-    """Addresses that are taken: a peer that connects is refused until `listen`, and nobody else gets the port."""
+    """Reserved addresses. Connections are refused until `listen`, and no other process gets the port."""
 
     def __init__(self) -> None:
         self._bound: list[socket.socket] = []
@@ -274,7 +275,7 @@ class TcpReservation:
         self.port = 0
 
     def add(self, bound: socket.socket) -> None:
-        """One more address, of the same port."""
+        """Add one more address of the same port."""
         self._bound.append(bound)
         self.port = bound.getsockname()[1]
 
@@ -295,10 +296,10 @@ class TcpReservation:
         return listeners
 
     def take_back(self) -> None:
-        """Take the addresses again; the listeners that own them are closed.
+        """Take the addresses again. The listeners that own them are closed.
 
         Raises:
-            OSError: somebody else was faster; nothing is taken.
+            OSError: another process was faster; nothing is taken.
         """
         given, self._given = self._given, []
         try:
@@ -311,7 +312,7 @@ class TcpReservation:
             raise
 
     def close(self) -> None:
-        """Give back what nobody listens on."""
+        """Release the addresses that have no listener."""
         for bound in self._bound:
             bound.close()
         self._bound.clear()
@@ -329,8 +330,11 @@ async def connect_tcp(
 ) -> TcpStream:
     """Connect to the first address of `host` that answers, within `timeout_s` for all of them together.
 
+    Args:
+        timeout_s: seconds for all addresses together; None for no limit.
+
     Raises:
-        TransportLost: nobody answered; the reason names every address that was tried.
+        TransportLost: no address answered; the reason names every address that was tried.
     """
     deadline = trio.current_time() + (timeout_s if timeout_s is not None else float("inf"))
     where = f"{host}:{port}"
@@ -363,7 +367,7 @@ async def connect_tcp(
 
 
 async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_delay: bool = True) -> list[TcpListener]:
-    """Listen on every address of `host` (None: all interfaces); with port 0 all of them share the port of the first.
+    """Listen on every address of `host` (None: all interfaces). With port 0 all of them share the port of the first.
 
     Raises:
         OSError: the address is in use, unknown or not permitted; its text names it.
@@ -377,7 +381,7 @@ async def listen_tcp(host: str | None, port: int, backlog: int = 128, *, no_dela
 
 
 async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
-    """Take the addresses that `listen_tcp` would listen on, and let nobody in yet.
+    """Take the addresses that `listen_tcp` would listen on, without accepting peers yet.
 
     Raises:
         OSError: as `listen_tcp` does.
@@ -414,7 +418,7 @@ def _bind_local(opened: socket.socket, local_address: tuple[str, int]) -> None:
 
 
 def _no_host_name(host: str | None) -> OSError:
-    # A label that is empty or too long, a NUL: Python refuses these before anybody looks the name up.
+    # A label that is empty or too long, a NUL: Python rejects these before the name is looked up.
     return socket.gaierror(socket.EAI_NONAME, f"{host!r} is not the name of a host")
 
 
@@ -445,7 +449,7 @@ def _unusable(address: tuple[str | int | bytes, ...], error: OSError) -> OSError
 async def _connected(
     opened: socket.socket, prepare: Callable[[socket.socket], None], address: _SocketAddress
 ) -> socket.socket:
-    """The socket once it is connected; whatever goes wrong, it is closed."""
+    """Return the socket once it is connected. Close it on any failure."""
     try:
         prepare(opened)
         await _connect(opened, address)
@@ -476,7 +480,7 @@ def _prepare(connected: socket.socket, *, no_delay: bool) -> None:
 
 
 def _size_buffers(opened: socket.socket, send_bytes: int | None, receive_bytes: int | None) -> None:
-    # Left alone unless somebody asks: a fixed size switches the kernel's own tuning off.
+    # Unchanged unless requested: a fixed size switches the kernel's tuning off.
     if send_bytes is not None:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     if receive_bytes is not None:

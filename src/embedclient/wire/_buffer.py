@@ -1,8 +1,8 @@
 """The primitive encodings of the CORE protocol: a bounds-checked reader, and functions that append to a bytearray.
 
-Responsible for numbers, the string forms, property maps, connectors and transaction ids. Refuses to know any packet.
+Responsible for numbers, the string forms, property maps, connectors and transaction ids. Does not depend on any packet.
 
-Reading raises RemoteProtocolError and nothing else, and allocates no more than the bytes at hand justify, whatever a
+Reading raises RemoteProtocolError and nothing else. It allocates no more than the bytes at hand justify, whatever a
 length field promises. Writing raises LocalProtocolError for values the wire cannot carry.
 """
 
@@ -86,7 +86,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """Return the number of bytes left."""
         return self.end - self.position
 
     def _advance(self, count: int) -> int:
@@ -153,7 +153,7 @@ class Reader:
         return self.take(self.i32())
 
     def count(self, entry_size_min: int) -> int:
-        """Read a 32-bit number of entries of at least ``entry_size_min`` bytes each, and see that they can fit."""
+        """Read a 32-bit number of entries of at least ``entry_size_min`` bytes each. Check that they can fit."""
         count = self.i32()
         if count < 0 or count * entry_size_min > self.end - self.position:
             raise RemoteProtocolError(f"{count} entries promised, {self.end - self.position} bytes left")
@@ -293,7 +293,7 @@ def append_simple_string(out: bytearray, value: str) -> None:
 
 
 def append_utf(out: bytearray, value: str) -> None:
-    """Append UTF; LocalProtocolError when it takes more than 65535 bytes."""
+    """Append UTF. Raise LocalProtocolError when it takes more than 65535 bytes."""
     if not value.isascii() and max(value) > _PLANE_END:
         units = value.encode("utf-16-le", "surrogatepass")
         value = "".join(chr(units[i] | units[i + 1] << 8) for i in range(0, len(units), 2))
@@ -318,7 +318,7 @@ def append_string(out: bytearray, value: str) -> None:
 
 
 def append_property_value(out: bytearray, value: PropertyValue, kind: PropertyType) -> None:
-    """Append the value of a property, without its tag; LocalProtocolError when the value does not fit the type."""
+    """Append the value of a property, without its tag. Raise LocalProtocolError if the value does not fit the type."""
     try:
         if kind is PropertyType.STRING:
             assert isinstance(value, str)

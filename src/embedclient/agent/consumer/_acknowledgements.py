@@ -1,15 +1,14 @@
-"""The acknowledgements of one consumer: which packet says what, and when it leaves (core-protocol 7.7).
+"""The acknowledgements of one consumer: their packets, and when each leaves (core-protocol 7.7).
 
-Responsible for batches, for acknowledging each alone once priorities are mixed, and for deliveries that nobody has to
-acknowledge any more. Refuses to know the buffer, and who acknowledges when: that is decided by the session and its
-user.
+Responsible for batches, for acknowledging each alone once priorities are mixed, and for deliveries that need no
+acknowledgement any more. Does not depend on the buffer. The session and its user decide when to acknowledge.
 
-They overtake requests that wait in the session's line, but not where they belong to a transaction. History of the fault
+Acknowledgements overtake requests that wait in the session's channel, except in a transaction. History of the fault
 that this avoids:
 
 1. The connection is lost. A commit waits for the next one; its caller does not.
 2. The program receives another message. Its acknowledgement goes into the resend cache, in front of the commit.
-3. The session is reattached; the commit takes that message along, and the rollback that follows brings nothing back.
+3. The session is reattached; the commit includes that message, and the rollback that follows brings nothing back.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ from ._prefetch import Delivery
 
 
 class Acknowledgements:
-    """What one consumer has to acknowledge, and does. `closed`: it says nothing more."""
+    """A consumer's acknowledgements, due and sent. `closed`: no more are sent."""
 
     __slots__ = (
         "_batch_size",
@@ -58,11 +57,14 @@ class Acknowledgements:
         blocks: bool,
         on_work: Callable[[bool], None] | None,
     ) -> None:
-        """`on_work` is told of every acknowledgement, and whether it comes too late: what it is for was lost."""
+        """Call `on_work` for every acknowledgement.
+
+        Its argument: the acknowledgement is too late, its delivery was lost.
+        """
         self.closed = False
-        # Whether the broker waits for acknowledgements of what it delivers.
+        # Whether the broker waits for acknowledgements of its deliveries.
         self.required = required
-        # Messages may be given out in another order than they came.
+        # The order in which messages are given out may differ from their arrival.
         self.individual = False
         # Deliveries before this one need none any more: it was sent, or they went back.
         self.valid_from = 0
@@ -74,22 +76,23 @@ class Acknowledgements:
         self._batch_size = batch_size
         self._blocks = blocks
         self._on_work = on_work
-        # Behind a commit that waits, and behind others: of two the first says nothing new when it comes second.
+        # Behind a waiting commit, and behind other acknowledgements: of two, the first has no effect when it comes
+        # second.
         self._in_turn = on_work is not None or blocks
         self._pending: Delivery | None = None
         self._pending_bytes = 0
 
     def make_individual(self) -> None:
-        """From now on "up to this one" would acknowledge messages that nobody has seen."""
+        """Acknowledge each message alone from now on: "up to this one" would include messages not yet given out."""
         if not self.individual:
             self.flush()
         self.individual = True
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery and all before it, in batches; this one alone once priorities are mixed.
+        """Acknowledge this delivery and all before it, in batches. Acknowledge it alone once priorities are mixed.
 
-        Without a batch size an acknowledgement leaves with the next output. The packet is cumulative, so of all that
-        would leave together only the last one is made.
+        Without a batch size an acknowledgement leaves with the next output. The packet is cumulative, so only the last
+        of those that would leave together is made.
         """
         if not self._has_effect(delivery):
             return DONE
@@ -109,7 +112,7 @@ class Acknowledgements:
         return self._acknowledge_up_to(self._pending or delivery, self._blocks)
 
     def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery only."""
+        """Acknowledge this delivery only."""
         if not self._has_effect(delivery):
             return DONE
         return self._acknowledge_alone(delivery.message.message_id)
@@ -117,9 +120,9 @@ class Acknowledgements:
     def acknowledge_received(
         self, delivery: Delivery, in_order: Delivery | None, message_ids: Sequence[int]
     ) -> Call[None]:
-        """Acknowledges this delivery with others that its program got, although priorities are mixed.
+        """Acknowledge this delivery with others that its program received, although priorities are mixed.
 
-        `in_order` and all before it were given out in the order in which they came; of the others each is named.
+        `in_order` and all before it were given out in the order of their arrival; the others are named one by one.
         """
         if not self._has_effect(delivery):
             return DONE
@@ -130,7 +133,7 @@ class Acknowledgements:
         return self._all_of(calls) if self._blocks else DONE
 
     def expire(self, message_id: int) -> None:
-        """It was too old to be given out."""
+        """Report a message that was too old to be given out."""
         if self.required:
             self._channel.post(SessionExpire(self._consumer_id, message_id))
 
@@ -148,21 +151,24 @@ class Acknowledgements:
         return DONE
 
     def _has_effect(self, delivery: Delivery) -> bool:
-        """Whether the broker can be told. In a transaction it is work either way, which is lost if it cannot."""
+        """Return True if the acknowledgement can reach the broker.
+
+        In a transaction it counts as work, lost if it cannot.
+        """
         if not self.required:
             return False
         if self._on_work is not None:
-            # What a closed consumer had not acknowledged is back in its queue.
+            # A closed consumer's unacknowledged messages are back in the queue.
             unknown = self.closed and delivery.sequence >= self.valid_from
             self._on_work(unknown or delivery.sequence < self._rebuilt_from)
         return delivery.sequence >= self.valid_from
 
     def gave_back(self, delivery: Delivery) -> bool:
-        """Whether the broker has it back, with a session it forgot or with a rollback: it is going to come again."""
+        """Return True if the delivery is going to come again: the broker forgot its session, or rolled it back."""
         return self.required and delivery.sequence < self.valid_from
 
     def flush(self) -> None:
-        """Sends what the batch holds, without waiting."""
+        """Send the acknowledgement of the batch, without waiting."""
         if self._pending is not None:
             self._acknowledge_up_to(self._pending, False)
 
@@ -173,7 +179,7 @@ class Acknowledgements:
     def _acknowledge_up_to(self, delivery: Delivery, blocking: bool) -> Call[None]:
         self._pending = None
         self._pending_bytes = 0
-        # A second cumulative acknowledgement of the same message would take everything the broker has delivered.
+        # A second cumulative acknowledgement of the same message would include all of the broker's deliveries.
         self.valid_from = delivery.sequence + 1
         if blocking:
             return self._answered(SessionAcknowledge(self._consumer_id, delivery.message.message_id, True))
@@ -195,12 +201,12 @@ class Acknowledgements:
         return run_sequence(steps(), self._due)
 
     def go_back(self, before: int) -> None:
-        """What was delivered before this one is going to come again, but for what is acknowledged by now."""
+        """Mark the deliveries before this one as coming again, except those acknowledged by now."""
         self.flush()
         self.valid_from = before
 
     def rebuild(self, before: int) -> None:
-        """The broker has forgotten the session in which everything before this one was delivered."""
+        """Mark the deliveries before this one as belonging to a session that the broker has forgotten."""
         self._pending = None
         self._pending_bytes = 0
         self.valid_from = self._rebuilt_from = before

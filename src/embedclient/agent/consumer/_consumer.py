@@ -1,7 +1,8 @@
-"""A consumer: its buffer, and what becomes of it.
+"""A consumer: its buffer, and the handling of its deliveries.
 
-Responsible for what is given out (in which order, how fast, nothing that is expired), and for what a close, a rollback
-or a rebuild does to it. Refuses to know session modes, how credits are counted and how messages are acknowledged.
+Responsible for which messages are given out (in which order, at what rate, no expired ones), and for the effect of a
+close, a rollback or a rebuild. Does not depend on session modes, on the counting of credits or on the form of
+acknowledgements.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ DEFAULT_PRIORITY: Final = 4
 
 
 class Consumer:
-    """One consumer of a session. Create it with `Session.create_consumer`."""
+    """A session's consumer. Create it with `Session.create_consumer`."""
 
     __slots__ = (
         "_acknowledgements",
@@ -88,7 +89,10 @@ class Consumer:
         on_work: Callable[[bool], None] | None,
         on_end: Callable[["Consumer"], None],
     ) -> None:
-        """`on_work` is told of every acknowledgement, and whether it comes too late: what it is for was lost."""
+        """Call `on_work` for every acknowledgement.
+
+        Its argument: the acknowledgement is too late, its delivery was lost.
+        """
         self.consumer_id = consumer_id
         self.queue = queue
         self.queue_state = queue_state
@@ -136,30 +140,30 @@ class Consumer:
 
     @property
     def acknowledges(self) -> bool:
-        """Whether the broker waits for acknowledgements of what it delivers."""
+        """Return True if the broker waits for acknowledgements of its deliveries."""
         return self._acknowledgements.required
 
     @property
     def mixes_priorities(self) -> bool:
-        """Whether messages may be given out in another order than they came."""
+        """Return True if the order in which messages are given out may differ from their arrival."""
         return self._acknowledgements.individual
 
     @property
     def valid_from(self) -> int:
-        """Deliveries before this one need no acknowledgement any more: it was sent, or they went back."""
+        """Return the sequence below which deliveries need no acknowledgement: it was sent, or they went back."""
         return self._acknowledgements.valid_from
 
     @property
     def buffered(self) -> int:
-        """How many messages `next` has at hand, expired ones included."""
+        """Return the number of messages that `next` can return, expired ones included."""
         return len(self._prefetch)
 
     def on_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
-        """Takes in one delivery from the broker."""
-        # Markers carry count 0. So may messages of browsers, whose deliveries do not count.
+        """Add one delivery from the broker."""
+        # Markers carry count 0. Messages of browsers may do so, too: their deliveries do not count.
         if delivery_count == 0:
             marker = message.property(FORCED_DELIVERY_PROPERTY)
-            # A marker has nothing but its number; a message that a browser shows may have a property of this name.
+            # A marker has its number only; a message that a browser shows may have a property of this name.
             if isinstance(marker, int) and not isinstance(marker, bool) and len(message.properties) == 1:
                 self._forced.on_arrived(marker)
                 return
@@ -167,7 +171,7 @@ class Consumer:
         self._sequence = sequence + 1
         priority = message.priority
         if priority != DEFAULT_PRIORITY:
-            # From now on the buffer may hand out messages in another order than the broker delivered them.
+            # From now on the buffer may give out messages in an order that differs from the broker's.
             self._acknowledgements.make_individual()
         if self._credits.threshold == 0:
             frame_size = self._credits.cost_of_wanted(frame_size)
@@ -176,13 +180,13 @@ class Consumer:
             self._become_ready()
 
     def on_large_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
-        """Takes in the headers of a large delivery."""
+        """Add the headers of a large delivery."""
         self._large = LargeDelivery(message, delivery_count, frame_size, self._large_bytes_max)
 
     def on_continuation(self, chunk: bytes, continues: bool, frame_size: int) -> None:
-        """Takes in one chunk. All but the last are paid for at once, or the broker would stop in the middle.
+        """Add one chunk. All but the last are paid for at once, or the broker would stop in the middle.
 
-        Raises RemoteProtocolError for a body beyond the limit.
+        Raise RemoteProtocolError for a body beyond the limit.
         """
         large = self._large
         if large is None:
@@ -207,7 +211,7 @@ class Consumer:
             self.on_ready(self)
 
     def next(self, now: Instant) -> Delivery | None:
-        """The next message that is not expired; None when there is none or the session is stopped."""
+        """Return the next message that is not expired. Return None if there is no message or the session is stopped."""
         prefetch = self._prefetch
         credits = self._credits
         while prefetch.highest >= 0 and not self._stopped and not self.closed:
@@ -228,7 +232,7 @@ class Consumer:
         return None
 
     def put_back(self, delivery: Delivery) -> None:
-        """Undoes `next`, at once: the delivery is the next one again. Its credits have been returned already."""
+        """Undo `next` at once: the delivery is the next one again. Its credits have been returned already."""
         if not self.closed:
             delivery.frame_size = 0
             self._prefetch.put_back(delivery, delivery.message.priority)
@@ -242,22 +246,22 @@ class Consumer:
     # --- credits ---
 
     def open_window(self) -> None:
-        """Grants the first credits."""
+        """Grant the first credits."""
         self._credits.open()
 
     def want(self) -> None:
-        """A caller waits. With window 0 this asks the broker for one message, once."""
+        """Register a waiting caller. With window 0 this requests one message from the broker, once."""
         if not self.closed:
             self._credits.want(self._prefetch.highest >= 0)
 
     def give_up(self) -> None:
-        """The caller stopped waiting. With window 0 the broker must not send to nobody; what is underway is kept."""
+        """End the wait of a caller. With window 0 the broker must not send more; a message in transit is kept."""
         self._credits.give_up()
 
     # --- forced delivery ---
 
     def force_delivery(self) -> Call[None]:
-        """Asks for everything that can be delivered now; done when the broker has nothing more."""
+        """Request all messages that can be delivered now. The call is done when the broker has no more."""
         if self.closed:
             return failed_call(self._closed_failure())
         return self._forced.ask()
@@ -265,52 +269,53 @@ class Consumer:
     # --- stop, rollback, rebuild, close ---
 
     def stop(self) -> None:
-        """Gives nothing out from now on; a browser goes on."""
+        """Stop giving out messages. A browser continues."""
         if not self.browse_only:
             self._stopped = True
 
     def start(self) -> None:
-        """Gives out what is there."""
+        """Give out the messages in the buffer."""
         self._stopped = False
         if self._prefetch.highest >= 0:
             self._become_ready()
         self._forced.release()
 
     def pause(self) -> None:
-        """A rollback begins: what comes from now on tells nothing of what there is. Ended by `start` or `release`."""
+        """Begin a rollback: marks that come from now on carry no information. Ended by `start` or `release`."""
         self.stop()
         self._forced.hold(again=True)
 
     def hold(self) -> None:
-        """In a session that is going to be made again: what it holds is given to nobody."""
+        """Hold the messages of a session that is going to be made again: none is given out."""
         self.stop()
         self._forced.hold()
 
     def release(self) -> None:
-        """A reconnect or a rollback is over in a session that is stopped; a browser goes on."""
+        """End a reconnect or a rollback in a session that is stopped. A browser continues."""
         if self.browse_only:
             self.start()
         else:
             self._forced.release()
 
     def roll_back(self) -> None:
-        """The broker will deliver again what was not committed: forgets it and returns the credits it holds.
+        """Forget the uncommitted messages, which the broker will deliver again, and return their credits.
 
-        Browsers keep their buffer, nothing of theirs comes back; so do consumers of pre-acknowledged messages.
+        Browsers keep their buffer, because none of their messages comes again. Consumers of pre-acknowledged messages
+        keep theirs, too.
         """
         if not self._acknowledgements.required:
             return
-        # Each on its own: with window 0 every message cost a credit beyond its size.
+        # One by one: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
             self._credits.give_back(delivery.frame_size)
         self._acknowledgements.go_back(self._sequence)
         self._credits.want_again(self._prefetch.highest >= 0)
 
     def rebuild(self, started: bool) -> None:
-        """Makes the consumer again in a rebuilt session (core-protocol 7.3); its queue exists again by now.
+        """Make the consumer again in a rebuilt session (core-protocol 7.3). Its queue exists again by now.
 
-        What the broker delivers from now on is given out when the whole reconnect is complete and listeners have heard
-        of it: they need to know that what they hold is going to come again.
+        Deliveries from now on are given out only when the whole reconnect is complete and listeners have been notified.
+        The program must learn first that the messages it holds are going to come again.
         """
         self._forget_deliveries()
         self._stopped = True
@@ -328,15 +333,15 @@ class Consumer:
         self._large = None
 
     def on_disconnected(self, error: JMSException) -> None:
-        """The broker closed the consumer, because its queue was deleted or by management."""
+        """Handle a close of the consumer by the broker: its queue was deleted, or management closed it."""
         if not self.closed:
-            # The broker may know the consumer until it is closed from here. If it does not, no commit of it succeeds.
+            # The broker may keep the consumer until it is closed from here. If it does not, no commit of it succeeds.
             self.flush_acknowledgements()
             self._end(error)
             self._channel.request(SessionConsumerClose(self.consumer_id), NullResponse)
 
     def close(self) -> Call[None]:
-        """Closes it; unacknowledged messages go back to the queue. Never fails for a connection that is gone."""
+        """Close the consumer. Unacknowledged messages go back to the queue. Never fail for a lost connection."""
         if self.closed:
             return DONE
         self.flush_acknowledgements()
@@ -354,7 +359,7 @@ class Consumer:
                 raise
 
     def end(self, error: JMSException) -> None:
-        """The session is closed."""
+        """End the consumer: its session is closed."""
         if not self.closed:
             self._end(error)
 

@@ -1,16 +1,18 @@
-"""Forced deliveries of one consumer: its broker sends everything it can, and then a mark (core-protocol 7.6).
+"""Forced deliveries of one consumer: its broker sends all available messages, and then a mark (core-protocol 7.6).
 
-Responsible for when the mark counts: not before what came in front of it can be taken. Refuses to know the buffer.
+Responsible for when the mark counts: not before the messages in front of it can be taken. Does not depend on the
+buffer.
 
 History of the fault that `hold` avoids:
 
 1. A program waits for the mark, to learn whether there is more. The connection is lost; its session is made again, and
-   asks again.
-2. Messages and mark arrive while other sessions of the connection are still being made: nothing is given out yet.
-3. The program hears of the mark, finds nothing, and takes that for the end of the queue.
+   repeats the request.
+2. Messages and mark arrive while other sessions of the connection are still being made: no message is given out yet.
+3. The program receives the mark, finds no message, and takes that for the end of the queue.
 
-And of the one that asking again avoids: during a rollback, of a branch too, the mark comes at once, because its broker
-delivers nothing. What comes again, or came in front of the mark and is forgotten, comes behind the start that follows.
+History of the fault that a repeated request avoids: during a rollback, of a branch too, the mark comes at once, because
+its broker delivers nothing. Messages that come again, or came in front of the mark and were forgotten, come behind the
+start that follows.
 """
 
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from ..session._channel import SessionChannel
 
 
 class ForcedDelivery:
-    """One per consumer. `on_mark` is called when a program's call is done."""
+    """A consumer's forced deliveries. `on_mark` is called when a program's call is done."""
 
     __slots__ = ("_again", "_arrived", "_call", "_channel", "_consumer_id", "_count", "_due", "_held", "_on_mark")
 
@@ -39,11 +41,11 @@ class ForcedDelivery:
         self._held = False
         # The mark has come while it was held.
         self._arrived = False
-        # The mark that comes, or has come, tells nothing.
+        # The mark that comes, or has come, carries no information.
         self._again = False
 
     def ask(self) -> Call[None]:
-        """Asks for everything that can be delivered now; done when the broker has nothing more."""
+        """Request all messages that can be delivered now. The call is done when the broker has no more."""
         if self._call is None:
             self._call = Call(self._due)
             self._request()
@@ -56,14 +58,14 @@ class ForcedDelivery:
         self._channel.post(SessionForceConsumerDelivery(self._consumer_id, sequence))
 
     def rebuild(self, started: bool) -> None:
-        """In a session that is made again: asks again, held until the reconnect is complete."""
+        """Request again in a session that is made again. The mark is held until the reconnect is complete."""
         self._held = True
         self._arrived = False
         if self._call is not None or (started and self._count):
             self._channel.post_rebuilding(SessionForceConsumerDelivery(self._consumer_id, self._count - 1))
 
     def on_arrived(self, sequence: int) -> None:
-        """A mark. Those of earlier requests, which a rebuilt session asks for again, mean nothing."""
+        """Handle a mark. Ignore marks of earlier requests, which a rebuilt session repeats."""
         if self._call is not None and sequence == self._count - 1:
             if self._held:
                 self._arrived = True
@@ -71,12 +73,15 @@ class ForcedDelivery:
                 self._succeed()
 
     def hold(self, *, again: bool = False) -> None:
-        """A mark that comes from now on waits for `release`; or is asked for `again` then, because it tells nothing."""
+        """Hold a mark that comes from now on until `release`.
+
+        With `again` it carries no information and is requested again.
+        """
         self._held = True
         self._again = self._again or again
 
     def release(self) -> None:
-        """What came may be taken."""
+        """Release a held mark: the messages in front of it may be taken."""
         self._held = False
         if self._call is not None:
             if self._again:
@@ -93,7 +98,7 @@ class ForcedDelivery:
         self._on_mark()
 
     def fail(self, error: JMSException) -> None:
-        """The consumer is closed."""
+        """Fail the call: the consumer is closed."""
         call, self._call = self._call, None
         if call is not None:
             call.fail(error)

@@ -1,7 +1,7 @@
 """Large messages as they arrive: headers first, then the body in chunks (core-protocol 4.7, 5.6).
 
-Responsible for putting one back together. Refuses to know consumers, credits (every chunk is charged to the window by
-the consumer) and compression (bodies are inflated where they are decoded, because small ones come compressed too).
+Responsible for reassembly. Does not depend on consumers, credits or compression. The consumer charges every chunk to
+the window. Bodies are inflated where they are decoded, because small ones come compressed too.
 """
 
 from struct import Struct
@@ -15,7 +15,7 @@ _BODY_OFFSET: Final = 13
 
 
 class LargeDelivery:
-    """A large message on its way in."""
+    """An incoming large message."""
 
     __slots__ = ("_body", "_bytes_max", "delivery_count", "frame_size", "message")
 
@@ -27,18 +27,18 @@ class LargeDelivery:
         self._body = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        """Raises RemoteProtocolError when the body exceeds what this side is ready to hold."""
+        """Add one chunk. Raise RemoteProtocolError if the body exceeds the limit of this side."""
         if len(self._body) + len(chunk) > self._bytes_max:
             raise RemoteProtocolError(f"a large message of more than {self._bytes_max} bytes")
         self._body += chunk
 
     def finish(self) -> CoreMessage:
-        """The message with its body. Raises RemoteProtocolError."""
+        """Return the message with its body. Raise RemoteProtocolError."""
         return with_body(self.message, self._body)
 
 
 def with_body(message: CoreMessage, body: bytes | bytearray | memoryview) -> CoreMessage:
-    """The message with another body. Raises RemoteProtocolError."""
+    """Return the message with another body. Raise RemoteProtocolError."""
     raw = bytearray(_END_OF_BODY.pack(_BODY_OFFSET + len(body)))
     raw += body
     raw += message.header

@@ -1,7 +1,7 @@
 """Messages that arrived and were not taken yet.
 
-Responsible for handing them out by priority, highest first, and in order of arrival within one priority. Refuses to
-know consumers, credits and acknowledgements.
+Responsible for giving them out by priority, highest first, and in order of arrival within one priority. Does not depend
+on consumers, credits or acknowledgements.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ PRIORITY_MAX: Final = 9
 
 
 class Delivery:
-    """One message as one consumer got it. `sequence` orders the deliveries of a consumer."""
+    """A message as delivered to one consumer. `sequence` orders the deliveries of a consumer."""
 
     __slots__ = ("consumer", "delivery_count", "frame_size", "message", "sequence")
 
@@ -32,7 +32,7 @@ class Delivery:
 
     @property
     def redelivered(self) -> bool:
-        """It was delivered before, to this or another consumer."""
+        """Return True if it was delivered before, to this or another consumer."""
         return self.delivery_count > 1
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class Delivery:
 
 
 class Prefetch:
-    """The buffer of one consumer, one queue per priority. `highest` is the best priority in it, -1 when empty."""
+    """A consumer's buffer, one queue per priority. `highest` is the best priority in it, -1 when empty."""
 
     __slots__ = ("_count", "_levels", "highest")
 
@@ -59,14 +59,14 @@ class Prefetch:
             self.highest = priority
 
     def put_back(self, delivery: Delivery, priority: int) -> None:
-        """The delivery was taken just now; it stands in front of its priority again."""
+        """Put a delivery that was taken just now back in front of its priority."""
         self._levels[priority].appendleft(delivery)
         self._count += 1
         if priority > self.highest:
             self.highest = priority
 
     def take(self) -> Delivery:
-        """The next message; only when there is one."""
+        """Return the next message. The buffer must not be empty."""
         level = self._levels[self.highest]
         delivery = level.popleft()
         self._count -= 1
@@ -82,6 +82,6 @@ class Prefetch:
             self.highest -= 1
 
     def clear(self) -> Iterator[Delivery]:
-        """Takes everything out."""
+        """Remove and return all messages."""
         while self._count:
             yield self.take()

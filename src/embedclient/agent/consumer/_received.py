@@ -1,10 +1,10 @@
-"""What one consumer has given to a program that says itself what it acknowledges.
+"""The deliveries of one consumer to a program that chooses itself what to acknowledge.
 
-Responsible for "this message and all received before it" when priorities are mixed: the program got messages in another
-order than the broker delivered them, and each packet can only cover its own (core-protocol 7.7). Refuses to know
-sessions and packets.
+Responsible for "this message and all received before it" when priorities are mixed. The program received messages in an
+order that differs from the broker's, and each packet can only cover its own (core-protocol 7.7). Does not depend on
+sessions or packets.
 
-The modes of JMS do without it: there each message is acknowledged when it is handed over, or alone.
+The JMS modes do not need it: there each message is acknowledged when it is handed over, or alone.
 """
 
 from collections import OrderedDict
@@ -16,9 +16,9 @@ from ._prefetch import Delivery
 
 
 class Received:
-    """The deliveries of one consumer that its program has and did not acknowledge.
+    """A consumer's deliveries that its program holds and did not acknowledge.
 
-    While priorities are not mixed that is the last one: an acknowledgement of it covers all. Then each is remembered,
+    While priorities are not mixed, only the last one is kept: an acknowledgement of it covers all. Then each is kept,
     by its ids only, until it is acknowledged or goes back.
     """
 
@@ -29,13 +29,13 @@ class Received:
         self._last: Delivery | None = None
         # The last one from before priorities were mixed: one acknowledgement covers all up to it.
         self._in_order: Delivery | None = None
-        # Sequence and message id of those that came since, in the order in which the program got them. Not a dict,
+        # Sequence and message id of later deliveries, in the order in which the program received them. Not a dict,
         # which gets slow at its front.
         self._each: OrderedDict[int, int] | None = None
         self._valid_from = 0
 
     def note(self, deliveries: Sequence[Delivery]) -> None:
-        """The program gets these, one at least."""
+        """Record deliveries to the program, at least one."""
         consumer = self._consumer
         if consumer.mixes_priorities:
             each = self._remembered()
@@ -45,7 +45,7 @@ class Received:
         self._last = deliveries[-1]
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery and all that the program got before it."""
+        """Acknowledge this delivery and all that the program received before it."""
         consumer = self._consumer
         if not consumer.mixes_priorities:
             self._forget(delivery)
@@ -63,7 +63,7 @@ class Received:
         return consumer.acknowledge_received(delivery, in_order, message_ids)
 
     def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
-        """Acknowledges this delivery only."""
+        """Acknowledge this delivery only."""
         consumer = self._consumer
         if consumer.mixes_priorities:
             self._remembered().pop(delivery.sequence, None)
@@ -71,7 +71,7 @@ class Received:
         return consumer.acknowledge_individually(delivery)
 
     def acknowledge_all(self) -> Call[None]:
-        """Acknowledges everything that the program got."""
+        """Acknowledge everything that the program received."""
         last = self._last
         if last is None:
             return DONE
@@ -84,14 +84,14 @@ class Received:
         return self._consumer.acknowledge_received(last, in_order, message_ids)
 
     def _forget(self, delivery: Delivery) -> None:
-        # The broker refuses a second acknowledgement of the same message.
+        # The broker rejects a second acknowledgement of the same message.
         if delivery is self._in_order:
             self._in_order = None
         if delivery is self._last and not self._each:
             self._last = None
 
     def _remembered(self) -> OrderedDict[int, int]:
-        """What is remembered of each, without what went back meanwhile."""
+        """Return the recorded deliveries, without those that went back meanwhile."""
         each, valid_from = self._each, self._consumer.valid_from
         if each is None:
             self._in_order = self._last
@@ -104,7 +104,7 @@ class Received:
 
 
 def _taken_through(each: OrderedDict[int, int], sequence: int) -> list[int]:
-    """Takes out this one and all in front of it, and returns their message ids."""
+    """Remove this delivery and all in front of it. Return their message ids."""
     message_ids = []
     current = -1
     while current != sequence:

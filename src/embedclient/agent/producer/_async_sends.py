@@ -1,6 +1,7 @@
-"""Sends in flight that nobody blocks for, by their correlation ids (core-protocol 4.4, 7.8).
+"""Sends in flight without a blocked caller, by their correlation ids (core-protocol 4.4, 7.8).
 
-Responsible for the ids, and for which answer or confirmation ends which send. Refuses to know how the frames travel.
+Responsible for the ids, and for which answer or confirmation ends which send. Does not depend on the transport of
+frames.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from .._call import Call
 
 
 class AsyncSend:
-    """A send in flight that nobody blocks for; `call` is None when nobody waits at all."""
+    """A send in flight without a blocked caller. It has a `call` unless no caller waits at all."""
 
     __slots__ = ("call", "number")
 
@@ -28,14 +29,14 @@ class AsyncSends:
     __slots__ = ("_in_flight", "_next_id", "_on_refused", "_peer_count")
 
     def __init__(self, peer_count: PeerCount, on_refused: Callable[[JMSException], None] | None) -> None:
-        # Called for a refused send that has no call of its own.
+        # Called for a rejected send that has no call.
         self._on_refused = on_refused
         self._peer_count = peer_count
         self._in_flight: dict[int, AsyncSend] = {}
         self._next_id = 1
 
     def add(self, call: Call[None] | None, number: int) -> int:
-        """Takes in the send that leaves as packet `number`; returns its correlation id."""
+        """Add the send that leaves as packet `number`. Return its correlation id."""
         correlation_id = self._next_id
         self._next_id = correlation_id + 1
         self._in_flight[correlation_id] = AsyncSend(call, number)
@@ -43,13 +44,13 @@ class AsyncSends:
 
     @property
     def oldest_number(self) -> int | None:
-        """The number of the oldest send that has no answer, None without one."""
+        """Return the number of the oldest send that has no answer, or None."""
         for send in self._in_flight.values():
             return send.number
         return None
 
     def on_reply(self, packet: NullResponse | ExceptionResponse) -> None:
-        """Ends the send that the packet answers; what belongs to nobody is dropped."""
+        """End the send that the packet answers. Drop a packet that answers no send."""
         correlation_id = packet.correlation_id
         assert correlation_id is not None
         send = self._in_flight.pop(correlation_id, None)
@@ -68,7 +69,7 @@ class AsyncSends:
             self._on_refused(error)
 
     def complete_to(self, number: int) -> None:
-        """Everything up to packet `number` was confirmed, which is all that a send without answer ever hears."""
+        """Complete all sends up to packet `number`: a send without answer gets nothing but this confirmation."""
         while self._in_flight:
             correlation_id = next(iter(self._in_flight))
             if self._in_flight[correlation_id].number > number:
@@ -78,6 +79,6 @@ class AsyncSends:
                 call.succeed(None)
 
     def forget(self) -> list[AsyncSend]:
-        """Gives up all of them, for a peer that has forgotten the session; the caller tells whoever waits."""
+        """Remove and return all sends, for a peer that has forgotten the session. The caller ends their calls."""
         sends, self._in_flight = self._in_flight, {}
         return list(sends.values())

@@ -1,7 +1,7 @@
 """Producer credits per address (core-protocol 7.4): how many message bytes may still be sent to it.
 
-Responsible for balance, requests and the refusal of a full address. Refuses to know messages and who waits; a caller
-that gets no credit keeps its place in its session's line and tries again when credits arrive.
+Responsible for balance, requests and the rejection of a full address. Does not depend on messages or waiting callers. A
+caller without credit keeps its place in its session's channel and tries again when credits arrive.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ UNUSED_ADDRESSES_MAX: Final = 1000
 
 @define(eq=False)
 class AddressCredits:
-    """Balance of one address in one session. `request` sends SESS_PRODUCER_REQUEST_CREDITS."""
+    """The balance of one address in one session. `request` sends SESS_PRODUCER_REQUEST_CREDITS."""
 
     address: str
     _half_window: int
@@ -28,14 +28,14 @@ class AddressCredits:
     producers: int = 0
 
     def open(self) -> None:
-        """The first use of the address asks for half a window."""
+        """Request half a window at the first use of the address."""
         self._ask(self._half_window)
 
     def take(self, size: int) -> bool:
-        """Takes credit for one message if there is enough, and asks for more in good time.
+        """Take credit for one message if there is enough. Request more before the balance is empty.
 
-        Raises AddressFullException when the broker refused credits; what was granted before is given up then and asked
-        for again at the next send.
+        Raise AddressFullException when the broker rejected a request. Credits granted before are given up then, and
+        requested again at the next send.
         """
         needed = max(size, self._half_window)
         missing = needed - self.balance - self._arriving
@@ -52,7 +52,7 @@ class AddressCredits:
 
     def on_granted(self, credits: int) -> None:
         self.balance += credits
-        # A refused request is granted once more with a packet of its own, which nobody counts as arriving.
+        # The broker grants a rejected request once more with a separate packet, which is not counted as arriving.
         self._arriving = max(0, self._arriving - credits)
 
     def on_refused(self, credits: int) -> None:
@@ -60,7 +60,7 @@ class AddressCredits:
         self._refused = True
 
     def restart(self) -> None:
-        """A rebuilt session has no credits: asks for a full window, or for what was asked before if that is more."""
+        """Request credits for a rebuilt session, which has none: a full window, or the earlier request if larger."""
         asked = max(2 * self._half_window, self._arriving)
         self.balance = self._arriving = 0
         self._refused = False
@@ -85,7 +85,7 @@ class CreditTable:
         self._unused: dict[str, None] = {}
 
     def get(self, address: str) -> AddressCredits:
-        """The balance of an address, for a message of an anonymous producer."""
+        """Return the balance of an address, for a message of an anonymous producer."""
         credits = self._balances.get(address)
         if credits is None:
             credits = AddressCredits(address, self._half_window, self._request)
@@ -101,7 +101,7 @@ class CreditTable:
         return credits
 
     def acquire(self, address: str) -> AddressCredits:
-        """The balance of an address for a producer of its own; give it back with `release`."""
+        """Return the balance of an address for a producer bound to it. The producer must return it with `release`."""
         credits = self.get(address)
         credits.producers += 1
         self._unused.pop(address, None)

@@ -1,7 +1,7 @@
 """A producer: which sends block, which are confirmed later, what they cost in credits, and which are too large.
 
-Responsible for core-protocol 7.8 on the sending side. Refuses to build messages and to know what waits in front of a
-send: that is the line's.
+Responsible for core-protocol 7.8 on the sending side. Does not build messages, and does not depend on entries that wait
+in front of a send: the channel holds those.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ VERSION_WITH_PRODUCERS = 134
 
 
 class Producer:
-    """One producer of a session, for one address or (None) for any. Create it with `Session.create_producer`."""
+    """A session's producer, for one address or (None) for any. Create it with `Session.create_producer`."""
 
     __slots__ = (
         "_blocks_on_durable",
@@ -61,7 +61,7 @@ class Producer:
         self._table = table
         self._on_work = on_work
         self._on_end = on_end
-        # A send inside a transaction never blocks: its fate is known at the commit.
+        # A send inside a transaction never blocks: its outcome is known at the commit.
         self._blocks_on_durable = settings.block_on_durable_send and flags.auto_commit_sends
         self._blocks_on_non_durable = settings.block_on_non_durable_send and flags.auto_commit_sends
         # A larger frame ends the connection, and would do so again after each reattachment that repeats it.
@@ -72,7 +72,10 @@ class Producer:
             self._credits = table.acquire(address)
 
     def send(self, message: CoreMessage) -> Call[None]:
-        """Sends a message; done when the broker has answered, or at once for a send that does not wait for it."""
+        """Send a message.
+
+        The call is done when the broker has answered, or at once for a send that does not wait for it.
+        """
         if self.closed:
             return failed_call(self.closed_error or _closed())
         if len(message.raw) > self._message_bytes_max:
@@ -96,7 +99,10 @@ class Producer:
         return self._enter(message, blocking=False, confirmed=False)
 
     def send_confirmed(self, message: CoreMessage) -> Call[None]:
-        """Sends without blocking the session; done when the broker has answered (with a confirmation window)."""
+        """Send without blocking the session.
+
+        The call is done when the broker has answered (with a confirmation window).
+        """
         if self.closed:
             return failed_call(self.closed_error or _closed())
         if len(message.raw) > self._message_bytes_max:
@@ -122,7 +128,7 @@ class Producer:
         )
 
     def close(self) -> Call[None]:
-        """Tells the broker that the producer is gone; sends that wait still leave."""
+        """Announce to the broker that the producer is gone. Sends that wait still leave."""
         if not self.closed:
             self.end(_closed())
             if self._channel.version >= VERSION_WITH_PRODUCERS:
@@ -130,7 +136,7 @@ class Producer:
         return DONE
 
     def end(self, error: JMSException) -> None:
-        """The producer is of no use any more, and `error` says why."""
+        """End the producer because of `error`. Later sends fail."""
         if self.closed:
             return
         self.closed = True

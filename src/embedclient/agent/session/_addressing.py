@@ -1,7 +1,7 @@
 """Requests about addresses and queues, one packet each.
 
-Responsible for choosing the packet of the version and reading the answers of all versions. Refuses to know consumers
-and which request follows which.
+Responsible for choosing the packet of the version and reading the answers of all versions. Does not depend on consumers
+or on the order of requests.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ from ._queue_state import (
 
 @define(eq=False)
 class Addressing:
-    """The addresses and queues of a broker, asked through one session."""
+    """A broker's addresses and queues, queried through one session."""
 
     _channel: SessionChannel
     _due: DueCallbacks
 
     def ask(self, packet: Packet) -> Call[None]:
-        """A request whose reply says nothing but that it was done."""
+        """Send a request whose reply only confirms completion."""
 
         def steps() -> Steps[None]:
             yield from wait(self._channel.request(packet, NullResponse))
@@ -50,7 +50,7 @@ class Addressing:
         return run_sequence(steps(), self._due)
 
     def query_queue(self, name: str) -> Call[QueueState]:
-        """What the broker knows about a queue, or what it would be if it existed."""
+        """Return the broker's state of a queue, or the state that it would have if it existed."""
 
         def steps() -> Steps[QueueState]:
             return queue_state((yield from wait(self._channel.request(SessionQueueQuery(name), *QUEUE_ANSWERS))))
@@ -58,7 +58,7 @@ class Addressing:
         return run_sequence(steps(), self._due)
 
     def query_address(self, address: str) -> Call[AddressState]:
-        """What the broker knows about an address and the queues bound to it."""
+        """Return the broker's state of an address and of the queues bound to it."""
 
         def steps() -> Steps[AddressState]:
             return address_state(
@@ -70,7 +70,7 @@ class Addressing:
     def create_address(
         self, address: str, routing_types: Sequence[RoutingType], *, auto_created: bool = False
     ) -> Call[None]:
-        """Creates an address; brokers before version 129 have none, their queues are enough."""
+        """Create an address. Brokers before version 129 have none, their queues are enough."""
         if 0 < self._channel.version < VERSION_WITH_ADDRESSING:
             return DONE
         return self.ask(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
@@ -87,7 +87,7 @@ class Addressing:
         auto_created: bool = False,
         filter: str | None = None,
     ) -> Call[None]:
-        """Creates a queue; fails with QUEUE_EXISTS. A routing type of -1 leaves the choice to the broker."""
+        """Create a queue. Fail with QUEUE_EXISTS if it exists. A routing type of -1 leaves the choice to the broker."""
         packet = create_queue_packet(
             self._channel.version,
             address,
@@ -111,7 +111,7 @@ class Addressing:
         durable: bool = True,
         filter: str | None = None,
     ) -> Call[None]:
-        """Makes sure of the queue of a shared subscription; fails when it exists with another filter or address."""
+        """Ensure that the queue of a shared subscription exists. Fail if it has another filter or address."""
         packet = create_shared_queue_packet(
             self._channel.version,
             address,

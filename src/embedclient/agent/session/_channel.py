@@ -1,14 +1,17 @@
-"""The ordered conversation of one session with its broker: what may leave now, what waits, which reply is whose.
+"""The ordered conversation of one session with its broker: what may leave, what waits, and which reply belongs to which
+request.
 
-Responsible for the resend cache and both counters of the session's channel, one blocking call at a time, correlation
-ids (core-protocol 4.4), and for holding requests back while credits or the connection are missing. Refuses to know
-consumers, transactions and what the requests mean.
+Responsible for the resend cache and both counters of the session's channel, one blocking call at a time, and
+correlation ids (core-protocol 4.4). Also responsible for holding requests back while credits or the connection are
+missing. Does not depend on consumers, transactions or the meaning of requests.
 
-`Phase` decides what may leave. Requests and sends wait in the backlog until the channel is OPEN, which it is when all
-sessions of the connection are back. Packets that need no reply do not wait that long: they leave as soon as their own
-session is back (RESUMED), because its consumers get messages already, and their credits and acknowledgements must not
-be lost. Before that these packets go into the resend cache only. A reattachment sends them from there; a rebuilt
-session drops them with the cache, because they refer to deliveries that no longer exist.
+`Phase` decides what may leave. Requests and sends wait in the backlog until the channel is OPEN. It opens when all
+sessions of the connection are back.
+
+Packets that need no reply leave earlier: as soon as their own session is back (RESUMED). Its consumers get messages
+already, and their credits and acknowledgements must not be lost. Before that these packets go into the resend cache
+only. A reattachment sends them from there; a rebuilt session drops them with the cache, because they refer to
+deliveries that no longer exist.
 """
 
 from collections.abc import Callable
@@ -43,13 +46,13 @@ _FIRST_BLOCKING_ID: Final = -2
 
 
 class Phase(Enum):
-    """Progress of a channel from one connection to the next."""
+    """A channel's progress from one connection to the next."""
 
     #: No connection.
     DETACHED = "detached"
-    #: On a connection; frames are received, nothing may leave but what reattaches or rebuilds the session.
+    #: On a connection. Frames are received; only packets that reattach or rebuild the session may leave.
     LISTENING = "listening"
-    #: The broker has the session again; other sessions of the connection are still on their way.
+    #: The broker has the session again; other sessions of the connection are not back yet.
     RESUMED = "resumed"
     #: Everything may leave.
     OPEN = "open"
@@ -68,7 +71,7 @@ TRANSITIONS: Final[dict[Phase, tuple[Phase, ...]]] = {
 
 
 class SessionChannel:
-    """The channel of one session; it survives reconnects and ends with the session.
+    """A session's channel. It survives reconnects and ends with the session.
 
     `phase` changes in `_enter` only. `locked` and `speaking` follow from it: they are read for each message.
     """
@@ -106,8 +109,8 @@ class SessionChannel:
         )
         self._pumping = False
         self._in_flight: Request | None = None
-        # The session has to be made again: its count is in doubt, what it holds here is not what the broker knows, or
-        # the broker has the request in flight, has had time for it twice, and says nothing.
+        # The session has to be made again, for one of three reasons: its count is in doubt; its state here differs from
+        # the broker's; or the broker has a request in flight, has had time for it twice, and does not answer.
         self._given_up = False
         self.async_sends = AsyncSends(self._peer_count, on_send_refused)
         self._next_blocking_id = _FIRST_BLOCKING_ID
@@ -121,13 +124,13 @@ class SessionChannel:
         self.speaking = phase in (Phase.RESUMED, Phase.OPEN)
 
     def attach(self, connection: Connection, version: int) -> None:
-        """Move the session to a connection, where it only listens at first."""
+        """Move the session to a connection. At first it only receives."""
         self._enter(Phase.LISTENING)
         self.connection = connection
         self.version = version
 
     def detach(self) -> None:
-        """Leave a connection that is gone. What waits begins to wait for the failover."""
+        """Leave a lost connection. Waiting entries begin to wait for the failover."""
         if self.phase is Phase.CLOSED:
             return
         was_open = self.phase is Phase.OPEN
@@ -138,7 +141,7 @@ class SessionChannel:
             self.backlog.lock()
 
     def _look_what_left(self) -> None:
-        """A connection that ends in the step in which it was given a request has not sent that."""
+        """Mark the request in flight as unsent if its connection ended in the step in which it got the request."""
         if self._in_flight is not None and self.connection is not None:
             self._in_flight.lose(self.connection)
 
@@ -147,23 +150,23 @@ class SessionChannel:
         self._enter(Phase.RESUMED)
 
     def open(self) -> None:
-        """Let everything leave that waits: all sessions are back."""
+        """Let all waiting entries leave: all sessions are back."""
         self._enter(Phase.OPEN)
         self.backlog.unlock()
         self.pump()
 
     @property
     def last_received(self) -> int:
-        """Command id of the last packet processed here, as REATTACH_SESSION names it."""
+        """Return the command id of the last packet processed here, for REATTACH_SESSION."""
         return self._channel.last_confirmed
 
     def replay(self, command_id: int) -> bool:
-        """Sends again what the peer, which named its last `command_id`, has not processed.
+        """Send again the packets that the peer has not processed. `command_id` is the last one that the peer has named.
 
-        False when the peer's count leaves open which packets those are (see PeerCount); nothing is sent then and the
-        session has to be rebuilt, because a second cumulative acknowledgement or a left out send would lose messages.
-        False, too, when the peer does not answer a request: what waits behind that would wait for ever. Once False it
-        stays so until `restart`, for the session may have been closed since.
+        Return False if the peer's count leaves open which packets those are (see PeerCount). Nothing is sent then and
+        the session must be rebuilt, because a second cumulative acknowledgement or an omitted send would lose messages.
+        Return False, too, if the peer does not answer a request: entries behind it would wait forever. After the first
+        False the result stays False until `restart`, because the session may have been closed since.
         """
         assert self.connection is not None
         if self._given_up:
@@ -188,36 +191,36 @@ class SessionChannel:
         if request is not None:
             request.repeat(self.connection)
         if request is not None and request.call.done:
-            # Its caller has gone; those behind it still wait for the reply.
+            # Its caller has gone; the requests behind it still wait for the reply.
             self._deadlines.start(request, lambda: self._on_silence(request))
         return True
 
     def give_up(self, cause: JMSException) -> None:
-        """Have the session made again, in a reconnect that begins now if none is under way."""
+        """Have the session made again, in a reconnect that begins now unless one is in progress."""
         self._given_up = True
         if self.connection is not None:
             self.connection.fail(cause)
 
     def restart(self, cause: JMSException) -> None:
-        """The peer has forgotten the session: numbers start again, and calls in flight are released with UNBLOCKED."""
+        """Start numbers again for a peer that has forgotten the session. Release calls in flight with UNBLOCKED."""
         request, self._in_flight = self._in_flight, None
         self._given_up = False
         sends = self.async_sends.forget()
         if request is not None:
             self._deadlines.stop(request)
             if isinstance(request.packet, SessionCommit):
-                # Its caller is told whether it may have happened. For anything else it is as good as sent.
+                # Its caller receives whether it may have happened. For all other purposes it counts as sent.
                 request.call.sent &= not request.is_unsent
             request.call.fail(unblocked(cause))
         for send in sends:
             if send.call is not None:
                 send.call.fail(unblocked(cause))
-        # Last: a sequence that went on just now may have posted what was meant for the old session.
+        # Last: a sequence that continued just now may have posted packets for the old session.
         self._channel.reset()
         self._peer_count.reset()
 
     def close(self, error: JMSException, cause: JMSException | None = None) -> None:
-        """Ends the line; whatever waits fails with `error`, whatever is in flight is released because of `cause`."""
+        """Close the channel. Fail waiting entries with `error`; release calls in flight because of `cause`."""
         if self.closed_error is not None:
             return
         self.closed_error = error
@@ -228,20 +231,23 @@ class SessionChannel:
         self.backlog.fail_all(error)
 
     def abandon_backlog(self, error: JMSException) -> None:
-        """Fails what has not left yet; calls in flight go on. Packets that need no reply still leave."""
+        """Fail entries that have not left yet. Calls in flight continue, and packets that need no reply still leave."""
         for entry in list(self.backlog):
             if isinstance(entry, Request) and entry.packet is not None and not entry.expected:
                 self.post(entry.packet)
         self.backlog.fail_all(error)
 
     def fail_waiting(self, packet_type: type[Packet], error: JMSException) -> None:
-        """Fails requests of one kind that have not left yet."""
+        """Fail requests of one kind that have not left yet."""
         self.backlog.fail_kind(packet_type, error)
 
     # --- packets that need no reply ---
 
     def post(self, packet: Packet, *, counted: bool = True) -> None:
-        """Sends a packet at once, in front of whatever waits. `counted` is false for the few that are not numbered."""
+        """Send a packet at once, in front of waiting entries.
+
+        `counted` is False for the few packets without a number.
+        """
         if self.closed_error is None:
             self.post_frame(encode_packet(packet, self.channel_id, self.version), counted=counted)
 
@@ -253,21 +259,21 @@ class SessionChannel:
             self.connection.write(frame)
 
     def post_in_turn(self, packet: Packet) -> None:
-        """Sends a packet behind whatever waits."""
+        """Send a packet behind all waiting entries."""
         if self.backlog and self.closed_error is None:
-            # However many wait already: nobody would hear that it was refused.
+            # Not limited by the number of waiting entries: a refusal would have no receiver.
             self.backlog.append(Request(Call(self._due), packet, ()))
         else:
             self.post(packet)
 
     def post_rebuilding(self, packet: Packet) -> None:
-        """Sends a packet that rebuilds the session, before it speaks.
+        """Send a packet that rebuilds the session, before the session may send others.
 
         History of the fault that this avoids (recorded as `reattach-after-recreate-lost-send`):
 
         1. The broker is restarted; the session is rebuilt with CREATE_QUEUE, CREATE_CONSUMER, FLOWTOKEN and START.
         2. An Artemis broker counts those four packets: its last command id is 3. A client that keeps them out of its
-           cache goes on with number 0.
+           cache continues with number 0.
         3. The client sends message A as its number 0 and gets the reply, then message B as its number 1; B's frame is
            lost with the connection.
         4. REATTACH_SESSION_RESPONSE names 4. The client drops its numbers 0 to 4 as processed: B is never sent again.
@@ -283,11 +289,11 @@ class SessionChannel:
 
     @property
     def clear(self) -> bool:
-        """A non-blocking send may leave at once: nothing is in front of it."""
+        """Return True if a non-blocking send may leave at once: nothing is in front of it."""
         return not self.locked and not self.backlog and not (self.numbered and self._channel.over_limit)
 
     def request(self, packet: Packet, *expected: type[Packet]) -> Call[Packet]:
-        """Sends a request and waits for one of the expected packets; EXCEPTION fails the call."""
+        """Send a request and wait for one of the expected packets. EXCEPTION fails the call."""
         if self.closed_error is not None:
             return failed_call(self.closed_error)
         call: Call[Packet] = Call(self._due)
@@ -295,7 +301,7 @@ class SessionChannel:
         return call
 
     def send(self, entry: Send) -> Call[None]:
-        """Sends a message as soon as everything before it has left and credits are there."""
+        """Send a message as soon as all earlier entries have left and credits are available."""
         if self.closed_error is not None:
             entry.call.fail(self.closed_error)
         else:
@@ -303,7 +309,7 @@ class SessionChannel:
         return entry.call
 
     def send_at_once(self, message: CoreMessage, sender_id: int) -> Call[None]:
-        """The fast lane: line is `clear`, credits are taken, nobody waits for a reply."""
+        """Send a message on the fast path: the channel is `clear`, credits are taken, no caller waits for a reply."""
         connection = self.connection
         assert connection is not None
         if self.numbered:
@@ -337,7 +343,7 @@ class SessionChannel:
         return withdrawn
 
     def pump(self) -> None:
-        """Lets leave what can leave, in order."""
+        """Send the entries that may leave, in order."""
         if self._pumping:
             return
         self._pumping = True
@@ -348,7 +354,7 @@ class SessionChannel:
                 if not (self._issue_request(entry) if isinstance(entry, Request) else self._issue_send(entry)):
                     return
                 entry.call.withdraw_with(None)
-                # Closing in a follower of the call empties the backlog.
+                # A follower of the call may close the session, which empties the backlog.
                 if backlog and backlog[0] is entry:
                     backlog.popleft()
         finally:
@@ -379,7 +385,7 @@ class SessionChannel:
         if send.blocking and self._in_flight is not None:
             return False
         if self._channel.over_limit:
-            # The broker has more to confirm than this side keeps; it does so at the latest in its periodic check.
+            # The broker has more to confirm than this side keeps; it confirms in its periodic check at the latest.
             return False
         if send.rate is not None:
             if not self._timers.current:
@@ -389,7 +395,7 @@ class SessionChannel:
             if not send.rate.take(self._timers.now):
                 send.rate.wake(self._timers, self.pump)
                 return False
-            # Counted once, even if it has to wait for credits now.
+            # Counted once, even if it must wait for credits now.
             send.rate = None
         try:
             if send.credits is not None and not send.credits.take(send.message.size):
@@ -434,7 +440,7 @@ class SessionChannel:
     def _send_numbered(
         self, connection: Connection, message: CoreMessage, sender_id: int, call: Call[None] | None
     ) -> None:
-        """With a confirmation window every send is answered and kept until it is confirmed."""
+        """Send a message with a number. With a confirmation window, every send is answered and kept until confirmed."""
         correlation_id = self.async_sends.add(call, self._channel.next_command_id)
         answered = self.version >= VERSION_WITH_CORRELATION
         frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id))
@@ -447,21 +453,21 @@ class SessionChannel:
         return encode_send(message.raw, self.channel_id, self.version, answered, correlation_id, sender_id)
 
     def _take_blocking_id(self) -> int:
-        """Every blocking call takes a number, also those whose packet has no field for it."""
+        """Return the next number of a blocking call. Calls whose packet has no field for it take one, too."""
         correlation_id = self._next_blocking_id
         self._next_blocking_id = correlation_id - 1
         return correlation_id
 
     def _on_timeout(self, request: Request) -> None:
-        """A call without reply means a connection that cannot be trusted (core-protocol 7.2)."""
+        """Handle a call without reply: its connection cannot be trusted (core-protocol 7.2)."""
         error = self._no_reply(request)
-        # The reply may still come after a reattachment: the request keeps its place, only its caller goes on.
+        # The reply may still come after a reattachment: the request keeps its place, only its caller continues.
         request.call.fail(error)
         if self.connection is not None:
             self.connection.fail(error)
 
     def _on_silence(self, request: Request) -> None:
-        """The reply did not come after a reattachment either: only a session made again helps those behind it."""
+        """Handle a reply missing even after a reattachment: only a session made again releases the next requests."""
         self.give_up(self._no_reply(request))
 
     def _no_reply(self, request: Request) -> JMSException:
@@ -472,11 +478,11 @@ class SessionChannel:
     # --- replies ---
 
     def on_reply(self, packet: Packet) -> None:
-        """Gives a reply to the request it belongs to; what belongs to nobody is dropped.
+        """Deliver a reply to its request. Drop a reply without a request.
 
         A reply with correlation id -1 can belong only to a call whose packet carries none. Without that rule the reply
-        to one request may release the caller of another (an Artemis broker answers a commit that nobody waits for, and
-        that reply arrives in front of the next one).
+        to one request may release the caller of another. (An Artemis broker answers a commit without correlation id,
+        and that reply arrives in front of the next one.)
         """
         if isinstance(packet, (NullResponse, ExceptionResponse)) and (packet.correlation_id or -1) > 0:
             self.async_sends.on_reply(packet)
@@ -503,26 +509,27 @@ class SessionChannel:
         self._deadlines.stop(request)
 
     def count_received(self, size: int) -> None:
-        """One numbered packet was processed; confirms when the window is reached."""
+        """Count one processed numbered packet of `size` bytes. Confirm when the window is reached."""
         due = self._channel.received(size)
         if due is not None:
             self._confirm(due)
 
     def flush_confirmation(self) -> None:
-        """Confirms what is owed, with each ping."""
+        """Send the confirmation that is due; called with each ping."""
         if self.speaking:
             due = self._channel.flush()
             if due is not None:
                 self._confirm(due)
 
     def _confirm(self, command_id: int) -> None:
-        # Not while it listens only: REATTACH_SESSION has said it, or the handler of this packet closed the session.
+        # Not in phase LISTENING: REATTACH_SESSION has carried the count, or the handler of this packet closed the
+        # session.
         if self.speaking:
             assert self.connection is not None
             self.connection.send_packet(PacketsConfirmed(command_id), self.channel_id)
 
     def on_confirmed(self, packet: PacketsConfirmed) -> None:
-        """Drops confirmed packets from the cache, as far as the peer's count is certain."""
+        """Drop confirmed packets from the cache, as far as the peer's count is certain."""
         channel = self._channel
         newest_sent = channel.next_command_id - 1
         certain = self._peer_count.on_confirmed(channel.unwrapped(packet.command_id), newest_sent)
@@ -532,7 +539,10 @@ class SessionChannel:
         self.pump()
 
     def _complete_confirmed(self, certain: int) -> None:
-        """Before version 130 confirmations are all that asynchronous sends ever hear; later each gets its reply."""
+        """Complete the sends up to `certain`.
+
+        Before version 130 asynchronous sends get confirmations only; later each gets a reply.
+        """
         if self.version < VERSION_WITH_CORRELATION:
             self.async_sends.complete_to(certain)
 

@@ -1,14 +1,14 @@
-"""Whether the deliveries of one session flow: start, stop, and the pause that a rollback makes.
+"""The flow of deliveries in one session: start, stop, and the pause of a rollback.
 
-Responsible for what is said to the broker and to the consumers, those that are opened meanwhile included, and for what
-a reconnect takes up again. Refuses to know transactions: it is told when a pause begins and ends.
+Responsible for the flow requests to the broker and to the consumers, including those opened meanwhile, and for the
+state that a reconnect restores. Does not depend on transactions: the caller reports the begin and end of a pause.
 
 History of the fault that `_rebuilding` avoids:
 
-1. The session is rebuilt, and its broker delivers; the reconnect goes on with other sessions.
-2. The program stops and starts the session: its consumers give out what came.
-3. The program hears that the reconnect is complete, takes what it holds for lost, and waits for the message to come
-   again. The broker waits for its acknowledgement.
+1. The session is rebuilt, and its broker delivers; the reconnect continues with other sessions.
+2. The program stops and starts the session: its consumers give out the new deliveries.
+3. The program receives the notice that the reconnect is complete. It regards its messages as lost, and waits for them
+   to come again. The broker waits for their acknowledgement.
 """
 
 from embedclient.errors import JMSException
@@ -21,7 +21,7 @@ from ._channel import SessionChannel
 
 
 class DeliveryFlow:
-    """The flow of one session. `consumers` is the session's own table of those that are open."""
+    """A session's flow of deliveries. `consumers` is the session's table of open consumers."""
 
     __slots__ = ("_addressing", "_channel", "_consumers", "_rebuilding", "_suspended", "started")
 
@@ -39,7 +39,7 @@ class DeliveryFlow:
         return list(self._consumers.values())
 
     def admit(self, consumer: Consumer) -> None:
-        """A consumer that has just been opened does as the others do."""
+        """Set a newly opened consumer to the state of the others."""
         if self._suspended:
             consumer.pause()
         elif self._rebuilding:
@@ -48,14 +48,14 @@ class DeliveryFlow:
             consumer.start()
 
     def start(self) -> None:
-        """Lets deliveries flow."""
+        """Start deliveries."""
         if not self.started:
             self.started = True
-            if not self._suspended:  # the rollback under way starts it in the end
+            if not self._suspended:  # the rollback in progress starts it at its end
                 self._run()
 
     def _run(self) -> None:
-        # The start overtakes what waits: a stop from before would hold deliveries for good.
+        # The start overtakes waiting entries: an earlier stop would hold deliveries for good.
         self._channel.fail_waiting(SessionStop, JMSException("the session was started again"))
         self._channel.post(SessionStart())
         if not self._rebuilding:  # the end of the reconnect starts them
@@ -63,7 +63,7 @@ class DeliveryFlow:
                 consumer.start()
 
     def stop(self) -> Call[None]:
-        """Holds deliveries; consumers give nothing out from now on."""
+        """Stop deliveries. Consumers give out no message from now on."""
         if not self.started:
             return DONE
         self.started = False
@@ -72,16 +72,16 @@ class DeliveryFlow:
         return self._addressing.ask(SessionStop())
 
     def suspend(self) -> Steps[None]:
-        """Begins the pause of a rollback: done when the broker delivers nothing more."""
+        """Begin the pause of a rollback. The sequence ends when the broker has stopped its deliveries."""
         self._suspended = True
         for consumer in self._open_consumers():
             consumer.pause()
         if self.started:
-            # A reply that a reconnect swallows is of no interest: a suspended session does not deliver after it.
+            # A reply lost in a reconnect is irrelevant: a suspended session does not deliver after it.
             yield from settled(self._channel.request(SessionStop(), NullResponse))
 
     def go_on(self) -> None:
-        """Ends the pause."""
+        """End the pause."""
         self._suspended = False
         if self.started:
             self._run()
@@ -96,19 +96,19 @@ class DeliveryFlow:
                 consumer.release()
 
     def hold(self) -> None:
-        """In a session that is going to be made again: what consumers hold is given to nobody."""
+        """Hold the messages in consumers' buffers: the session is going to be made again."""
         self._rebuilding = True
         for consumer in self._open_consumers():
             consumer.hold()
 
     def rebuild(self) -> None:
-        """In a session that is made again: deliveries begin, unless a rollback is under way."""
+        """Begin deliveries in a session that is made again, unless a rollback is in progress."""
         self._rebuilding = True
         if self.started and not self._suspended:
             self._channel.post_rebuilding(SessionStart())
 
     def resume(self) -> None:
-        """The reconnect is complete: rebuilt consumers may give out what came meanwhile."""
+        """Release rebuilt consumers: the reconnect is complete."""
         self._rebuilding = False
-        if not self._suspended:  # the rollback under way does it in the end
+        if not self._suspended:  # the rollback in progress does it at its end
             self._release()

@@ -1,6 +1,6 @@
 """Requests about destinations of the JMS layer, made through one session.
 
-Responsible for their defaults. Refuses to know the sequences behind them.
+Responsible for their defaults. Does not depend on the sequences behind them.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,7 @@ _NO_ATTRIBUTES: Final = QueueAttributes()
 
 @define(eq=False)
 class DestinationRequests:
-    """The destinations of a broker, looked up and created through one session."""
+    """A broker's destinations, looked up and created through one session."""
 
     _session: "Session"
     _due: DueCallbacks
@@ -43,13 +43,13 @@ class DestinationRequests:
         *,
         queue: str | None = None,
     ) -> Call[None]:
-        """For a producer: creates the address and, for a queue, the queue where they are missing."""
+        """Create, for a producer, the address and, for a queue, the queue where they are missing."""
         return run_sequence(prepare_destination(self._session, address, routing_type, attributes, queue), self._due)
 
     def prepare_temporary(self, address: str, routing_type: RoutingType, *, own: bool) -> Call[None]:
-        """For a producer: fails with InvalidDestinationException where a temporary destination is gone.
+        """Ensure, for a producer, a temporary destination. Fail with InvalidDestinationException where it is gone.
 
-        One of the connection's ``own`` is created again.
+        One created by this connection (``own``) is created again.
         """
         return run_sequence(prepare_temporary(self._session, address, routing_type, own=own), self._due)
 
@@ -64,7 +64,7 @@ class DestinationRequests:
         priority: int = 0,
         temporary: bool = False,
     ) -> Call[Consumer]:
-        """Opens a consumer or browser of a queue, which is created where it is missing, as ``temporary`` if it is."""
+        """Open a consumer or browser of a queue. Create the queue where it is missing, as ``temporary`` if set."""
         steps = open_queue_consumer(
             self._session, address, queue or address, filter, browse_only, attributes, priority, temporary
         )
@@ -81,7 +81,7 @@ class DestinationRequests:
         attributes: QueueAttributes = _NO_ATTRIBUTES,
         temporary: bool = False,
     ) -> Call[Consumer]:
-        """Opens a subscriber; `queue` names the subscription, an unshared non-durable one may do without."""
+        """Open a subscriber. `queue` names the subscription; an unshared non-durable one needs no name."""
         assert queue is not None or not (durable or shared)
         steps = open_topic_consumer(
             self._session, address, queue or self._session.new_name(), filter, durable, shared, attributes, temporary
@@ -89,17 +89,17 @@ class DestinationRequests:
         return run_sequence(steps, self._due)
 
     def unsubscribe(self, queue: str) -> Call[None]:
-        """Deletes a durable subscription that has no subscriber."""
+        """Delete a durable subscription that has no subscriber."""
         return run_sequence(unsubscribe(self._session, queue), self._due)
 
     def create_temporary_queue(self) -> Call[str]:
-        """Creates a queue that lives as long as the connection; gives its name."""
+        """Create a queue that lives as long as the connection. The result is its name."""
         return run_sequence(create_temporary(self._session, RoutingType.ANYCAST), self._due)
 
     def create_temporary_topic(self) -> Call[str]:
-        """Creates a topic that lives as long as the connection; gives its address."""
+        """Create a topic that lives as long as the connection. The result is its address."""
         return run_sequence(create_temporary(self._session, RoutingType.MULTICAST), self._due)
 
     def delete_temporary(self, address: str) -> Call[None]:
-        """Deletes a temporary queue or topic without consumers."""
+        """Delete a temporary queue or topic without consumers."""
         return run_sequence(delete_temporary(self._session, address), self._due)

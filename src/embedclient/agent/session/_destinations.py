@@ -1,7 +1,7 @@
-"""What the JMS layer asks of destinations, as sequences of queries and creations (core-protocol 8).
+"""The JMS operations on destinations, as sequences of queries and creations (core-protocol 8).
 
-Responsible for their order, for creating what is missing where the broker allows it, and for the conditions that JMS
-puts on subscriptions. Refuses to know names beyond the ones it is given: texts of destinations are read elsewhere.
+Responsible for their order, for the creation of missing destinations where the broker allows it, and for the JMS
+conditions on subscriptions. Does not depend on the syntax of names: texts of destinations are parsed elsewhere.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ._session import Session
 
 TEMPORARY_TOPIC_FILTER: Final = "_AMQX=-1"
-"""Filter of the queue that stands for a temporary topic: no message ever fits."""
+"""Filter of the queue that represents a temporary topic: no message ever matches."""
 
 ROUTING_TYPE_UNSPECIFIED: Final = -1
 
 
 def _defaults(attributes: QueueAttributes, state: AddressState) -> QueueAttributes:
-    """The two attributes that are not nullable on the wire come from the broker's answer unless they were given."""
+    """Fill in the two attributes that are not nullable on the wire from the broker's answer, unless given."""
     max_consumers = attributes.max_consumers
     purge = attributes.purge_on_no_consumers
     return evolve(
@@ -44,7 +44,7 @@ def _defaults(attributes: QueueAttributes, state: AddressState) -> QueueAttribut
 def _known_address(
     session: "Session", address: str, routing_type: RoutingType, *, temporary: bool = False
 ) -> Steps[AddressState]:
-    """Queries an address and creates it if it is missing. Raises where that is not allowed."""
+    """Query an address and create it if it is missing. Raise an error where creation is not allowed."""
     state = yield from wait(session.query_address(address))
     if temporary:
         if not _has_temporary(state):
@@ -62,7 +62,7 @@ def _create_missing_queue(
 ) -> Steps[None]:
     creation = session.create_queue(address, queue, routing_type, attributes, auto_created=True)
     error = yield from settled(creation)
-    # Somebody else may have created it since the query.
+    # Another client may have created it since the query.
     if error is not None and error.error_code != ErrorCode.QUEUE_EXISTS:
         raise error
 
@@ -81,7 +81,7 @@ def _temporary_creation(session: "Session", address: str, routing_type: RoutingT
 
 
 def _create_temporary_again(session: "Session", address: str, routing_type: RoutingType) -> Steps[None]:
-    """Creates a temporary destination of the connection that a broker lost, by a restart or a failover."""
+    """Create a temporary destination of the connection again after a restart or a failover lost it."""
     error = yield from settled(_temporary_creation(session, address, routing_type))
     # Another session of the connection may have created it since the query.
     if error is not None and error.error_code != ErrorCode.QUEUE_EXISTS:
@@ -89,9 +89,10 @@ def _create_temporary_again(session: "Session", address: str, routing_type: Rout
 
 
 def prepare_temporary(session: "Session", address: str, routing_type: RoutingType, *, own: bool) -> Steps[None]:
-    """For a producer: makes sure that a temporary destination exists.
+    """Ensure, for a producer, that a temporary destination exists.
 
-    The connection's ``own`` ones live as long as it does: one that a broker lost is created again. Others are not.
+    ``own`` means created by this connection; such a destination lives as long as the connection. One that a broker lost
+    is created again. Others are not.
     """
     state = yield from wait(session.query_address(address))
     if _has_temporary(state):
@@ -113,7 +114,7 @@ def _missing(queue: str) -> JMSException:
 def prepare_destination(
     session: "Session", address: str, routing_type: RoutingType, attributes: QueueAttributes, queue: str | None
 ) -> Steps[None]:
-    """For a producer: makes sure of the address, and of its queue for a queue or a fully qualified name."""
+    """Ensure, for a producer, that the address exists, and its queue for a queue or a fully qualified name."""
     known = yield from _known_address(session, address, routing_type)
     if routing_type is RoutingType.MULTICAST and queue is None:
         return
@@ -135,7 +136,7 @@ def open_queue_consumer(
     priority: int,
     temporary: bool,
 ) -> Steps[Consumer]:
-    """A consumer or browser of a queue, which is created if it is missing."""
+    """Open a consumer or browser of a queue. Create the queue if it is missing."""
     if temporary:
         yield from _known_address(session, address, RoutingType.ANYCAST, temporary=True)
     else:
@@ -163,7 +164,7 @@ def open_topic_consumer(
     attributes: QueueAttributes,
     temporary: bool,
 ) -> Steps[Consumer]:
-    """A subscriber. Its queue holds the filter; only a queue of its own is deleted when it closes."""
+    """Open a subscriber. Its queue holds the filter; the close deletes only an unshared, non-durable queue."""
     known = yield from _known_address(session, address, RoutingType.MULTICAST, temporary=temporary)
     attributes = _defaults(attributes, known)
     if shared:
@@ -186,7 +187,7 @@ def _share_subscription(
 ) -> Steps[None]:
     state = yield from wait(session.query_queue(queue))
     if not state.exists or state.address != address or state.filter != filter:
-        # The broker refuses to change a shared subscription.
+        # The broker rejects a change of a shared subscription.
         creation = session.create_shared_queue(
             address, queue, RoutingType.MULTICAST, attributes, durable=durable, filter=filter
         )
@@ -202,13 +203,13 @@ def _take_subscription(
             raise IllegalStateException(f"the durable subscription {queue!r} has an active subscriber already")
         if state.address == address and state.filter == filter:
             return
-        # Another topic or selector makes it another subscription (JMS 3.1, 8.3.3).
+        # A different topic or selector means a different subscription (JMS 3.1, 8.3.3).
         yield from wait(session.delete_queue(queue))
     yield from wait(session.create_queue(address, queue, RoutingType.MULTICAST, attributes, filter=filter))
 
 
 def unsubscribe(session: "Session", queue: str) -> Steps[None]:
-    """Deletes a durable subscription that nobody uses."""
+    """Delete a durable subscription that has no consumer."""
     state = yield from wait(session.query_queue(queue))
     if not state.exists:
         raise exception_for(ErrorCode.QUEUE_DOES_NOT_EXIST, f"there is no subscription {queue!r}")
@@ -218,14 +219,14 @@ def unsubscribe(session: "Session", queue: str) -> Steps[None]:
 
 
 def create_temporary(session: "Session", routing_type: RoutingType) -> Steps[str]:
-    """Creates a temporary queue or topic under a new name, which is returned."""
+    """Create a temporary queue or topic under a new name. The result is that name."""
     name = session.new_name()
     yield from wait(_temporary_creation(session, name, routing_type))
     return name
 
 
 def delete_temporary(session: "Session", address: str) -> Steps[None]:
-    """Deletes a temporary queue or topic that nobody consumes from."""
+    """Delete a temporary queue or topic that has no consumer."""
     known = yield from wait(session.query_address(address))
     state = yield from wait(session.query_queue(address))
     if not known.exists and not state.exists:

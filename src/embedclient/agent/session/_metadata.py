@@ -1,6 +1,6 @@
-"""Texts that a session carries on the broker, for whoever looks at it there.
+"""Texts that a session carries on the broker, for operators and other clients.
 
-Responsible for attaching them, and for attaching them again after a reconnect. Refuses to know what they mean.
+Responsible for attaching them, and for attaching them again after a reconnect. Does not depend on their meaning.
 """
 
 from embedclient.wire.core import NullResponse, SessionAddMetadataV2, SessionUniqueAddMetadata
@@ -10,7 +10,7 @@ from ._channel import SessionChannel
 
 
 class Metadata:
-    """The metadata of one session."""
+    """A session's metadata."""
 
     __slots__ = ("_channel", "_due", "_texts")
 
@@ -20,11 +20,11 @@ class Metadata:
         self._texts: dict[str, str] = {}
 
     def add(self, key: str, value: str) -> Call[None]:
-        """Attaches a text to the session, now and after every reconnect."""
+        """Attach a text to the session, now and after every reconnect."""
         return self._attach(SessionAddMetadataV2(key, value, True))
 
     def add_unique(self, key: str, value: str) -> Call[None]:
-        """The same, but fails with DUPLICATE_METADATA when another session has this text."""
+        """Like `add`, but fail with DUPLICATE_METADATA if another session has this text."""
         return self._attach(SessionUniqueAddMetadata(key, value, True))
 
     def _attach(self, packet: SessionAddMetadataV2 | SessionUniqueAddMetadata) -> Call[None]:
@@ -35,6 +35,6 @@ class Metadata:
         return run_sequence(steps(), self._due)
 
     def resume(self) -> None:
-        """The reconnect is complete: says everything again."""
+        """Send all texts again: the reconnect is complete."""
         for key, value in self._texts.items():
             self._channel.post(SessionAddMetadataV2(key, value, False), counted=False)

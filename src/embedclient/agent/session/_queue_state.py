@@ -1,7 +1,7 @@
-"""What the broker says about queues and addresses, in one form for all versions of its answers.
+"""The broker's answers about queues and addresses, in one form for all versions.
 
-Responsible for values only: the answers to queries, and the attributes a queue can be created with. Where an older
-broker does not say, the value is None. Refuses to know when to ask.
+Responsible for values only: the answers to queries, and the attributes of a queue at its creation. A value that an
+older broker does not send becomes None. Does not depend on the time of queries.
 """
 
 from attrs import asdict, fields_dict, frozen
@@ -42,7 +42,7 @@ ADDRESS_ANSWERS: tuple[type[Packet], ...] = (
 
 @frozen(kw_only=True)
 class QueueAttributes:
-    """Attributes a queue may be created with; None leaves the choice to the broker's address settings."""
+    """Attributes of a queue at its creation. None leaves the choice to the broker's address settings."""
 
     max_consumers: int | None = None
     purge_on_no_consumers: bool | None = None
@@ -65,7 +65,7 @@ class QueueAttributes:
 
 @frozen(kw_only=True)
 class QueueState:
-    """Answer to a queue query, also given when a consumer is created."""
+    """The answer to a queue query, also given when a consumer is created."""
 
     exists: bool
     durable: bool
@@ -84,7 +84,7 @@ class QueueState:
 
 @frozen(kw_only=True)
 class AddressState:
-    """Answer to a binding query."""
+    """The answer to a binding query."""
 
     exists: bool
     queue_names: tuple[str, ...]
@@ -100,7 +100,7 @@ _ATTRIBUTE_NAMES = tuple(fields_dict(QueueAttributes))
 
 
 def queue_state(answer: Packet) -> QueueState:
-    """The one form of all queue query answers."""
+    """Return a queue query answer of any version in one form."""
     assert isinstance(answer, (SessionQueueQueryResponse, SessionQueueQueryResponseV2, SessionQueueQueryResponseV3)), (
         answer
     )
@@ -133,7 +133,7 @@ def queue_state(answer: Packet) -> QueueState:
 
 
 def address_state(answer: Packet) -> AddressState:
-    """The one form of all binding query answers."""
+    """Return a binding query answer of any version in one form."""
     assert isinstance(answer, ADDRESS_ANSWERS), answer
     names = fields_dict(AddressState)
     return AddressState(**{name: getattr(answer, name) for name in names if hasattr(answer, name)})
@@ -152,7 +152,7 @@ def create_queue_packet(
     auto_created: bool,
     requires_response: bool = True,
 ) -> Packet:
-    """The packet that creates a queue, in the form the version has."""
+    """Return the packet that creates a queue, in the form of the version."""
     if 0 < version < VERSION_WITH_ADDRESSING:
         return CreateQueue(address, queue, filter, durable, temporary, requires_response)
     given = {name: value for name, value in asdict(attributes).items() if value is not None}
@@ -171,7 +171,7 @@ def create_shared_queue_packet(
     filter: str | None,
     durable: bool,
 ) -> Packet:
-    """The packet that makes sure of a shared subscription's queue, in the form the version has."""
+    """Return the packet that ensures the queue of a shared subscription, in the form of the version."""
     if 0 < version < VERSION_WITH_ADDRESSING:
         return CreateSharedQueue(address, queue, filter, durable, True)
     given = {name: value for name, value in asdict(attributes).items() if value is not None}
@@ -179,7 +179,7 @@ def create_shared_queue_packet(
 
 
 def create_again_packet(version: int, queue: str, state: QueueState) -> Packet:
-    """The packet that makes a queue as it was; nobody waits for an answer, because it may still be there."""
+    """Return the packet that creates a queue again with its old state. It needs no answer: the queue may exist."""
     return create_queue_packet(
         version,
         state.address or queue,
@@ -195,7 +195,7 @@ def create_again_packet(version: int, queue: str, state: QueueState) -> Packet:
 
 
 def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
-    """The window of the settings, unless it is the default and the broker has one of its own for the queue."""
+    """Return the window of the settings, or the broker's window for the queue if the settings have the default."""
     own = settings.consumer_window_size
     if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
         return state.default_consumer_window_size

@@ -1,6 +1,6 @@
-"""What leaves a session and expects an answer: requests and messages.
+"""Requests and messages that leave a session and expect an answer.
 
-Responsible for these values and for which packets are numbered. Refuses to know when they leave.
+Responsible for these values and for which packets are numbered. Does not depend on the time they leave.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Request:
     """A blocking call: waiting for its turn, or in flight when `number` is set.
 
-    A packet that needs no reply expects nothing: it is one only where it must not overtake what waits.
+    A packet that needs no reply has no expected types. It is a `Request` only where it must not overtake waiting
+    entries.
     """
 
     __slots__ = ("_given", "call", "correlation_id", "expected", "is_unsent", "number", "packet")
@@ -39,17 +40,17 @@ class Request:
         # The id that the reply must repeat; 0 for a packet that has no field for it.
         self.correlation_id = 0
         self.is_unsent = False
-        # The connection that has it to send, and how often that had sent before.
+        # The connection that holds it for sending, and the connection's count of earlier sends.
         self._given: tuple[Connection, int] | None = None
 
     def give(self, connection: "Connection") -> None:
-        """A connection has it to send."""
+        """Record the connection that holds it for sending."""
         self._given = connection, connection.takes
 
     def lose(self, connection: "Connection") -> None:
-        """A connection is over: one that has sent nothing since it was given this has not sent this.
+        """Handle the end of a connection: one without a send since it got this request has not sent it.
 
-        A session may come to several connections that end before it is reattached there. They were not given this,
+        A session may come to several connections that end before it is reattached there. They did not get this request,
         whatever their numbers.
         """
         given, self._given = self._given, None
@@ -57,14 +58,14 @@ class Request:
             self.is_unsent = given[1] == connection.takes
 
     def repeat(self, connection: "Connection") -> None:
-        """The session is reattached, and sends it again. What has left once stays in doubt."""
+        """Record a repeated send after a reattachment. A request that has left once stays in doubt."""
         if self.is_unsent:
             self.is_unsent = False
             self.give(connection)
 
 
 class Send:
-    """A message on its way out."""
+    """An outgoing message."""
 
     __slots__ = ("blocking", "call", "confirmed", "credits", "message", "rate", "sender_id")
 
@@ -88,7 +89,7 @@ class Send:
 
 
 def is_counted(packet: Packet) -> bool:
-    """Whether a packet takes part in the numbering; two kinds of metadata say so themselves."""
+    """Return True if a packet takes part in the numbering; two kinds of metadata carry a flag for it."""
     if isinstance(packet, (SessionAddMetadataV2, SessionUniqueAddMetadata)):
         return is_confirmed(packet.TYPE, packet.requires_response)
     return is_confirmed(packet.TYPE)

@@ -1,7 +1,7 @@
-"""What waits in a session's line until it may leave, in order, and how long it waits for a connection.
+"""The waiting entries of a session's channel, in order, and how long each waits for a connection.
 
-Responsible for how many may wait, for the failover time-out of each entry, for what has to leave in any case, and for
-failing what waits. Refuses to know what holds the line up.
+Responsible for the number of waiting entries, for the failover time-out of each entry, for entries that must leave in
+any case, and for failing waiting entries. Does not depend on the reason of the wait.
 """
 
 from collections import deque
@@ -21,18 +21,19 @@ from embedclient.wire.core import (
 from .._deadlines import Deadlines
 from ._requests import Request, Send
 
-# A session that is reattached late is still what it was at the broker. Its consumers would be sent messages for nobody,
-# a rollback would give back what a session that still delivers is sent again at once, and a commit would leave out what
-# the program has acknowledged.
+# A session that is reattached late keeps its state at the broker. Without these requests its consumers would be sent
+# messages that no program receives. A rollback would give back messages that a session still delivers, and they would
+# be sent again at once. A commit would omit the program's acknowledgements.
 _OUTLIVES_ITS_CALLER: Final = (SessionConsumerClose, SessionStop, SessionAcknowledge, SessionIndividualAcknowledge)
-# Of these the half has happened on this side: consumers are closed or stopped, what they held is forgotten, batches are
-# over. Refused, the broker would keep for a consumer what that will never give out or acknowledge. There are few of
-# them: not more than consumers and messages delivered, and one rollback of a session at a time.
+# Half of each of these requests has happened on this side: consumers are closed or stopped, their messages are
+# forgotten, batches are over. If one were rejected, the broker would keep messages for a consumer that never gives them
+# out or acknowledges them. There are few of them: not more than consumers and messages delivered, and one rollback of a
+# session at a time.
 _NEVER_REFUSED: Final = (*_OUTLIVES_ITS_CALLER, SessionRollback)
 
 
 class SendQueue(deque[Request | Send]):
-    """The entries of one line, the oldest first. A deque, because each send asks whether it is empty."""
+    """The entries of one channel, the oldest first. A deque, because each send tests whether it is empty."""
 
     __slots__ = ("_count_max", "_deadlines", "_on_dropped", "_timeout_ms")
 
@@ -44,19 +45,19 @@ class SendQueue(deque[Request | Send]):
         on_dropped: Callable[[JMSException], None] | None = None,
     ) -> None:
         super().__init__()
-        # Called for a message that does not leave, and whose sender does not wait for it.
+        # Called for a message that does not leave and whose sender does not wait for it.
         self._on_dropped = on_dropped
         self._deadlines = deadlines
         self._timeout_ms = timeout_ms
         self._count_max = count_max
 
     def admits(self, entry: Request | Send) -> bool:
-        """Whether it may wait here, behind all that do."""
+        """Return True if the entry may wait here, behind all others."""
         if len(self) < self._count_max:
             return True
         if not isinstance(entry, Request):
             return False
-        # Loaded here: who has no branches has no need of their packets.
+        # Loaded here: a program without branches does not need their packets.
         from embedclient.wire.core import SessionXaRollback
 
         return isinstance(entry.packet, (*_NEVER_REFUSED, SessionXaRollback))
@@ -71,23 +72,23 @@ class SendQueue(deque[Request | Send]):
         self.drop(entry, exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))
 
     def drop(self, entry: Request | Send, error: JMSException) -> None:
-        """Fails the call of an entry; who sent a message without waiting for it may not look at that."""
+        """Fail the call of an entry. Report a dropped message whose sender does not wait for its call."""
         if isinstance(entry, Send) and entry.confirmed and self._on_dropped is not None:
             self._on_dropped(error)
         entry.call.fail(error)
 
     def lock(self) -> None:
-        """Everything begins to wait for the failover."""
+        """Start the failover time-outs: all entries begin to wait for the failover."""
         for entry in self:
             self.wait_for_failover(entry)
 
     def unlock(self) -> None:
-        """The failover is over."""
+        """End the failover time-outs: the failover is over."""
         for entry in self:
             self._deadlines.stop(entry)
 
     def withdraw(self, entry: Request | Send) -> bool:
-        """Takes an entry out, True if it was there."""
+        """Remove an entry. Return True if it was present."""
         if entry not in self:
             return False
         self.remove(entry)
@@ -95,13 +96,13 @@ class SendQueue(deque[Request | Send]):
         return True
 
     def fail_kind(self, packet_type: type[Packet], error: JMSException) -> None:
-        """Fails requests of one kind."""
+        """Fail requests of one kind."""
         for entry in list(self):
             if isinstance(entry, Request) and isinstance(entry.packet, packet_type) and self.withdraw(entry):
                 entry.call.fail(error)
 
     def fail_all(self, error: JMSException) -> None:
-        """Fails what waits now; a follower of a call may let more wait."""
+        """Fail the entries that wait now. A follower of a call may add more."""
         entries = list(self)
         self.clear()
         for entry in entries:

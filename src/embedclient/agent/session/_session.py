@@ -1,8 +1,8 @@
-"""One session: its consumers and producers, what the broker says to it, and how it is rebuilt.
+"""One session: its consumers and producers, the handling of the broker's packets, and the rebuild.
 
-Responsible for dispatching the packets of the session's channel, for creating and ending consumers and producers, for
-the close, and for the packets that make the session again on a broker that forgot it (core-protocol 7.3). Refuses to
-know when a reconnect happens and how replies find their requests.
+Responsible for dispatching the packets of the session's channel, for creating and ending consumers and producers, and
+for the close. Also responsible for the packets that make the session again on a broker that forgot it (core-protocol
+7.3). Does not depend on the time of a reconnect or on how replies find their requests.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ _PACKETS_CONFIRMED: Final = 22
 
 
 class Session:
-    """One session of an agent. Create it with `Agent.create_session`."""
+    """An agent's session. Create it with `Agent.create_session`."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Session:
         self.username = username
         self.password = password
         self.closed = False
-        # It was asked to close, and does so when the ending under way is over.
+        # A close was requested; it happens when the ending in progress is over.
         self.closing = False
         self.transaction = Transaction(due)
-        # How often the broker forgot it: a delivery of before belongs to a session that is gone.
+        # How many times the broker forgot it. An earlier delivery belongs to a session that is gone.
         self.rebuilds = 0
         # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
         self.rebuilt = False
-        self.on_close_in_doubt: Callable[[], None] | None = None  # told before it ends as in _recovery
+        self.on_close_in_doubt: Callable[[], None] | None = None  # called before it ends as in _recovery
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
         self.new_name = new_name
@@ -108,7 +108,7 @@ class Session:
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
     def _offer_requests(self, addressing: Addressing, destinations: DestinationRequests) -> None:
-        """Requests about metadata, addresses and queues are made through objects of their own, in its name."""
+        """Bind the requests about metadata, addresses and queues, which separate objects make in the session's name."""
         self.add_metadata = self._metadata.add
         self.add_unique_metadata = self._metadata.add_unique
         self.query_queue = addressing.query_queue
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def over(self) -> bool:
-        """Whether it is closed, or is being closed."""
+        """Return True if it is closed, or is being closed."""
         return self.closed or self.closing
 
     @property
@@ -145,7 +145,7 @@ class Session:
 
     @property
     def mode(self) -> SessionMode | None:
-        """The acknowledge mode it was made for, None for a session with flags of its own."""
+        """Return the acknowledge mode it was made for, None for a session with explicit flags."""
         return self.flags.mode
 
     @property
@@ -158,12 +158,12 @@ class Session:
 
     @property
     def closed_error(self) -> JMSException | None:
-        """Why it is closed, None while it is not."""
+        """Return why it is closed, None while it is open."""
         return self.channel.closed_error
 
     @property
     def rollback_only(self) -> bool:
-        """Whether a commit can only say that the work is lost."""
+        """Return True if a commit can only report that the work is lost."""
         return self.transaction.rollback_only
 
     def open_consumers(self) -> list[Consumer]:
@@ -172,13 +172,13 @@ class Session:
     # --- packets from the broker ---
 
     def receive(self, buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:
-        """Handles one frame of this session's channel. Raises RemoteProtocolError."""
+        """Handle one frame of this session's channel. Raise RemoteProtocolError."""
         channel = self.channel
         if packet_type == _SESS_RECEIVE_MSG:
             trailer = end - RECEIVE_TRAILER_SIZE
             consumer_id, delivery_count = RECEIVE_TRAILER.unpack_from(buffer, trailer)
             consumer = self.consumers.get(consumer_id)
-            # A closed consumer's messages may still be underway; the broker has them back by now.
+            # A closed consumer's messages may still be in transit; the broker has them back by now.
             if consumer is not None:
                 raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, channel.version)
                 consumer.on_message(self._read_message(raw), delivery_count, end - start)
@@ -223,14 +223,14 @@ class Session:
     # --- start and stop ---
 
     def start(self) -> Call[None]:
-        """Lets deliveries flow."""
+        """Start deliveries."""
         if self.closed:
             return failed_call(self.closed_failure())
         self.flow.start()
         return DONE
 
     def stop(self) -> Call[None]:
-        """Holds deliveries; consumers give nothing out from now on."""
+        """Stop deliveries. Consumers give out no message from now on."""
         return failed_call(self.closed_failure()) if self.closed else self.flow.stop()
 
     # --- consumers and producers ---
@@ -244,7 +244,7 @@ class Session:
         priority: int = 0,
         window: int | None = None,
     ) -> Call[Consumer]:
-        """Opens a consumer on an existing queue. `window` replaces the consumer window of the settings."""
+        """Open a consumer on an existing queue. `window`, in bytes, replaces the consumer window of the settings."""
         consumer_id = self._next_consumer_id
         self._next_consumer_id += 1
 
@@ -287,7 +287,7 @@ class Session:
         del self.consumers[consumer.consumer_id]
 
     def create_producer(self, address: str | None) -> Producer:
-        """Opens a producer for one address, or for any (None). Nothing waits for a reply."""
+        """Open a producer for one address, or for any (None). Nothing waits for a reply."""
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         channel = self.channel
@@ -318,7 +318,7 @@ class Session:
         if self.xa is not None:
             self.xa.on_acknowledgement()
         if too_late:
-            # Its message comes again: a commit must not say that it was consumed.
+            # Its message comes again: a commit must not report it as consumed.
             self._lose_work()
 
     def on_message_dropped(self, error: JMSException) -> None:
@@ -337,14 +337,15 @@ class Session:
     # --- transactions and acknowledgement by mode ---
 
     def commit(self) -> Call[None]:
-        """Commits sends and acknowledgements. Raises 111 or 115 when a reconnect got in between."""
+        """Commit sends and acknowledgements. Raise 111 or 115 if a reconnect intervened."""
         transaction = self.transaction
         return transaction.run(commit_steps(self, transaction.work), withdrawable=True)
 
     def rollback(self, *, last_message_as_delivered: bool = False) -> Call[None]:
-        """Rolls back sends and acknowledgements; everything unacknowledged is delivered again.
+        """Roll back sends and acknowledgements. All unacknowledged messages are delivered again.
 
-        From now on no commit brings that work, whatever becomes of the call; not even one that waits already.
+        From now on no commit includes that work, whatever the outcome of the call; this holds for a commit that waits
+        already.
         """
         transaction = self.transaction
         asked = transaction.work
@@ -357,13 +358,13 @@ class Session:
             consumer.flush_acknowledgements()
 
     def consumed(self, delivery: Delivery) -> Call[None]:
-        """What the session's mode does when a message is handed to the program."""
+        """Apply the session's mode to a message that is handed to the program."""
         if not self._acknowledges_on_receipt:
             return DONE
         return delivery.consumer.acknowledge(delivery)
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
-        """What the session's mode does when the program acknowledges a message itself."""
+        """Apply the session's mode to a message that the program acknowledges itself."""
         mode = self.flags.mode
         if mode is SessionMode.INDIVIDUAL:
             if delivery.consumer.gave_back(delivery):
@@ -374,7 +375,7 @@ class Session:
     # --- end and rebuild ---
 
     def close(self) -> Call[None]:
-        """Closes consumers, producers and the session. Never fails for a connection that is gone."""
+        """Close consumers, producers and the session. Never fail for a connection that is gone."""
         if self.closed:
             return DONE
         self.closing = True
@@ -393,8 +394,8 @@ class Session:
         self._end_children()
         yield from settled(call)
         if not call.sent and self.channel.speaking:
-            # It gave up waiting for sessions that come back behind it. The broker has this one on a connection that
-            # lives, and would send its consumers messages for nobody; the answer goes to a channel without receiver.
+            # The wait for sessions that come back behind it has ended. The broker has this one on a live connection,
+            # and would send its consumers messages without a receiver. The answer goes to a channel without receiver.
             self.channel.post(SessionClose())
         self.channel.close(self.closed_failure())
         self._on_closed(self)
@@ -407,19 +408,19 @@ class Session:
             producer.end(error)
 
     def end(self, error: JMSException, cause: JMSException) -> None:
-        """The connection is gone for good: nothing can be said to the broker any more."""
+        """End the session: the connection is gone for good, and no packet can reach the broker any more."""
         self.closed = True
         self.channel.close(error, cause)
         self._end_children()
 
     def closed_failure(self) -> JMSException:
-        """Why it is closed, or will be."""
+        """Return why it is closed, or will be."""
         return self.channel.closed_error or ConnectionClosedException("the session is closed")
 
     def rebuild(self, name: str, cause: JMSException) -> None:
-        """Makes everything again in the new session `name`, which exists on the broker by now.
+        """Make everything again in the new session `name`, which exists on the broker by now.
 
-        What was in flight is released; an open transaction is lost and can only be rolled back.
+        Calls in flight are released; an open transaction is lost and can only be rolled back.
         """
         self.name = name
         self.rebuilds += 1
@@ -429,8 +430,8 @@ class Session:
             self.transaction.doom(self.transaction.work)
             # A commit that waits would commit the half of the transaction that was sent after the rebuild.
             channel.fail_waiting(SessionCommit, rolled_back())
-        # What waits and speaks of the old session: an acknowledgement sent in the new one would take with it whatever
-        # the broker has delivered there before the same message, seen or not; a closed consumer is not made again.
+        # Waiting entries that refer to the old session. An acknowledgement sent in the new one would include all
+        # earlier deliveries of the broker there, seen or not. A closed consumer is not made again.
         for kind in (SessionAcknowledge, SessionIndividualAcknowledge, SessionConsumerClose):
             channel.fail_waiting(kind, unblocked(cause))
         if self.xa is not None:
@@ -450,12 +451,12 @@ class Session:
         channel.resume()
 
     def give_up(self, cause: JMSException) -> None:
-        """What the broker has delivered is forgotten here: the session has to be made again for it to come again."""
+        """Forget the broker's deliveries: the session must be made again so that they come again."""
         self.flow.hold()
         self.channel.give_up(cause)
 
     def resume(self) -> None:
-        """The reconnect is complete: what waits may leave again."""
+        """Let waiting entries leave again: the reconnect is complete."""
         rebuilt, self.rebuilt = self.rebuilt, False
         self._metadata.resume()
         if rebuilt and self._credits is not None:

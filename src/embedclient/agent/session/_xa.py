@@ -1,11 +1,11 @@
-"""The branches of an XA session: what each request means for them, and what a lost connection means for both.
+"""The branches of an XA session: the effect of each request on them, and of a lost connection on requests and branches.
 
-Responsible for the states of branches on this side, and for how a request ends (core-protocol 4.9, 7.2, 7.3). What
-differs between requests is data, a row of `Operation` each. Refuses to know consumers' buffers and when a reconnect
-happens.
+Responsible for the states of branches on the client, and for how a request ends (core-protocol 4.9, 7.2, 7.3). The
+differences between requests are data, one row of `Operation` each. Does not depend on consumers' buffers or on the time
+of a reconnect.
 
-A branch whose session was lost in a reconnect has to be rolled back, even where the broker would let it go on: an
-Artemis broker prepares what is left of such a branch, which is nothing, and says that all is well.
+A branch whose session was lost in a reconnect must be rolled back, even where the broker would let it continue. An
+Artemis broker prepares the rest of such a branch, which is nothing, and returns success.
 """
 
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from ._session import Session
 
 BRANCHES_MAX: Final = 10_000
-"""So many branches that the session has left, and that it has not heard of since, are kept in mind."""
+"""Maximum number of remembered branches that the session has left and whose outcome it has not received."""
 
 P = TypeVar("P", bound=Packet)
 T = TypeVar("T")
@@ -72,7 +72,7 @@ T = TypeVar("T")
 
 @frozen
 class _Asked:
-    """A request that has no answer yet. `sent`: an earlier attempt of it was."""
+    """A request that has no answer yet. `sent`: an earlier attempt was sent."""
 
     operation: Operation
     xid: Xid
@@ -93,19 +93,19 @@ class Branches:
     # --- requests ---
 
     def start(self, xid: Xid, flags: int = XaFlag.TMNOFLAGS) -> Call[XaCode]:
-        """The session works in the branch from now on; TMJOIN: one that exists, TMRESUME: a suspended one."""
+        """Start work of the session in the branch. TMJOIN: an existing branch, TMRESUME: a suspended one."""
         if flags not in STARTS:
             return failed_call(invalid("start", flags, STARTS))
         operation, packet = STARTS[flags]
         return self._in_turn(self._ask(operation, xid, packet(xid)))
 
     def end(self, xid: Xid, flags: int = XaFlag.TMSUCCESS) -> Call[XaCode]:
-        """The session leaves the branch. Raises XAER_RMFAIL for one whose work was lost with a connection."""
+        """End work of the session in the branch. Raise XAER_RMFAIL if its work was lost with a connection."""
         if flags not in ENDS:
             return failed_call(invalid("end", flags, ENDS))
         operation = ENDS[flags]
         if operation is SUSPEND and self._states.get(xid) not in (BranchState.ACTIVE, *OF_A_LOST_SESSION):
-            # The packet names no branch: the broker would suspend whichever the session works in.
+            # The packet names no branch: the broker would suspend the session's current branch, whichever it is.
             return failed_call(failure(XaCode.XAER_PROTO, "the session does not work in this branch"))
         packet = SessionXaSuspend() if operation is SUSPEND else SessionXaEnd(xid, flags == XaFlag.TMFAIL)
         return self._in_turn(self._end_steps(operation, xid, packet, self._session.transaction.work))
@@ -113,35 +113,35 @@ class Branches:
     def _end_steps(self, operation: Operation, xid: Xid, packet: Packet, asked: int) -> Steps[XaCode]:
         self._session.flush_acknowledgements()
         if self._session.transaction.work > asked:
-            # Done while the end waited for its turn, it is in the branch by now, where it does not belong.
+            # Work done while the end waited for its turn is in the branch by now, where it does not belong.
             self.on_work_lost()
         try:
             return (yield from self._ask(operation, xid, packet))
         except XAException:
             if self._states.get(xid) is BranchState.FAILED:
-                # The session works in it still, or will when it is there again.
+                # The session still works in the branch, or will after the reconnect.
                 session = self._session
                 yield from settled(self._run(rollback_steps(session, False, session.transaction.work)))
                 self._states[xid] = BranchState.LOST
             raise
 
     def prepare(self, xid: Xid) -> Call[XaCode]:
-        """First phase: XA_OK, or XA_RDONLY for a branch that is finished because it did nothing."""
+        """Run the first phase. Return XA_OK, or XA_RDONLY for a branch that is finished because it did nothing."""
         return self._in_turn(self._ask(PREPARE, xid, SessionXaPrepare(xid)))
 
     def commit(self, xid: Xid, one_phase: bool) -> Call[XaCode]:
-        """Second phase, or both at once."""
+        """Run the second phase, or both phases at once if `one_phase`."""
         operation = COMMIT_ONE_PHASE if one_phase else COMMIT
         return self._in_turn(self._ask(operation, xid, SessionXaCommit(xid, one_phase)))
 
     def rollback(self, xid: Xid) -> Call[XaCode]:
-        """Undoes the branch; what the session received and did not commit is delivered again."""
+        """Undo the branch. Messages that the session received and did not commit are delivered again."""
 
         def steps() -> Steps[XaCode]:
             rollback = self._run(self._rollback_steps(xid))
             error = yield from settled(rollback)
             if error is not None and error.error_code in HEURISTIC:
-                # Everything goes back for certain, with the work of the branch that the session may work in by now.
+                # Everything certainly goes back, with the work of the branch that the session may have entered by now.
                 self.on_work_lost()
                 yield from settled(self._run(rollback_steps(self._session, False, self._session.transaction.work)))
             return rollback.value()
@@ -158,7 +158,7 @@ class Branches:
             code = yield from self._ask(ROLLBACK, xid, SessionXaRollback(xid))
             given_back = True
         except XAException as error:
-            # A broker that does not know the branch gives back what the session received all the same.
+            # A broker without this branch still returns the session's received messages to their queues.
             given_back = error.error_code == XaCode.XAER_NOTA
             raise
         finally:
@@ -169,11 +169,11 @@ class Branches:
         return code
 
     def forget(self, xid: Xid) -> Call[XaCode]:
-        """Drops the broker's memory of a branch that was finished by an operator."""
+        """Drop the broker's memory of a branch that was finished by an operator."""
         return self._in_turn(self._ask(FORGET, xid, SessionXaForget(xid)))
 
     def recover(self, flags: int = XaFlag.TMSTARTRSCAN) -> Call[list[Xid]]:
-        """The prepared branches that the broker knows, all at the start of the scan."""
+        """Return the prepared branches of the broker, all at the start of the scan."""
         if flags & ~SCANS:
             return failed_call(invalid("recover", flags, [SCANS]))
         if not flags & XaFlag.TMSTARTRSCAN:
@@ -185,7 +185,10 @@ class Branches:
         return self._run(steps())
 
     def set_timeout(self, seconds: int) -> Call[bool]:
-        """How long branches that this session starts may take. True when the broker takes it."""
+        """Set the timeout of branches that this session starts, in seconds.
+
+        The result is True if the broker accepts it.
+        """
         if seconds < 0:
             return failed_call(failure(XaCode.XAER_INVAL, f"a timeout of {seconds} seconds"))
 
@@ -198,7 +201,7 @@ class Branches:
         return self._run(steps())
 
     def get_timeout(self) -> Call[int]:
-        """The broker's timeout of branches, in seconds."""
+        """Return the broker's timeout of branches, in seconds."""
 
         def steps() -> Steps[int]:
             return (yield from self._question(SessionXaGetTimeout(), SessionXaGetTimeoutResponse)).timeout_seconds
@@ -211,7 +214,8 @@ class Branches:
         return run_sequence(steps, self._due)
 
     def _in_turn(self, steps: Steps[T]) -> Call[T]:
-        # One that its caller has left alone takes its course first: the next one builds on what it makes of a branch.
+        # A request abandoned by its caller runs to its end first: the next request depends on the resulting branch
+        # state.
         return self._session.transaction.run(steps)
 
     def _ask(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
@@ -239,16 +243,16 @@ class Branches:
                 break
         code = operation.cut_off if sent else operation.unsent
         if operation.decides and sent:
-            # Nobody here can say what has become of it; from now on the broker is asked.
+            # The branch's outcome is not known here; from now on the broker is queried.
             self._states.pop(xid, None)
         if operation.gives_back and sent and error.error_code == ErrorCode.CONNECTION_TIMEDOUT:
-            # Nor whose the messages are that its consumers hold, in a session that may still be reattached.
+            # Nor is the owner known of messages that its consumers hold, in a session that may still be reattached.
             self._session.give_up(error)
         text = "the connection was lost before the answer came" if sent else "there was no connection to send it on"
         raise (yield from self._failing(operation, xid, code, text, sent=sent, cause=error)) from error
 
     def _concluded(self, operation: Operation, xid: Xid, answer: SessionXaResponse, sent: bool) -> XaCode:
-        """What an answer means, and what it makes of the branch. Raises XAException."""
+        """Apply an answer to the branch and return its code. Raise XAException for a failure."""
         states = self._states
         code = code_of(answer.code)
         gone = code is XaCode.XAER_NOTA and (sent or self._is_lost(xid))
@@ -275,13 +279,13 @@ class Branches:
         sent: bool,
         cause: JMSException | None = None,
     ) -> Steps[XAException]:
-        """The error with this code. One that says "rolled back" is made true: nobody else will roll the branch back."""
+        """Return the error with this code. For a "rolled back" code, roll the branch back: no other component does."""
         if code.rolled_back:
             error = None
             if sent:
                 error = yield from settled(self._run(self._rollback_steps(xid)))
             else:
-                # What was never sent cannot have made the branch permanent: nobody has to wait for its end.
+                # A request that was never sent cannot have made the branch permanent: its end need not be awaited.
                 self.rollback(xid)
             if error is not None and error.error_code != XaCode.XAER_NOTA:
                 code = XaCode.XAER_RMFAIL
@@ -303,14 +307,14 @@ class Branches:
                 raise failure(QUESTION.cut_off, f"the question was not answered: {error}", error) from error
 
     def _become(self, xid: Xid, state: BranchState | None) -> None:
-        self._states.pop(xid, None)  # so that the oldest is the first one
+        self._states.pop(xid, None)  # so that the oldest comes first
         if state is not None:
             self._states[xid] = state
             if len(self._states) > BRANCHES_MAX:
                 self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Another session may have decided a branch that was ended here, and nobody tells this one."""
+        """Forget the oldest ended branches. Another session may have decided them without notice to this one."""
         for xid, state in self._states.items():
             if state in LEFT:
                 del self._states[xid]
@@ -322,7 +326,7 @@ class Branches:
     # --- loss of the session ---
 
     def on_session_lost(self) -> None:
-        """The broker has forgotten the session: its branches are lost, but for those about to be decided."""
+        """Mark the branches as lost, except those about to be decided: the broker has forgotten the session."""
         asked = self._under_way
         doubtful = {each.xid for call, each in asked.items() if each.operation.decides and (call.sent or each.sent)}
         for xid, state in self._states.items():
@@ -333,21 +337,22 @@ class Branches:
     def _cancel_lost(self) -> None:
         for call, each in list(self._under_way.items()):
             if each.operation.lost is not None and self._is_lost(each.xid):
-                call.cancel()  # True for what waits; it must not reach the broker that would let it pass
+                call.cancel()  # succeeds for a waiting call, which must not reach the broker: that would accept it
 
     # --- loss of work ---
 
     def on_work_lost(self) -> None:
-        """The branch that the session works in is without something that was done in it, or would be with too much."""
+        """Mark the session's current branch as lost: work done in it is missing, or foreign work would be included."""
         for xid, state in self._states.items():
             if state is BranchState.ACTIVE:
                 self._states[xid] = BranchState.FAILED
         self._cancel_lost()
 
     def on_acknowledgement(self) -> None:
-        """In front of an end that waits it would belong to a branch that the program has left, behind it to none.
+        """Handle an acknowledgement while an end waits.
 
-        A broker makes what belongs to none final at once. So the branch is lost, and all of it comes again.
+        In front of the end it would belong to a branch that the program has left, behind the end to no branch. A broker
+        makes an acknowledgement without a branch final at once. So the branch is lost, and all its messages come again.
         """
         for call, each in self._under_way.items():
             if each.operation in (END, SUSPEND) and not call.sent:
@@ -355,7 +360,7 @@ class Branches:
                 return
 
     def rebuilding_packets(self) -> list[Packet]:
-        """What the new session has to know before it is started (core-protocol 7.3)."""
+        """Return the packets that the new session needs before it is started (core-protocol 7.3)."""
         packets: list[Packet] = []
         if self._timeout_s is not None:
             packets.append(SessionXaSetTimeout(self._timeout_s))

@@ -1,6 +1,6 @@
-"""XA requests as data: states of a branch, what each request does to it, which code stands for which failure.
+"""XA requests as data: states of a branch, the effect of each request on it, and the code of each failure.
 
-Responsible for the tables and for making errors of their codes. Refuses to know sessions and packets' order.
+Responsible for the tables and for making errors of their codes. Does not depend on sessions or the order of packets.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from embedclient.wire.core import SessionXaJoin, SessionXaResume, SessionXaStart
 
 
 class BranchState(Enum):
-    """What this side knows of a branch. Prepared and finished ones are the broker's business and not kept."""
+    """The state of a branch on the client. Prepared and finished branches are the broker's and are not kept."""
 
     ACTIVE = "the session works in it"
     SUSPENDED = "it was left, to be resumed"
@@ -24,7 +24,7 @@ class BranchState(Enum):
     LOST = "the session was lost after it had left the branch"
 
 
-# What the loss of the session makes of each state.
+# The effect of a lost session on each state.
 AFTER_LOSS: Final = {
     BranchState.ACTIVE: BranchState.FAILED,
     BranchState.FAILED: BranchState.FAILED,
@@ -32,36 +32,36 @@ AFTER_LOSS: Final = {
     BranchState.ENDED: BranchState.LOST,
     BranchState.LOST: BranchState.LOST,
 }
-# What becomes of the branch that the session works in when it starts another one; the broker rolls it back.
+# The new state of the session's branch when the session starts another one; the broker rolls it back.
 LEFT_BEHIND: Final = {BranchState.ACTIVE: None, BranchState.FAILED: BranchState.LOST}
-# The session has nothing to do with the branch any more.
+# The session has no part in the branch any more.
 LEFT: Final = (BranchState.ENDED, BranchState.LOST)
 OF_A_LOST_SESSION: Final = (BranchState.FAILED, BranchState.LOST)
 
 
 @frozen
 class Operation:
-    """One row: a request, what it makes of a branch, and which code stands for which failure."""
+    """One row: a request, its effect on a branch, and the code of each failure."""
 
     name: str
     after: BranchState | None = None
-    """State of the branch when it has succeeded; None: not kept any more."""
+    """State of the branch after success; None: not kept any more."""
     attempts: int = 1
-    """How often it is sent when connections break; more than once only what may be done twice."""
+    """Maximum number of sends when connections break; more than 1 only for requests that may be repeated."""
     decides: bool = False
-    """It may have taken effect when its answer is lost with the session, so the branch is not taken for lost."""
+    """Its effect may have happened when its answer is lost with the session: the branch is not marked as lost."""
     gives_back: bool = False
-    """With it the broker takes back what the session's consumers hold."""
+    """With it the broker takes back the messages of the session's consumers."""
     lost: XaCode | None = None
-    """For a branch of a lost session, instead of asking the broker."""
+    """The code for a branch of a lost session, instead of a query to the broker."""
     unsent: XaCode = XaCode.XAER_RMFAIL
     """Nothing of it left this side."""
     cut_off: XaCode = XaCode.XAER_RMFAIL
     """It was sent, and no answer came."""
     refused: XaCode = XaCode.XAER_RMERR
-    """The broker answered with an error that has no code of its own in XA."""
+    """The broker answered with an error that has no XA code."""
     gone: XaCode = XaCode.XAER_NOTA
-    """What it means that the broker does not know the branch: of a lost session, or after an answer was lost."""
+    """The meaning of a branch missing at the broker: of a lost session, or after an answer was lost."""
 
 
 START: Final = Operation("start", after=BranchState.ACTIVE, attempts=2)
@@ -93,10 +93,11 @@ STARTS: Final[dict[int, tuple[Operation, type[SessionXaStart | SessionXaJoin | S
 ENDS: Final[dict[int, Operation]] = {XaFlag.TMSUCCESS: END, XaFlag.TMFAIL: END, XaFlag.TMSUSPEND: SUSPEND}
 SCANS: Final = XaFlag.TMSTARTRSCAN | XaFlag.TMENDRSCAN
 
-# For a branch that was decided without its transaction manager. Some brokers give back with its rollback, some do not.
+# For a branch that was decided without its transaction manager. Some brokers give messages back with its rollback, some
+# do not.
 HEURISTIC: Final = (XaCode.XA_HEURMIX, XaCode.XA_HEURRB, XaCode.XA_HEURCOM, XaCode.XA_HEURHAZ)
 
-# The broker answers with EXCEPTION what went wrong inside: a branch that met it has been rolled back.
+# Errors inside the broker, answered with EXCEPTION: the branch has been rolled back.
 _REFUSALS: Final[dict[int, XaCode]] = {
     ErrorCode.ILLEGAL_STATE: XaCode.XAER_PROTO,
     ErrorCode.TRANSACTION_ROLLED_BACK: XaCode.XA_RBROLLBACK,
@@ -108,7 +109,7 @@ _REFUSALS: Final[dict[int, XaCode]] = {
 
 
 def code_of(number: int) -> XaCode:
-    """A number that the standard does not know is an error of the broker."""
+    """Return the XA code of a number. A number outside the standard is an error of the broker."""
     try:
         return XaCode(number)
     except ValueError:
@@ -120,7 +121,7 @@ def failure(code: XaCode, text: str, cause: JMSException | None = None) -> XAExc
 
 
 def refusal(operation: Operation, error: JMSException) -> XAException:
-    """For an answer that is no XA code."""
+    """Return the error for an answer that is no XA code."""
     code = _REFUSALS.get(error.error_code, operation.refused)
     if operation is COMMIT and code.rolled_back:
         code = operation.refused  # a prepared branch is not rolled back by itself

@@ -1,8 +1,9 @@
 """Confirmation numbering of one channel (core-protocol 7.1), the same for both roles.
 
-Responsible for: counting confirmable packets in both directions, keeping sent ones until the peer confirms them,
-saying when a confirmation is due and what must be sent again after a reattachment. Refuses to know: sockets, packet
-bodies, which packets take part (the caller asks ``is_confirmed``), sessions, and what a lost packet means.
+Responsible for counting confirmable packets in both directions, and for keeping sent ones until the peer confirms them.
+Also responsible for reporting when a confirmation is due and what must be sent again after a reattachment. Does not
+depend on: sockets, packet bodies, which packets take part (the caller evaluates ``is_confirmed``), sessions, and the
+meaning of a lost packet.
 
 Command ids travel as signed 32-bit numbers that wrap around: 2^31 packets on one channel are half a day at full speed.
 """
@@ -17,7 +18,7 @@ _HALF = 1 << 31
 
 
 class Channel:
-    """Counters and resend cache of one channel.
+    """A channel's counters and resend cache.
 
     A window of -1 switches numbering off: `sent` and `received` then cost one comparison and keep nothing.
     """
@@ -50,31 +51,34 @@ class Channel:
 
     @property
     def window(self) -> int:
-        """Confirmation window in bytes; -1 is off, 0 confirms every packet at once."""
+        """Return the confirmation window in bytes; -1 is off, 0 confirms every packet at once."""
         return self._window
 
     @property
     def next_command_id(self) -> int:
-        """Number that the next packet given to `sent` gets; it counts on where command ids on the wire wrap."""
+        """Return the number of the next packet given to `sent`.
+
+        It continues to grow where command ids on the wire wrap.
+        """
         return self._first_stored + len(self._cache)
 
     @property
     def over_limit(self) -> bool:
-        """The peer left more bytes unconfirmed than this side is ready to keep; the connection should be failed."""
+        """Return True if the peer left more bytes unconfirmed than the limit; the connection should be failed."""
         return self.sent_bytes_cached > self.resend_bytes_max
 
     @property
     def keeps(self) -> bool:
-        """Whether everything that is not confirmed is kept, so that it can be sent again."""
+        """Return True if all unconfirmed packets are kept, so that they can be sent again."""
         return self._keeps
 
     @property
     def kept_count(self) -> int:
-        """How many packets are kept."""
+        """Return the number of kept packets."""
         return len(self._cache)
 
     def sent(self, *frame: bytes | bytearray) -> None:
-        """Counts one confirmable packet that goes out, and keeps its pieces, uncopied, until it is confirmed."""
+        """Count one outgoing confirmable packet. Keep its pieces, uncopied, until it is confirmed."""
         if self._keeps:
             self._cache.append(frame)
             for piece in frame:
@@ -83,16 +87,16 @@ class Channel:
             self._first_stored += 1
 
     def stop_keeping(self) -> None:
-        """Drops the cache for good. Numbering goes on in both directions; a reattachment has to be refused."""
+        """Drop the cache for good. Numbering continues in both directions; a reattachment must be rejected."""
         self._keeps = False
         self._first_stored += len(self._cache)
         self._cache.clear()
         self.sent_bytes_cached = 0
 
     def received(self, size: int) -> int | None:
-        """Counts one confirmable packet of `size` frame bytes after it was processed.
+        """Count one confirmable packet of `size` frame bytes after it was processed.
 
-        Returns the command id to confirm when the window is reached, else None.
+        Return the command id to confirm when the window is reached, else None.
         """
         if self._window == -1:
             return None
@@ -105,20 +109,20 @@ class Channel:
         return self.last_confirmed
 
     def flush(self) -> int | None:
-        """Returns the command id to confirm now although the window is not reached; None when nothing is owed."""
+        """Return the command id to confirm now although the window is not reached; None when no confirmation is due."""
         if self._unconfirmed_bytes == 0:
             return None
         self._unconfirmed_bytes = 0
         return self.last_confirmed
 
     def on_confirmed(self, command_id: int) -> int:
-        """Drops what the peer confirmed from the cache and returns how many packets that were.
+        """Drop the packets that the peer confirmed from the cache. Return their number.
 
         History of the two odd cases:
 
         1. A confirmation at or below the previous one (both travelled across a reattachment) drops nothing.
         2. A confirmation beyond everything sent means that the peer counted packets this side did not. It drops the
-           whole cache and numbering goes on after it, so that both sides agree again.
+           whole cache and numbering continues after it, so that both sides agree again.
         """
         advance = self.unwrapped(command_id) + 1 - self._first_stored
         if advance <= 0:
@@ -137,18 +141,18 @@ class Channel:
         return drop_count
 
     def unwrapped(self, command_id: int) -> int:
-        """The number a command id of the wire stands for, nearest to what is still kept."""
+        """Return the number that a command id of the wire represents, nearest to the kept packets."""
         newest_dropped = self._first_stored - 1
         return newest_dropped + (command_id - newest_dropped + _HALF) % _WRAP - _HALF
 
     def replay_after(self, command_id: int) -> list[bytes | bytearray]:
-        """Drops what the peer has processed; returns the pieces of the rest in order, which stay in the cache."""
+        """Drop the packets that the peer has processed. Return the pieces of the rest in order; they stay cached."""
         assert self._keeps or self._window == -1
         self.on_confirmed(command_id)
         return [piece for frame in self._cache for piece in frame]
 
     def reset(self) -> None:
-        """Starts again at zero in both directions: the peer has forgotten this channel."""
+        """Start again at zero in both directions: the peer has forgotten this channel."""
         self._cache.clear()
         self._first_stored = 0
         self.sent_bytes_cached = 0

@@ -1,8 +1,8 @@
 """The state of one CORE connection, the same for both roles: handshake, versions, pings, time to live, end.
 
-Responsible for cutting reads into frames, for the version that both ends speak, and for what the packets of the
-connection itself mean. Methods that send return bytes; the owner writes them. Does not depend on sockets, clocks,
-sessions, or on what the owner does with a packet.
+Responsible for cutting reads into frames, for the common version of both ends, and for the packets of the connection
+itself. Methods that send return bytes; the owner writes them. Does not depend on sockets, clocks, sessions, or on the
+owner's use of a packet.
 
 The owner keeps the loop over frames, so that a message costs no call here:
 
@@ -48,7 +48,7 @@ _VERSION_WITH_REASON: Final = 131
 
 
 class Role(Enum):
-    """Which end of the connection this is. A broker that dials another broker is the initiator."""
+    """The end of the connection that this is. A broker that dials another broker is the initiator."""
 
     INITIATOR = "initiator"
     ACCEPTOR = "acceptor"
@@ -119,9 +119,9 @@ class ConnectionState:
     # --- opening and versions ---
 
     def open(self, now: Instant, *, handshake: bool = True) -> bytes:
-        """Begin the connection; return the first bytes, which an acceptor has none of.
+        """Begin the connection. Return the first bytes; an acceptor's are empty.
 
-        A connection inside one process goes without ``handshake``.
+        A connection inside one process needs no ``handshake``.
         """
         self.last_received = self._last_check = now.monotonic
         if self.role is Role.ACCEPTOR:
@@ -129,14 +129,14 @@ class ConnectionState:
         return (HANDSHAKE if handshake else b"") + self.ping(now)
 
     def learn_version(self, peer_version: int) -> None:
-        """Take the newest version of the peer; 0 if it is not known any more."""
+        """Record the newest version of the peer; 0 if it is not known any more."""
         self.peer_version = peer_version
         self.version = min(peer_version, self.own_version) if peer_version else self._assumed_version
 
     # --- receiving ---
 
     def receive(self, data: bytes | bytearray, now: Instant) -> tuple[bytes | bytearray, list[tuple[int, int, int]]]:
-        """Take one read of any size; return a buffer and the headers of its frames, as `FrameSplitter.feed` does.
+        """Process one read of any size. Return a buffer and the headers of its frames, as `FrameSplitter.feed` does.
 
         Raises:
             RemoteProtocolError: the length of a frame is out of bounds.
@@ -162,7 +162,7 @@ class ConnectionState:
         return head
 
     def read(self, buffer: bytes | bytearray, start: int, end: int) -> Packet:
-        """Decode one frame; keep what it says about the connection: versions and the peer's time to live.
+        """Decode one frame. Record its facts about the connection: versions and the peer's time to live.
 
         Raises:
             RemoteProtocolError: the frame cannot be decoded, or its sender's role must not send it.
@@ -181,11 +181,11 @@ class ConnectionState:
 
     @property
     def pending_size(self) -> int:
-        """How many bytes of a frame or of a handshake are held that is not complete."""
+        """Return the number of bytes held of an incomplete frame or handshake."""
         return self._splitter.pending_size + len(self._handshake)
 
     def drop_pending(self) -> None:
-        """Forget the frame that is not complete, because the connection is gone."""
+        """Forget the incomplete frame, because the connection is gone."""
         self._splitter = FrameSplitter()
         self._handshake = b""
 
@@ -201,7 +201,7 @@ class ConnectionState:
         return self.send(ping, CHANNEL_PING)
 
     def disconnect(self, node_id: str) -> bytes:
-        """Return an acceptor's farewell, with the reason that Artemis gives at every orderly stop."""
+        """Return an acceptor's DISCONNECT, with the reason that Artemis gives at every orderly stop."""
         assert self.role is Role.ACCEPTOR
         packet: AnyDisconnect
         if self.version >= _VERSION_WITH_REASON:
@@ -215,7 +215,7 @@ class ConnectionState:
     # --- time ---
 
     def ping(self, now: Instant) -> bytes:
-        """Return a ping, and let the next one be due a period later."""
+        """Return a ping, and make the next one due a period later."""
         assert self.role is Role.INITIATOR
         if self._ping_period is not None:
             self.next_ping = now.monotonic + self._ping_period
@@ -253,5 +253,5 @@ class ConnectionState:
         return False
 
     def close(self) -> None:
-        """Send no pings any more."""
+        """Stop sending pings."""
         self.next_ping = None

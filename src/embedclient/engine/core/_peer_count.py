@@ -1,21 +1,21 @@
-"""What one side may conclude about the other side's count of its packets, when the two can differ.
+"""Conclusions of one side about the other side's count of its packets, when the two can differ.
 
-Responsible for: translating a command id that the peer names into our own numbering, or for saying that it cannot be
-done safely. Refuses to know: packets, sessions, what a caller does about an answer that is not exact.
+Responsible for: translating a command id that the peer names into our numbering, or for reporting that it cannot be
+done safely. Does not depend on: packets, sessions, the caller's reaction to an inexact answer.
 
 Why the counts can differ. Both ends count confirmable packets without ever exchanging the numbers (core-protocol 7.1).
 An Artemis broker does not count a request that it answers with EXCEPTION; an embedbroker does. History of the fault
-that follows when a client believes the number as it comes (recorded as `reattach-after-exception`):
+that follows when a client uses the number unchecked (recorded as `reattach-after-exception`):
 
 1. The client sends packets 0 to 4; packet 3 is a consumer with a bad filter and is answered with EXCEPTION.
-2. Artemis has processed five packets and counted four: its last command id is 3, the client's numbering says 4.
+2. Artemis has processed five packets and counted four: its last command id is 3, the client's numbering has 4.
 3. The connection is cut. REATTACH_SESSION_RESPONSE names 3; the client keeps packet 4, a send, and sends it again.
 4. The message of packet 4 is in the queue twice.
 
 So after each EXCEPTION the peer's count is "ours minus 0 or 1". `PeerCount` keeps that as an interval and narrows it
-with every fact it sees: a reply proves that its request was processed, and the peer cannot have processed what was not
-sent. Once one interval closes while exceptions are known, it is known which kind of peer this is, and the count stays
-exact from then on.
+with every fact it sees. A reply proves that its request was processed, and the peer cannot have processed packets that
+were not sent. Once one interval closes while exceptions are known, the kind of peer is known, and the count stays exact
+from then on.
 """
 
 from attrs import define
@@ -23,7 +23,7 @@ from attrs import define
 
 @define(eq=False)
 class PeerCount:
-    """Drift between our numbering of sent packets and the peer's; numbers are ours unless named `command_id`."""
+    """The drift between our numbering of sent packets and the peer's. Numbers are ours unless named `command_id`."""
 
     processed: int = -1
     """Our number of the newest packet that a reply proved to be processed."""
@@ -32,12 +32,12 @@ class PeerCount:
     _counts_exceptions: bool | None = None
 
     def on_reply(self, number: int) -> None:
-        """The peer answered our packet `number`."""
+        """Record that the peer answered our packet `number`."""
         if number > self.processed:
             self.processed = number
 
     def on_exception(self, number: int) -> None:
-        """The peer answered our packet `number` with EXCEPTION, and may or may not have counted it."""
+        """Record that the peer answered our packet `number` with EXCEPTION, and may or may not have counted it."""
         self.on_reply(number)
         if self._counts_exceptions is not True:
             self._drift_max += 1
@@ -45,9 +45,10 @@ class PeerCount:
             self._drift_min += 1
 
     def on_confirmed(self, confirmed: int, sent: int) -> int:
-        """The peer confirmed up to `confirmed` (its count, unwrapped) when at most our packet `sent` had reached it.
+        """Record a confirmation up to `confirmed` (the peer's count, unwrapped).
 
-        Returns our number of the newest packet that is certainly processed.
+        At most our packet `sent` had reached the peer by then. Return our number of the newest packet that is certainly
+        processed.
         """
         low = max(self._drift_min, min(self.processed - confirmed, self._drift_max))
         high = min(self._drift_max, max(sent - confirmed, self._drift_min))
@@ -56,18 +57,18 @@ class PeerCount:
         return max(self.processed, confirmed + self._drift_min)
 
     def certain_range(self, confirmed: int, unanswered: int) -> tuple[int, int]:
-        """Smallest and largest number of our newest packet that the peer can have processed when it reattaches.
+        """Return the range of our newest packet that the peer can have processed when it reattaches: smallest, largest.
 
-        `confirmed` is the count that it named, `unanswered` our oldest packet that still waits for a reply: replies are
-        replayed before the answer to a reattachment, so that packet has not been processed. Nothing is learnt
-        from a reattachment, because a broker reads its counter a moment before it replays.
+        `confirmed` is the peer's count, `unanswered` our oldest packet that still waits for a reply. Replies are
+        replayed before the answer to a reattachment, so that packet has not been processed. A reattachment changes no
+        state here, because a broker reads its counter a moment before it replays.
         """
         low = max(self.processed, confirmed + self._drift_min)
         high = max(low, min(unanswered - 1, confirmed + self._drift_max))
         return low, high
 
     def reset(self) -> None:
-        """The peer has forgotten the channel; a new session may live on another kind of broker."""
+        """Start again: the peer has forgotten the channel, and a new session may live on another kind of broker."""
         self.processed = -1
         self._drift_min = self._drift_max = 0
         self._counts_exceptions = None

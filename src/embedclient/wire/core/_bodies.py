@@ -1,8 +1,8 @@
-"""Message bodies: what the bytes between endOfBody and the headers mean for each message type.
+"""Message bodies: the meaning of the bytes between endOfBody and the headers for each message type.
 
-Responsible for text, map, object, stream and bytes bodies over plain values and ``PropertyType``. Refuses to know
-message classes, conversions between types, and compression. Reading raises
-RemoteProtocolError, writing LocalProtocolError.
+Responsible for text, map, object, stream and bytes bodies over plain values and ``PropertyType``. Does not depend on
+message classes, conversions between types, or compression. Reading raises RemoteProtocolError, writing
+LocalProtocolError.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def encode_text(text: str | None) -> bytes:
 
 
 def decode_text(body: Body) -> str | None:
-    """Read the body of a text message. An empty body is a null text: brokers write none into messages of their own."""
+    """Read the body of a text message. An empty body is a null text: brokers write no text into messages they make."""
     reader = Reader(body)
     return reader.simple_string() if reader.remaining and reader.boolean() else None
 
@@ -80,7 +80,7 @@ def decode_object(body: Body) -> bytes | None:
 
 
 def append_stream_item(out: bytearray, value: PropertyValue, kind: PropertyType) -> None:
-    """Append one tagged value of a stream message. A null is a string that is not there."""
+    """Append one tagged value of a stream message. A null is written as an absent string."""
     if kind is PropertyType.NULL or kind is PropertyType.STRING:
         out.append(PropertyType.STRING)
         if value is None:
@@ -100,7 +100,7 @@ def read_stream_item(reader: Reader) -> TypedValue:
     tag = reader.i8()
     if tag == PropertyType.STRING:
         return TypedValue(reader.string() if reader.boolean() else None, PropertyType.STRING)
-    # There is no null tag in a stream; a reader of its own would let it through.
+    # There is no null tag in a stream; a separate reader would let it through.
     value = reader.property_value(tag if tag != PropertyType.NULL else -1)
     return TypedValue(value, PropertyType(tag))
 
@@ -123,7 +123,7 @@ def decode_stream(body: Body) -> list[TypedValue]:
 
 
 def append_bytes_value(out: bytearray, value: PropertyValue, kind: PropertyType) -> None:
-    """Append what one write call of a bytes message appends: no tag, UTF for strings, raw bytes without a length."""
+    """Append the bytes of one write call of a bytes message: no tag, UTF for strings, raw bytes without a length."""
     if kind is PropertyType.STRING:
         if not isinstance(value, str):
             raise LocalProtocolError(f"{value!r} is not a string")
@@ -139,7 +139,7 @@ def append_bytes_value(out: bytearray, value: PropertyValue, kind: PropertyType)
 
 
 def read_bytes_value(reader: Reader, kind: PropertyType) -> PropertyValue:
-    """Read what one read call of a bytes message reads; BYTES takes everything that is left."""
+    """Read the value of one read call of a bytes message. BYTES takes everything that is left."""
     if kind is PropertyType.STRING:
         return reader.utf()
     if kind is PropertyType.BYTES:

@@ -1,7 +1,7 @@
 """Packets between brokers on the cluster channel.
 
-Responsible for cluster login, node announcements, backup requests, quorum votes and scale down. Refuses to know what a
-vote means: its bytes belong to the handler it names.
+Responsible for cluster login, node announcements, backup requests, quorum votes and scale down. Does not depend on the
+meaning of a vote: its bytes belong to the handler it names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._packet_type import PacketType
 
 
 class BackupRegistrationProblem(IntEnum):
-    """Why a primary refuses a backup."""
+    """The reason why a primary rejects a backup."""
 
     EXCEPTION = 0
     AUTHENTICATION = 1
@@ -34,7 +34,7 @@ class BackupRegistrationProblem(IntEnum):
 
 
 class ClusterConnect(Packet):
-    """Log in to the cluster channel, which is deaf before."""
+    """Log in to the cluster channel, which ignores other packets before."""
 
     TYPE = PacketType.CLUSTER_CONNECT
     cluster_user: str = string()
@@ -42,14 +42,14 @@ class ClusterConnect(Packet):
 
 
 class ClusterConnectReply(Packet):
-    """Whether the login was right."""
+    """Report whether the login was right."""
 
     TYPE = PacketType.CLUSTER_CONNECT_REPLY
     authorized: bool = flag()
 
 
 class NodeAnnounce(Packet):
-    """A broker tells who and where it is."""
+    """Announce a broker's identity and connectors."""
 
     TYPE = PacketType.NODE_ANNOUNCE
     node_id: str = string()
@@ -62,7 +62,7 @@ class NodeAnnounce(Packet):
 
 
 class BackupRequest(Packet):
-    """Ask another broker to start a backup."""
+    """Request that another broker start a backup."""
 
     TYPE = PacketType.BACKUP_REQUEST
     backup_size: int = i32()
@@ -74,14 +74,14 @@ class BackupRequest(Packet):
 
 
 class BackupRequestResponse(Packet):
-    """Whether the backup was started."""
+    """Report whether the backup was started."""
 
     TYPE = PacketType.BACKUP_REQUEST_RESPONSE
     backup_started: bool = flag()
 
 
 class BackupRegistration(Packet):
-    """A backup offers itself for replication."""
+    """Offer a backup for replication."""
 
     TYPE = PacketType.BACKUP_REGISTRATION
     cluster_user: str = string()
@@ -91,14 +91,14 @@ class BackupRegistration(Packet):
 
 
 class BackupRegistrationFailed(Packet):
-    """The primary refuses: a ``BackupRegistrationProblem``."""
+    """Reject a backup: a ``BackupRegistrationProblem`` of the primary."""
 
     TYPE = PacketType.BACKUP_REGISTRATION_FAILED
     problem: int = i32()
 
 
 class ScaleDownAnnouncement(Packet):
-    """A node hands its messages to another and goes away."""
+    """Announce that a node moves its messages to another node and leaves."""
 
     TYPE = PacketType.SCALEDOWN_ANNOUNCEMENT
     target_node_id: str = simple_string()
@@ -106,7 +106,7 @@ class ScaleDownAnnouncement(Packet):
 
 
 class QuorumVote(Packet):
-    """A question to the quorum; ``vote`` is what the named handler reads."""
+    """Request a vote of the quorum; ``vote`` is the input of the named handler."""
 
     TYPE = PacketType.QUORUM_VOTE
     handler: str = simple_string()
@@ -114,7 +114,7 @@ class QuorumVote(Packet):
 
 
 class QuorumVoteReply(Packet):
-    """The answer of one node."""
+    """Return the answer of one node."""
 
     TYPE = PacketType.QUORUM_VOTE_REPLY
     handler: str = simple_string()

@@ -1,7 +1,7 @@
 """Whole frames to packets and back.
 
 Responsible for finding the class of a packet type, loading rare families on first use, and for the direction and
-version rules that hold for a type as a whole. Refuses to look inside bodies.
+version rules that hold for a type as a whole. Does not depend on bodies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _classes: dict[int, type[Packet]] = {}
 
 
 def _load(packet_type: int) -> type[Packet]:
-    """Return the class of a type that was not used before. Raises RemoteProtocolError for an unknown type."""
+    """Return the class of a type that was not used before. Raise RemoteProtocolError for an unknown type."""
     family: tuple[type[Packet], ...]
     if packet_type in _XA:
         from ._xa_packets import PACKETS as family
@@ -51,8 +51,8 @@ def _load(packet_type: int) -> type[Packet]:
 def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int, from_client: bool) -> Packet:
     """Decode the frame ``buffer[start:end]``, its length field included.
 
-    ``version`` is what both ends speak, 0 before that is known; ``from_client`` says who sent it. Bytes behind the
-    fields this side knows are ignored. Raises RemoteProtocolError and nothing else.
+    ``version`` is the common version of both ends, 0 before that is known. ``from_client`` is True for a client's
+    frame. Bytes behind the fields that this side supports are ignored. Raise RemoteProtocolError and nothing else.
     """
     body = start + FRAME_HEADER_SIZE
     if end < body:
@@ -75,9 +75,9 @@ def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int,
 
 
 def encode_packet(packet: Packet, channel_id: int, version: int) -> bytes:
-    """Encode a whole frame as ``version`` has it (0: nothing agreed yet).
+    """Encode a whole frame in the form of ``version`` (0: nothing agreed yet).
 
-    Raises LocalProtocolError when a value does not fit, or when peers of that version do not know the packet.
+    Raise LocalProtocolError when a value does not fit, or when peers of that version do not support the packet.
     """
     if 0 < version < SINCE.get(packet.TYPE, 0):
         raise LocalProtocolError(f"{type(packet).__name__} does not exist in version {version}")

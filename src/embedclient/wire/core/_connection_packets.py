@@ -1,7 +1,7 @@
 """Packets of channels 0 and 1, and the replies that every session request shares.
 
-Responsible for ping, disconnect, topology, session set-up, and for NULL_RESPONSE, EXCEPTION and PACKETS_CONFIRMED.
-Refuses to know when each is sent.
+Responsible for ping, disconnect, topology, session set-up, and for NULL_RESPONSE, EXCEPTION and PACKETS_CONFIRMED. Does
+not depend on the time each is sent.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ._packet_type import PacketType
 
 
 class Ping(Packet):
-    """``connection_ttl`` in milliseconds, -1 for never; the broker echoes it."""
+    """Keep the connection alive. ``connection_ttl`` in milliseconds, -1 for never; the broker echoes it."""
 
     TYPE = PacketType.PING
     connection_ttl: int = i64()
 
 
 class Disconnect(Packet):
-    """The broker is going away."""
+    """Announce that the broker is going away."""
 
     TYPE = PacketType.DISCONNECT
     node_id: str | None = optional_simple_string(default=None)
@@ -55,14 +55,14 @@ class DisconnectV3(Packet):
 
 
 class SubscribeTopology(Packet):
-    """Ask for topology packets."""
+    """Request topology packets."""
 
     TYPE = PacketType.SUBSCRIBE_TOPOLOGY
     cluster_connection: bool = flag()
 
 
 class SubscribeTopologyV2(Packet):
-    """Ask for topology packets and tell the version."""
+    """Request topology packets and announce the version."""
 
     TYPE = PacketType.SUBSCRIBE_TOPOLOGY_V2
     cluster_connection: bool = flag()
@@ -70,7 +70,7 @@ class SubscribeTopologyV2(Packet):
 
 
 class ClusterTopology(Packet):
-    """A node came or went (``exit``). ``last`` ends the first batch."""
+    """Report a node that came or went (``exit``). ``last`` ends the first batch."""
 
     TYPE = PacketType.CLUSTER_TOPOLOGY
     exit: bool = flag()
@@ -160,14 +160,14 @@ class CreateSessionV2(Packet):
 
 
 class CreateSessionResponse(Packet):
-    """The session exists; the broker's version."""
+    """Report that the session exists, with the broker's version."""
 
     TYPE = PacketType.CREATESESSION_RESP
     server_version: int = i32()
 
 
 class ReattachSession(Packet):
-    """Go on with a session of a lost connection."""
+    """Continue a session of a lost connection."""
 
     TYPE = PacketType.REATTACH_SESSION
     name: str = string()
@@ -175,7 +175,7 @@ class ReattachSession(Packet):
 
 
 class ReattachSessionResponse(Packet):
-    """Whether the session was still there, and what the broker had processed."""
+    """Report whether the session still existed, and the broker's last processed packet."""
 
     TYPE = PacketType.REATTACH_SESSION_RESP
     last_confirmed_command_id: int = i32()
@@ -183,28 +183,28 @@ class ReattachSessionResponse(Packet):
 
 
 class CheckForFailover(Packet):
-    """Ask whether the broker stands in for a node."""
+    """Query whether the broker acts for a node."""
 
     TYPE = PacketType.CHECK_FOR_FAILOVER
     node_id: str | None = optional_string(default=None)
 
 
 class CheckForFailoverReply(Packet):
-    """Whether the client may go on with this broker."""
+    """Report whether the client may continue with this broker."""
 
     TYPE = PacketType.CHECK_FOR_FAILOVER_REPLY
     ok_to_failover: bool = flag()
 
 
 class NullResponse(Packet):
-    """Done. ``correlation_id`` repeats the request's, -1 where the request has none."""
+    """Report completion. ``correlation_id`` repeats the request's, -1 where the request has none."""
 
     TYPE = PacketType.NULL_RESPONSE
     correlation_id: int = i64(default=-1, since=130, tail=True)
 
 
 class ExceptionResponse(Packet):
-    """Refused: an ``ErrorCode`` and a text. Without a correlation id in the request there is none here."""
+    """Report failure: an ``ErrorCode`` and a text. The correlation id is absent when the request has none."""
 
     TYPE = PacketType.EXCEPTION
     code: int = i32()
@@ -213,7 +213,7 @@ class ExceptionResponse(Packet):
 
 
 class PacketsConfirmed(Packet):
-    """Everything up to ``command_id`` was processed."""
+    """Confirm that everything up to ``command_id`` was processed."""
 
     TYPE = PacketType.PACKETS_CONFIRMED
     command_id: int = i32()

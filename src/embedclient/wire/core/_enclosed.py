@@ -1,9 +1,9 @@
-"""What brokers of ours say to whoever is there, before they know whether that is a broker of ours.
+"""Messages between brokers of ours to any peer, before it is known whether the peer is a broker of ours.
 
-Responsible for packing it into a QUORUM_VOTE for a handler of its own. Refuses to know what follows from it.
+Responsible for packing them into a QUORUM_VOTE for a separate handler. Does not depend on their effect.
 
-An Artemis drops a vote for a handler that it does not have, at most with a line in its log. A packet of a type that it
-does not know makes it end the connection, and write two stack traces (both seen with 2.44).
+An Artemis drops a vote for a handler that it does not have, at most with a line in its log. A packet of an unknown type
+makes it end the connection, and write two stack traces (both seen with 2.44).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ __all__ = ["ReplicaRegistration", "ReplicaWaiting", "enclose", "enclosed_in"]
 
 
 class ReplicaRegistration(Record):
-    """A backup offers itself to a live broker. ``format`` is that of everything that follows, which goes over the
-    stream channel; ``node_id`` "" wants any primary.
+    """A backup offers itself to a live broker.
+
+    ``format`` is that of everything that follows, which goes over the stream channel; ``node_id`` "" requests any
+    primary.
 
     ``cluster_name`` is the name of its cluster connection.
     """
@@ -34,9 +36,9 @@ class ReplicaRegistration(Record):
 
 
 class ReplicaWaiting(Record):
-    """A broker that waits says with which data, in either direction; with ``yields``, that it will not begin with it.
+    """A waiting broker reports its data, in either direction. ``yields``: it will not begin with that data.
 
-    ``partner`` is the text of the connector of the only other broker that may have gone on from that data.
+    ``partner`` is the text of the connector of the only other broker that may have continued from that data.
     """
 
     format: int = i32()
@@ -56,14 +58,14 @@ _HANDLERS: Final = {record: handler for handler, record in _RECORDS.items()}
 
 
 def enclose(record: ReplicaRegistration | ReplicaWaiting) -> QuorumVote:
-    """The packet that carries it."""
+    """Return the packet that carries the record."""
     out = bytearray()
     record.append_body(out, 0)
     return QuorumVote(_HANDLERS[type(record)], bytes(out))
 
 
 def enclosed_in(packet: Packet) -> Record:
-    """What a packet carries, which may be nothing but itself.
+    """Return the record in a packet, or the packet itself if it encloses none.
 
     Raises:
         RemoteProtocolError: it cannot be read.

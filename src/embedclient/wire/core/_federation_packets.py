@@ -1,7 +1,7 @@
-"""The packet by which a broker asks another one to federate from it.
+"""The packet by which a broker requests that another one federate from it.
 
-Responsible for the configuration that travels in FEDERATION_DOWNSTREAM_CONNECT. Refuses to know federation itself. No
-capture of this packet exists to compare with.
+Responsible for the configuration in FEDERATION_DOWNSTREAM_CONNECT. Does not depend on federation itself. No capture of
+this packet exists to compare with.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ strings = sequence(string, 4)
 
 
 class FederationQueueMatch(Record):
-    """Which queues of which addresses."""
+    """A selection of queues by address."""
 
     address_match: str | None = optional_string()
     queue_match: str | None = optional_string()
@@ -98,7 +98,7 @@ transformers = sequence(record(FederationTransformer), 12)
 
 
 class FederationConnection(Record):
-    """How the other broker is to connect; times in milliseconds."""
+    """How the other broker must connect; times in milliseconds."""
 
     username: str | None = optional_string()
     password: str | None = optional_string()
@@ -116,7 +116,7 @@ class FederationConnection(Record):
 
 
 class FederationStream(Record):
-    """Where to connect to and which policies to apply."""
+    """The broker to connect to, and the policies to apply."""
 
     name: str = string()
     connection: FederationConnection = of_kind(record(FederationConnection))
@@ -126,7 +126,7 @@ class FederationStream(Record):
 
 FederationPolicy = FederationQueuePolicy | FederationAddressPolicy | FederationPolicySet
 
-# Java peers instantiate the class that is named, so these texts are part of the protocol.
+# Java peers instantiate the named class, so these texts are part of the protocol.
 _PACKAGE: Final = "org.apache.activemq.artemis.core.config.federation."
 _POLICY_CLASSES: Final[dict[str, type[FederationPolicy]]] = {
     _PACKAGE + "FederationQueuePolicyConfiguration": FederationQueuePolicy,
@@ -156,7 +156,7 @@ policies: Kind[tuple[FederationPolicy, ...]] = sequence(Kind(_read_policy, _appe
 
 
 class FederationDownstreamConnect(Packet):
-    """Ask the receiver to connect back and federate from the sender."""
+    """Request that the receiver connect back and federate from the sender."""
 
     TYPE = PacketType.FEDERATION_DOWNSTREAM_CONNECT
     name: str = string()

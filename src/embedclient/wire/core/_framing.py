@@ -1,6 +1,6 @@
 """Frames of the CORE protocol: finding their ends in a stream of bytes.
 
-Responsible for the frame header, and for the limits of its length field. Refuses to look at bodies.
+Responsible for the frame header, and for the limits of its length field. Does not depend on bodies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH_MIN: Final = FRAME_HEADER_SIZE - _LENGTH.size
 
 
 class FrameSplitter:
-    """Cuts a stream of bytes into frames and keeps the incomplete rest.
+    """Cut a stream of bytes into frames and keep the incomplete rest.
 
     Holds at most what it was fed: a length that promises 100 MiB costs nothing until the bytes arrive.
     """
@@ -40,17 +40,17 @@ class FrameSplitter:
 
     @property
     def pending_size(self) -> int:
-        """How many bytes of an incomplete frame are held."""
+        """Return the number of bytes held of an incomplete frame."""
         return len(self._rest)
 
     def feed(self, data: bytes | bytearray) -> tuple[bytes | bytearray, list[tuple[int, int, int]]]:
         """Return a buffer that starts at a frame boundary, and the headers of the complete frames in it.
 
-        A header is what the length field holds, the packet type and the channel id: its frame is four bytes longer than
-        the length says, and the next one follows at once (`frame_spans`). ``data`` itself comes back when nothing was
-        held before; bytes behind the last frame belong to the next call and must be ignored.
+        A header holds the length field, the packet type and the channel id. Its frame is four bytes longer than the
+        length field, and the next one follows at once (`frame_spans`). ``data`` itself comes back when nothing was held
+        before; bytes behind the last frame belong to the next call and must be ignored.
 
-        Raises RemoteProtocolError for a length outside the limits, then and on every later call.
+        Raise RemoteProtocolError for a length outside the limits, then and on every later call.
         """
         if self._broken is not None:
             raise RemoteProtocolError(self._broken)

@@ -1,7 +1,7 @@
-"""The core message: bytes that stay as they arrived, with the routing fields read out once.
+"""The core message: bytes kept unchanged from arrival, with the routing fields read out once.
 
-Responsible for the layout of headers, body and properties, and for the older framing of 1.x peers.
-Refuses to know what a body means and in which packets messages travel.
+Responsible for the layout of headers, body and properties, and for the older framing of 1.x peers. Does not depend on
+the meaning of a body or on the packets that carry messages.
 
 Hot: ``CoreMessage.parse`` runs once per message that enters the broker, ``property_byte`` once per routing decision.
 Nothing is decoded there that routing does not need.
@@ -42,7 +42,7 @@ _FIXED_WRITE: Final = Struct(">bBqqb")
 _WITHOUT_USER_ID: Final = Struct(">BbBqqb")
 _WITH_USER_ID: Final = Struct(">B16sbBqqb")
 
-# endOfBody counts from the packet type byte of the frame: 9 bytes of header and 4 of its own; 4 more in 1.x.
+# endOfBody counts from the packet type byte of the frame: 9 bytes of header and 4 of its field; 4 more in 1.x.
 _BODY_OFFSET: Final = 13
 _BODY_OFFSET_1X: Final = 17
 _NO_BODY: Final = _I32.pack(_BODY_OFFSET)
@@ -93,7 +93,7 @@ _NO_ADDRESS: Final = b"\0", ""
 class CoreMessage:
     """A message in the CORE encoding. ``raw`` begins with endOfBody and ends with the properties.
 
-    Header attributes repeat what ``raw`` says: change them through the methods only.
+    Header attributes repeat values of ``raw``: change them through the methods only.
     """
 
     __slots__ = (
@@ -126,10 +126,10 @@ class CoreMessage:
 
     @classmethod
     def parse(cls, raw: bytearray, known: tuple[bytes, str] = _NO_ADDRESS) -> CoreMessage:
-        """Read the headers. ``raw`` is kept, not copied. Properties are looked at later, on demand.
+        """Read the headers. ``raw`` is kept, not copied. Properties are read later, on demand.
 
-        ``known``, from ``known_address``, is the address that is likely: it is compared and need not be decoded, and
-        messages share the one text with its hash. Raises RemoteProtocolError.
+        ``known``, from ``known_address``, is the likely address. It is compared and need not be decoded, and messages
+        share the one text with its hash. Raise RemoteProtocolError.
         """
         self = cls()
         try:
@@ -156,7 +156,7 @@ class CoreMessage:
         except (StructError, IndexError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(f"malformed message: {error}") from error
         self.durable = durable != 0
-        # Peers are free to send anything here; the broker keeps one queue per priority of 0 to 9.
+        # Peers may send anything here; the broker keeps one queue per priority of 0 to 9.
         self.priority = priority if 0 <= priority <= 9 else max(0, min(9, priority))
         self.raw = raw
         self._body_end = body_end
@@ -166,7 +166,7 @@ class CoreMessage:
 
     @classmethod
     def parse_header(cls, header: bytes | bytearray | memoryview) -> CoreMessage:
-        """Read a message that is headers and properties only, as the first packet of a large message carries it."""
+        """Read a message of headers and properties only, as in the first packet of a large message."""
         return cls.parse(bytearray(_NO_BODY) + header)
 
     @classmethod
@@ -189,34 +189,34 @@ class CoreMessage:
 
     @property
     def size(self) -> int:
-        """Encode size: what producer credits and limits count."""
+        """Return the encode size in bytes, the figure that producer credits and limits count."""
         return len(self.raw)
 
     @property
     def body(self) -> memoryview:
-        """The body's bytes, not copied."""
+        """Return the body's bytes, not copied."""
         return memoryview(self.raw)[4 : self._body_end]
 
     @property
     def header(self) -> memoryview:
-        """Headers and properties, not copied."""
+        """Return headers and properties, not copied."""
         return memoryview(self.raw)[self._body_end :]
 
     @property
     def user_id(self) -> bytes | None:
-        """The UUID behind JMSMessageID."""
+        """Return the UUID behind JMSMessageID."""
         at = self._user_id_at
         return bytes(self.raw[at + 1 : at + 17]) if self.raw[at] == 1 else None
 
     @property
     def properties_at(self) -> int:
-        """Offset of the properties in ``raw``."""
+        """Return the offset of the properties in ``raw``."""
         at = self._user_id_at
         return at + (_PROPERTIES_AFTER_USER_ID if self.raw[at] == 1 else _PROPERTIES_AFTER_FLAG)
 
     @property
     def properties(self) -> Properties:
-        """All properties, decoded once. Read only: changes do not reach ``raw``. Raises RemoteProtocolError."""
+        """Return all properties, decoded once. Read only: changes do not reach ``raw``. Raise RemoteProtocolError."""
         properties = self._properties
         if properties is None:
             properties = self._properties = Reader(self.raw, self.properties_at).properties()
@@ -225,7 +225,7 @@ class CoreMessage:
     def property_byte(self, key: bytes) -> int | None:
         """Return a property of type byte without decoding the others; ``key`` comes from ``property_key``.
 
-        None when the property is missing or has another type. Raises RemoteProtocolError.
+        Return None when the property is missing or has another type. Raise RemoteProtocolError.
         """
         raw = self.raw
         at = self._user_id_at
@@ -233,7 +233,7 @@ class CoreMessage:
         found = raw.find(key, entry)
         if found < 0 or not raw[entry - 5]:
             return None
-        # The same bytes may stand inside a value or behind the last entry: walk to see whether an entry begins here.
+        # The same bytes may stand inside a value or behind the last entry: walk to find whether an entry begins here.
         try:
             left = _I32.unpack_from(raw, entry - 4)[0]
             while entry != found:
@@ -253,9 +253,9 @@ class CoreMessage:
             raise RemoteProtocolError(f"malformed properties: {error}") from error
 
     def property_spans(self) -> list[tuple[str, int, int, int]]:
-        """Where the properties stand in ``raw``: name, type tag, and start and end of the value proper.
+        """Return where the properties stand in ``raw``: name, type tag, and start and end of the value proper.
 
-        Sizes that precede a value do not belong to it. Raises RemoteProtocolError for what ``properties`` refuses.
+        Sizes that precede a value do not belong to it. Raise RemoteProtocolError for bytes that ``properties`` rejects.
         """
         raw = self.raw
         spans: list[tuple[str, int, int, int]] = []
@@ -283,7 +283,7 @@ class CoreMessage:
 
     @property
     def duplicate_id(self) -> bytes | None:
-        """The duplicate detection id; text is compared by its UTF-16LE bytes. Raises RemoteProtocolError."""
+        """Return the duplicate detection id; text is compared by its UTF-16LE bytes. Raise RemoteProtocolError."""
         if self.raw.find(DUPLICATE_ID_KEY, self.properties_at) < 0:
             return None
         value = self.properties.get(_DUPLICATE_ID)
@@ -304,7 +304,7 @@ class CoreMessage:
         removals: Collection[str],
         expiration: int,
     ) -> CoreMessage:
-        """Return a copy without id for another address. Raises RemoteProtocolError."""
+        """Return a copy without id for another address. Raise RemoteProtocolError."""
         raw = self.raw[: self._body_end]
         raw += bytes(8)
         raw.append(1)
@@ -320,7 +320,7 @@ class CoreMessage:
 
     # Below every @property: from here on the name means this method inside the class.
     def property(self, name: str) -> PropertyValue:
-        """Return one property, None when it is missing. Raises RemoteProtocolError."""
+        """Return one property, None when it is missing. Raise RemoteProtocolError."""
         if self._properties is None and self.raw.find(encode_simple_string(name), self.properties_at) < 0:
             return None
         return self.properties.get(name)
@@ -335,7 +335,7 @@ class CoreMessage:
 
 
 class MessageTemplate:
-    """What all messages to one address with the same properties have in common, encoded once."""
+    """The common part of all messages to one address with the same properties, encoded once."""
 
     __slots__ = ("_after_body", "_properties", "address")
 
@@ -420,7 +420,7 @@ def to_1x(raw: bytes | bytearray) -> bytes:
 
 
 def from_1x(view: bytes | bytearray | memoryview) -> bytearray:
-    """Return the present framing of a message from a peer before version 129. Raises RemoteProtocolError."""
+    """Return the present framing of a message from a peer before version 129. Raise RemoteProtocolError."""
     reader = Reader(view)
     body_size = reader.i32() - _BODY_OFFSET_1X
     if body_size < 0:

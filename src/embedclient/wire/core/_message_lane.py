@@ -1,7 +1,7 @@
 """The lanes that messages take: sends and deliveries without an object per packet.
 
 Responsible for the fixed parts around a regular message, which depend on the version, and for the layouts of
-acknowledgements and credits. Refuses to know sessions: the caller slices frames by offset and uses these layouts.
+acknowledgements and credits. Does not depend on sessions: the caller slices frames by offset and uses these layouts.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = [
     "send_trailer_size",
 ]
 
-# What follows the message in SESS_SEND: response wanted (0 or -1), correlation id, sender id.
+# The layout behind the message in SESS_SEND: response wanted (0 or -1), correlation id, sender id.
 SEND_TRAILER: Final = Struct(">bqi")
 SEND_TRAILER_130: Final = Struct(">bq")
 SEND_TRAILER_OLD: Final = Struct(">b")
 
-# What follows the message in SESS_RECEIVE_MSG: consumer id, delivery count.
+# The layout behind the message in SESS_RECEIVE_MSG: consumer id, delivery count.
 RECEIVE_TRAILER: Final = Struct(">qi")
 RECEIVE_TRAILER_SIZE: Final = RECEIVE_TRAILER.size
 
 # Body of SESS_ACKNOWLEDGE and SESS_INDIVIDUAL_ACKNOWLEDGE: consumer id, message id, response wanted.
 ACKNOWLEDGE_BODY: Final = Struct(">qq?")
-# The same as a whole frame: what those of one consumer have in common, message id, response wanted.
+# The same as a whole frame: the common part of one consumer's, message id, response wanted.
 ACKNOWLEDGE_RUN: Final = Struct(">21sq?")
 # Body of SESS_FLOWTOKEN: consumer id, credits in bytes.
 CREDIT_BODY: Final = Struct(">qi")
@@ -68,12 +68,12 @@ def send_trailer(version: int) -> Struct:
 
 
 def send_trailer_size(version: int) -> int:
-    """Return how many bytes follow the message in SESS_SEND."""
+    """Return the number of bytes behind the message in SESS_SEND."""
     return send_trailer(version).size
 
 
 def message_raw(buffer: bytes | bytearray, start: int, end: int, version: int) -> bytearray:
-    """Return the message of ``buffer[start:end]`` in the present framing. Raises RemoteProtocolError."""
+    """Return the message of ``buffer[start:end]`` in the present framing. Raise RemoteProtocolError."""
     raw = buffer[start:end]
     if 0 < version < 129:
         return from_1x(raw)

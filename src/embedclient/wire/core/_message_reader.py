@@ -1,7 +1,7 @@
 """Reading the messages of one stream, which mostly look alike.
 
-Responsible for noticing that a message has the headers of the one before in the same places: then one read does for all
-of them. Refuses to know the layout of any other message: that is ``CoreMessage.parse``.
+Responsible for detecting that a message has the headers of the one before in the same places: then one read is enough
+for all of them. Does not depend on the layout of any other message: that is ``CoreMessage.parse``.
 
 Hot: ``MessageReader.read`` runs once per message that a client receives.
 """
@@ -19,12 +19,15 @@ _END_OF_BODY = Struct(">i").unpack_from
 
 
 def _layout(address_size: int) -> Struct:
-    """What follows the body, with a user id: id, address, user id (skipped), fixed headers, flag of the properties."""
+    """Return the layout behind the body, with a user id: id, address, user id (skipped), fixed headers, flag.
+
+    The flag is the one that begins the properties.
+    """
     return Struct(f">qBi{address_size}sB16xbBqqbB")
 
 
 class MessageReader:
-    """Expects the address of the last message, and a user id; what differs is read the long way and expected next."""
+    """Expect the address of the last message, and a user id. Another message is parsed in full and expected next."""
 
     __slots__ = ("_address", "_encoded_address", "_read_headers")
 
@@ -34,7 +37,7 @@ class MessageReader:
         self._read_headers = _layout(0).unpack_from
 
     def read(self, raw: bytearray) -> CoreMessage:
-        """The same as ``CoreMessage.parse``. Raises RemoteProtocolError."""
+        """Return the same as ``CoreMessage.parse``. Raise RemoteProtocolError."""
         expected = self._encoded_address
         try:
             body_end: int = _END_OF_BODY(raw)[0] - 9

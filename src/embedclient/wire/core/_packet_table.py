@@ -1,7 +1,7 @@
-"""How packets are declared, and the one loop that encodes and the one that decodes them all.
+"""The declaration of packets, and the one loop that encodes and the one that decodes them all.
 
 Responsible for field kinds, presence rules (a version gate, an optional tail, a condition on an earlier field) and for
-packets as immutable values. Refuses to know any particular packet.
+packets as immutable values. Does not depend on any particular packet.
 
 A packet class lists its fields in wire order::
 
@@ -10,9 +10,9 @@ A packet class lists its fields in wire order::
         consumer_id: int = i64()
         credits: int = i32()
 
-Packets are tuples under their field names, not attrs classes, for two reasons measured on the machines this runs on: an
-attrs class takes 290 us to create (a hundred of them would cost more than the rest of the import), this kind takes 10;
-and a decoded body becomes a packet without a call per field.
+Packets are tuples under their field names, not attrs classes, for two reasons measured on the machines this runs on. An
+attrs class takes 290 us to create (a hundred of them would cost more than the rest of the import), this kind takes 10.
+And a decoded body becomes a packet without a call per field.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VERSION_MAX: Final = 136
 
 
 class Field:
-    """One declared field: how it travels, and when it is there."""
+    """A declared field: its encoding, and the condition of its presence."""
 
     __slots__ = ("absent", "default", "kind", "name", "since", "tail", "when")
 
@@ -55,7 +55,7 @@ class Field:
         self.name = ""
         self.kind = kind
         self.default = default
-        # What a decoder fills in.
+        # The value that a decoder fills in.
         self.absent = (False if kind.letter == "?" else None) if default is _MISSING else default
         self.since = since
         self.tail = tail
@@ -67,7 +67,7 @@ class Kind(Generic[T]):
 
     ``default`` serves constructors, and decoders where the field is absent (without one: None, or False). ``since`` is
     the version that brought the field; a gated field is followed by gated fields only. ``tail`` begins a group that
-    older peers leave out: a body may end before it. ``when`` names an earlier field and the value it must have.
+    older peers omit: a body may end before it. ``when`` names an earlier field and the value it must have.
     """
 
     __slots__ = ("append", "letter", "omits_none", "read")
@@ -226,7 +226,7 @@ class _Step:
 
 
 class Plan:
-    """How one packet class looks in one version: the steps, and the defaults of the fields the version lacks."""
+    """The form of one packet class in one version: the steps, and the defaults of the fields the version lacks."""
 
     __slots__ = ("fixed", "fixed_write", "missing", "steps")
 
@@ -280,7 +280,7 @@ class Plan:
     ),
 )
 class _PacketClass(type):
-    """Turns the declared fields into read-only attributes over the tuple."""
+    """Turn the declared fields into read-only attributes over the tuple."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, object]) -> _PacketClass:
         names = tuple(key for key, value in namespace.items() if isinstance(value, Field))
@@ -340,7 +340,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
         return hash((type(self).__name__, tuple(self)))
 
     def __repr__(self) -> str:
-        # Errors and logs show packets, and nobody wants a password there.
+        # Errors and logs show packets, which must not expose a password.
         shown = {name: "***" if name == "password" and value else value for name, value in self._named()}
         fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({fields})"
@@ -351,17 +351,17 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
 
     @classmethod
     def plan(cls, version: int) -> Plan:
-        """Return how the record looks in ``version``."""
+        """Return the form of the record in ``version``."""
         plan = cls._plans.get(version)
         if plan is None:
-            # A peer may claim any version; what is kept must not grow with its claims.
+            # A peer may claim any version; the number of kept plans must not grow with its claims.
             version = version and max(VERSION_MIN, min(version, VERSION_MAX))
             plan = cls._plans[version] = Plan(cls.__match_args__, cls.FIELDS, version)
         return plan
 
     @classmethod
     def read_body(cls, reader: Reader, version: int) -> Self:
-        """Decode a body. Raises RemoteProtocolError; bytes behind the known fields are left alone."""
+        """Decode a body. Raise RemoteProtocolError. Bytes behind the known fields are left alone."""
         plan = cls.plan(version)
         values: list[object] = []
         for step in plan.steps:
@@ -378,7 +378,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
         return tuple.__new__(cls, values)
 
     def append_body(self, out: bytearray, version: int) -> None:
-        """Encode the body. Raises LocalProtocolError for values that do not fit."""
+        """Encode the body. Raise LocalProtocolError for values that do not fit."""
         try:
             for step in self.plan(version).steps:
                 if step.when_at >= 0 and self[step.when_at] != step.when_value:
@@ -398,7 +398,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
 
 
 class Packet(Record):
-    """What a frame carries."""
+    """The content of a frame."""
 
     TYPE: ClassVar[int]
 

@@ -1,6 +1,6 @@
-"""The index of packet types: numbers, names, who sends them, from which version, and which of them are counted.
+"""The index of packet types: numbers, names, senders, first versions, and which of them are counted.
 
-Responsible for what is known of a packet without its body. Refuses to know bodies.
+Responsible for the facts of a packet without its body. Does not depend on bodies.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class PacketType(IntEnum):
 
 
 class DisconnectReason(IntEnum):
-    """Why a broker says DISCONNECT_V3."""
+    """The reason of a broker's DISCONNECT_V3."""
 
     REDIRECT = 0
     REDIRECT_ON_CRITICAL_ERROR = 1
@@ -121,7 +121,7 @@ class DisconnectReason(IntEnum):
 
 _T = PacketType
 
-# Packets that neither side numbers for confirmation. The two metadata forms with a flag are numbered as the flag says.
+# Packets that neither side numbers for confirmation. The two metadata forms with a flag are numbered by the flag.
 _UNCONFIRMED: Final = frozenset(
     int(packet_type)
     for packet_type in (
@@ -139,7 +139,7 @@ _CONFIRMED_ON_REQUEST: Final = frozenset((int(_T.SESS_ADD_METADATA2), int(_T.SES
 
 
 def is_confirmed(packet_type: int, requires_response: bool = True) -> bool:
-    """Return whether a packet takes part in the confirmation numbering of its session channel.
+    """Return True if a packet takes part in the confirmation numbering of its session channel.
 
     ``requires_response`` matters for SESS_ADD_METADATA2 and SESS_UNIQUE_ADD_METADATA only.
     """
@@ -148,7 +148,7 @@ def is_confirmed(packet_type: int, requires_response: bool = True) -> bool:
     return packet_type not in _UNCONFIRMED
 
 
-# Who may send a packet, where it is only one of the two ends. Everything else goes either way (between brokers).
+# Packets that only one of the two ends may send. All others go either way (between brokers).
 FROM_SERVER_ONLY: Final = frozenset(
     int(packet_type)
     for packet_type in (
@@ -179,7 +179,7 @@ FROM_CLIENT_ONLY: Final = frozenset(
     )
 )
 
-# The first version whose peers know a packet; blank means always.
+# The first version whose peers support a packet; blank means always.
 SINCE: Final[dict[int, int]] = {
     int(packet_type): version
     for packet_type, version in {

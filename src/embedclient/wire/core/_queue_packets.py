@@ -1,7 +1,7 @@
 """Packets about addresses, queues and session metadata.
 
-Responsible for creation, deletion, queries and their answers. Refuses to know which answer a version expects; where
-None stands in a creation, the broker's address settings decide.
+Responsible for creation, deletion, queries and their answers. Does not depend on which answer a version expects. Where
+a creation has None, the broker's address settings decide.
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ class DeleteQueue(Packet):
 
 
 class SessionQueueQuery(Packet):
-    """Ask what a queue is."""
+    """Query a queue."""
 
     TYPE = PacketType.SESS_QUEUEQUERY
     queue_name: str = simple_string()
 
 
 class SessionQueueQueryResponse(Packet):
-    """What a queue is, before version 126."""
+    """Describe a queue, before version 126."""
 
     TYPE = PacketType.SESS_QUEUEQUERY_RESP
     exists: bool = flag()
@@ -146,7 +146,7 @@ class SessionQueueQueryResponse(Packet):
 
 
 class SessionQueueQueryResponseV2(Packet):
-    """What a queue is, versions 126 to 128."""
+    """Describe a queue, versions 126 to 128."""
 
     TYPE = PacketType.SESS_QUEUEQUERY_RESP_V2
     exists: bool = flag()
@@ -161,7 +161,7 @@ class SessionQueueQueryResponseV2(Packet):
 
 
 class SessionQueueQueryResponseV3(Packet):
-    """What a queue is. A missing queue carries the attributes it would be created with."""
+    """Describe a queue. For a missing queue, the attributes it would be created with."""
 
     TYPE = PacketType.SESS_QUEUEQUERY_RESP_V3
     exists: bool = flag()
@@ -197,7 +197,7 @@ class SessionQueueQueryResponseV3(Packet):
 
 
 class SessionBindingQuery(Packet):
-    """Ask which queues an address has."""
+    """Query the queues of an address."""
 
     TYPE = PacketType.SESS_BINDINGQUERY
     address: str = simple_string()

@@ -1,4 +1,4 @@
-"""What a vote about a live broker says: the body of QUORUM_VOTE and of its answer (cluster-and-ha 13.2)."""
+"""A vote about a live broker: the body of QUORUM_VOTE and of its answer (cluster-and-ha 13.2)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ __all__ = [
     "encode_vote",
 ]
 
-#: Who is asked: peers below version 136 know the second name only.
+#: The handler of the request: peers below version 136 support the second name only.
 PRIMARY_VOTE_HANDLER = "PrimaryFailoverQuorumVote"
 LIVE_VOTE_HANDLER = "LiveFailoverQuorumVote"
 
 
 class LiveVote(Record):
-    """About the live broker of a node id. ``text`` describes a connector in an answer, and means nothing to Artemis in
-    a question.
+    """A vote about the live broker of a node id.
+
+    ``text`` describes a connector in an answer, and means nothing to Artemis in a request.
     """
 
     vote: bool = flag()
@@ -29,16 +30,16 @@ class LiveVote(Record):
 
 
 def encode_vote(vote: LiveVote) -> bytes:
-    """The body of a packet."""
+    """Return the body of a packet."""
     out = bytearray()
     vote.append_body(out, 0)
     return bytes(out)
 
 
 def decode_vote(body: bytes) -> LiveVote:
-    """What a packet says.
+    """Return the vote in a packet.
 
     Raises:
-        RemoteProtocolError: it says something else.
+        RemoteProtocolError: the body is not a vote about a live broker.
     """
     return LiveVote.read_body(Reader(body), 0)

@@ -1,11 +1,11 @@
-"""Packets by which one broker of ours keeps a copy of another one's files.
+"""Packets by which one broker of ours keeps a copy of another broker's files.
 
-Responsible for the layouts of synchronisation, disk work and answers. Refuses to know files and disks:
-operations are numbers, names and bytes here. Artemis has packets of its own for its replication (90 to 103, 120, 121);
-these carry something else, and types that it does not know.
+Responsible for the layouts of synchronisation, disk work and answers. Does not depend on files and disks: operations
+are numbers, names and bytes here. Artemis has separate packets for its replication (90 to 103, 120, 121). These carry
+different data, with types that Artemis does not support.
 
-All of it goes over the stream channel, behind a `ReplicaRegistration` (``_enclosed``). What travels per disk batch or
-per chunk of a file is written in pieces around the data, which is not copied here.
+All of it goes over the stream channel, behind a `ReplicaRegistration` (``_enclosed``). The frames sent per disk batch
+or per chunk of a file are written in pieces around the data, which is not copied here.
 
 A work frame::
 
@@ -13,7 +13,7 @@ A work frame::
     13  crc u32                        of everything behind it
     17  lane u8 | three numbers of works u64: this one, and those that must be done before it in lanes 0 and 1
     42  operations, one behind the other:
-        code u8 | size of the name u16 | name, UTF-8 | what the code says:
+        code u8 | size of the name u16 | name, UTF-8 | operands of the code:
         1 write        offset u64 | size u32 | data
         2 sync         nothing
         3 rename       size of the new name u16 | new name
@@ -66,7 +66,7 @@ _NAME = Struct(">BH")
 _WRITE = Struct(">QI")
 _SIZE = Struct(">Q")
 _SHORT = Struct(">H")
-# Far from what a file can have, and from what a disk takes for a negative number.
+# Far above any real file, and below the numbers that a disk treats as negative.
 _NUMBER_MAX = 1 << 60
 
 
@@ -92,7 +92,7 @@ class StreamMark(IntEnum):
 
 
 class Farewell(IntEnum):
-    """STOP_CALLED: an orderly stop has begun, FAIL_OVER ends it. BROKEN: this end cannot go on."""
+    """STOP_CALLED: an orderly stop has begun, FAIL_OVER ends it. BROKEN: this end cannot continue."""
 
     STOP_CALLED = 1
     FAIL_OVER = 2
@@ -100,7 +100,7 @@ class Farewell(IntEnum):
 
 
 class OperationCode(IntEnum):
-    """What is done to a file."""
+    """An operation on a file."""
 
     WRITE = 1
     SYNC = 2
@@ -113,7 +113,7 @@ class OperationCode(IntEnum):
 
 
 class ReplicaAccepted(Packet):
-    """The primary takes it, and waits for its inventory."""
+    """The primary accepts the backup, and waits for its inventory."""
 
     TYPE = StreamType.ACCEPTED
     format: int = i32()
@@ -124,7 +124,7 @@ class ReplicaAccepted(Packet):
 
 
 class ReplicaRefused(Packet):
-    """The primary does not: a ``BackupRegistrationProblem``, and why."""
+    """The primary rejects the backup: a ``BackupRegistrationProblem``, and a reason."""
 
     TYPE = StreamType.REFUSED
     problem: int = i32()
@@ -132,7 +132,7 @@ class ReplicaRefused(Packet):
 
 
 class HeldFile(Record):
-    """What a backup has of a file: its valid bytes, and their digest."""
+    """A backup's part of a file: its valid bytes, and their digest."""
 
     name: str = simple_string()
     size: int = i64()
@@ -143,7 +143,7 @@ held_files: Kind[tuple[HeldFile, ...]] = sequence(record(HeldFile), 16)
 
 
 class ReplicaInventory(Packet):
-    """What the backup has from before. ``newest`` names the file with the end of its history, "" when it has none."""
+    """The backup's earlier files. ``newest`` names the file with the end of its history, "" when it has none."""
 
     TYPE = StreamType.INVENTORY
     journal_identity: int = i64()
@@ -152,7 +152,7 @@ class ReplicaInventory(Packet):
 
 
 class CopiedFile(Record):
-    """A file of the copy: so many bytes are there already, and so long it is."""
+    """A file of the copy: the number of bytes already present, and its length."""
 
     name: str = simple_string()
     kept: int = i64()
@@ -163,7 +163,7 @@ copied_files: Kind[tuple[CopiedFile, ...]] = sequence(record(CopiedFile), 20)
 
 
 class CopyBegin(Packet):
-    """The files there are; chunks of them follow, beside the work that goes on. ``afresh``: put all others aside."""
+    """The files of the copy. Their chunks follow, beside the work that continues. ``afresh``: put all others aside."""
 
     TYPE = StreamType.COPY_BEGIN
     afresh: bool = flag()
@@ -171,7 +171,7 @@ class CopyBegin(Packet):
 
 
 class CopyMark(Packet):
-    """A place in the stream: a ``StreamMark`` with the number that its answer has."""
+    """A place in the stream: a ``StreamMark`` with the number of its answer."""
 
     TYPE = StreamType.MARK
     mark: int = i8()
@@ -187,7 +187,7 @@ class StreamAnswer(Packet):
 
 
 class StreamFarewell(Packet):
-    """A ``Farewell``; ``text`` says why a stream is broken."""
+    """A ``Farewell``; ``text`` is the reason of a broken stream."""
 
     TYPE = StreamType.FAREWELL
     kind: int = i8()
@@ -206,7 +206,7 @@ PACKETS: tuple[type[Packet], ...] = (
 
 
 class StreamOperation(NamedTuple):
-    """One operation: ``number`` is an offset or a size, ``other`` a new name, ``size`` how many bytes become zero."""
+    """One operation: ``number`` is an offset or a size, ``other`` a new name, ``size`` a number of zero bytes."""
 
     code: int
     file: str
@@ -226,7 +226,7 @@ class StreamWork(NamedTuple):
 
 
 class StreamChunk(NamedTuple):
-    """A part of a file as it was when the copy began."""
+    """A part of a file in its state when the copy began."""
 
     number: int
     file: int
@@ -235,9 +235,9 @@ class StreamChunk(NamedTuple):
 
 
 def encode_work(work: StreamWork, channel_id: int) -> list[Piece]:
-    """A whole frame in pieces; the data of writes is among them as it is.
+    """Return a whole frame in pieces. The data of writes is among them, uncopied.
 
-    Raises LocalProtocolError when a value does not fit.
+    Raise LocalProtocolError when a value does not fit.
     """
     try:
         pieces: list[Piece] = [b"", _WORK.pack(work.lane, work.number, *work.after)]
@@ -249,9 +249,9 @@ def encode_work(work: StreamWork, channel_id: int) -> list[Piece]:
 
 
 def encode_chunk(chunk: StreamChunk, channel_id: int) -> list[Piece]:
-    """A whole frame in pieces.
+    """Return a whole frame in pieces.
 
-    Raises LocalProtocolError when a value does not fit.
+    Raise LocalProtocolError when a value does not fit.
     """
     try:
         head = _CHUNK.pack(chunk.number, chunk.file, chunk.offset)
@@ -279,7 +279,7 @@ def _append_operation(pieces: list[Piece], operation: StreamOperation) -> None:
 
 
 def _framed(pieces: list[Piece], packet_type: int, channel_id: int) -> list[Piece]:
-    """Put the frame header and the checksum in front; the first piece is their place."""
+    """Put the frame header and the checksum in front. The first piece is their place."""
     crc = size = 0
     for piece in pieces:
         crc = crc32(piece, crc)
@@ -290,7 +290,7 @@ def _framed(pieces: list[Piece], packet_type: int, channel_id: int) -> list[Piec
 
 
 def _checked(buffer: Piece, start: int, end: int, size_min: int) -> int:
-    """Where the body behind the checksum starts; it is whole."""
+    """Return where the body behind the checksum starts. Raise an error unless it is whole."""
     body = start + FRAME_HEADER_SIZE + _CRC.size
     if end - body < size_min:
         raise RemoteProtocolError(f"a frame of {end - start} bytes in a stream of disk work")
@@ -302,7 +302,7 @@ def _checked(buffer: Piece, start: int, end: int, size_min: int) -> int:
 
 
 def decode_chunk(buffer: Piece, start: int, end: int) -> StreamChunk:
-    """Read a whole chunk frame; its data is copied out of the buffer. Raises RemoteProtocolError."""
+    """Read a whole chunk frame. Its data is copied out of the buffer. Raise RemoteProtocolError."""
     body = _checked(buffer, start, end, _CHUNK.size)
     number, file, offset = _CHUNK.unpack_from(buffer, body)
     _check_number(offset)
@@ -311,7 +311,7 @@ def decode_chunk(buffer: Piece, start: int, end: int) -> StreamChunk:
 
 
 def decode_work(buffer: Piece, start: int, end: int) -> StreamWork:
-    """Read a whole work frame; data is copied out of the buffer. Raises RemoteProtocolError."""
+    """Read a whole work frame. Its data is copied out of the buffer. Raise RemoteProtocolError."""
     body = _checked(buffer, start, end, _WORK.size)
     lane, number, after_first, after_second = _WORK.unpack_from(buffer, body)
     operations = []

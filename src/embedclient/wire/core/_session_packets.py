@@ -1,7 +1,7 @@
 """Packets of a session at work: messages, acknowledgements, credits, consumers, producers, plain transactions.
 
-Responsible for their bodies. Refuses to know flow control and delivery; regular messages at speed go through the
-message lane instead, and the classes here serve everybody else.
+Responsible for their bodies. Does not depend on flow control or delivery. Regular messages at speed go through the
+message lane instead; the classes here serve all other uses.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SessionConsumerFlowCredit(Packet):
 
 
 class SessionForceConsumerDelivery(Packet):
-    """Ask for a marker behind everything the queue can deliver now."""
+    """Request a marker behind everything the queue can deliver now."""
 
     TYPE = PacketType.SESS_FORCE_CONSUMER_DELIVERY
     consumer_id: int = i64()
@@ -80,7 +80,7 @@ class SessionIndividualAcknowledge(Packet):
 
 
 class SessionExpire(Packet):
-    """The message expired in the client's buffer."""
+    """Report a message that expired in the client's buffer."""
 
     TYPE = PacketType.SESS_EXPIRED
     consumer_id: int = i64()
@@ -88,7 +88,7 @@ class SessionExpire(Packet):
 
 
 class SessionCommit(Packet):
-    """Commit. The correlation id is left out (None) when nobody waits, and before version 132."""
+    """Commit. The correlation id is omitted (None) when no caller waits, and before version 132."""
 
     TYPE = PacketType.SESS_COMMIT
     correlation_id: int | None = omittable_i64(default=None, since=132, tail=True)
@@ -102,13 +102,13 @@ class SessionRollback(Packet):
 
 
 class SessionStart(Packet):
-    """Let deliveries flow."""
+    """Start deliveries."""
 
     TYPE = PacketType.SESS_START
 
 
 class SessionStop(Packet):
-    """Hold deliveries."""
+    """Stop deliveries."""
 
     TYPE = PacketType.SESS_STOP
 
@@ -120,14 +120,14 @@ class SessionClose(Packet):
 
 
 class DisconnectConsumer(Packet):
-    """The broker closed a consumer."""
+    """Report that the broker closed a consumer."""
 
     TYPE = PacketType.DISCONNECT_CONSUMER
     consumer_id: int = i64()
 
 
 class DisconnectConsumerKill(Packet):
-    """The broker ends the connection of a slow consumer."""
+    """End the connection of a slow consumer (sent by the broker)."""
 
     TYPE = PacketType.DISCONNECT_CONSUMER_KILL
     node_id: str | None = optional_simple_string(default=None)
@@ -142,14 +142,14 @@ class CreateProducer(Packet):
 
 
 class RemoveProducer(Packet):
-    """A producer is gone."""
+    """Report that a producer is gone."""
 
     TYPE = PacketType.REMOVE_PRODUCER
     producer_id: int = i32()
 
 
 class SessionRequestProducerCredits(Packet):
-    """Ask to send that many bytes to an address."""
+    """Request to send that many bytes to an address."""
 
     TYPE = PacketType.SESS_PRODUCER_REQUEST_CREDITS
     credits: int = i32()
@@ -157,7 +157,7 @@ class SessionRequestProducerCredits(Packet):
 
 
 class SessionProducerCredits(Packet):
-    """Granted."""
+    """Grant the requested credits."""
 
     TYPE = PacketType.SESS_PRODUCER_CREDITS
     credits: int = i32()
@@ -165,7 +165,7 @@ class SessionProducerCredits(Packet):
 
 
 class SessionProducerCreditsFail(Packet):
-    """Granted, but sends will fail: the address is full."""
+    """Grant the requested credits although sends will fail: the address is full."""
 
     TYPE = PacketType.SESS_PRODUCER_FAIL_CREDITS
     credits: int = i32()
@@ -183,7 +183,7 @@ class SessionSend(Packet):
 
     @classmethod
     def read_body(cls, reader: Reader, version: int) -> Self:
-        """Decode a body; what follows the message is found from the end."""
+        """Decode a body; the fields behind the message are found from the end."""
         trailer = send_trailer(version)
         stop = reader.end - trailer.size
         message = _read_message(reader, stop, version)
@@ -208,7 +208,7 @@ class SessionReceiveMessage(Packet):
 
     @classmethod
     def read_body(cls, reader: Reader, version: int) -> Self:
-        """Decode a body; what follows the message is found from the end."""
+        """Decode a body; the fields behind the message are found from the end."""
         stop = reader.end - RECEIVE_TRAILER.size
         message = _read_message(reader, stop, version)
         return cls(message, *RECEIVE_TRAILER.unpack_from(reader.buffer, stop))

@@ -1,6 +1,6 @@
 """Packets of distributed transactions.
 
-Responsible for the XA requests of a session and their answers. Refuses to know the states of a branch.
+Responsible for the XA requests of a session and their answers. Does not depend on the states of a branch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SessionXaJoin(Packet):
 
 
 class SessionXaResume(Packet):
-    """Take up a suspended branch."""
+    """Resume a suspended branch."""
 
     TYPE = PacketType.SESS_XA_RESUME
     xid: Xid = xid()
@@ -46,14 +46,14 @@ class SessionXaSuspend(Packet):
 
 
 class SessionXaPrepare(Packet):
-    """First phase."""
+    """Prepare a branch: the first phase."""
 
     TYPE = PacketType.SESS_XA_PREPARE
     xid: Xid = xid()
 
 
 class SessionXaCommit(Packet):
-    """Second phase, or both at once."""
+    """Commit a branch: the second phase, or both at once."""
 
     TYPE = PacketType.SESS_XA_COMMIT
     xid: Xid = xid()
@@ -75,20 +75,20 @@ class SessionXaForget(Packet):
 
 
 class SessionXaFailed(Packet):
-    """After failover: the branch can only be rolled back."""
+    """Report, after failover, that the branch can only be rolled back."""
 
     TYPE = PacketType.SESS_XA_FAILED
     xid: Xid = xid()
 
 
 class SessionXaInDoubtXids(Packet):
-    """Ask for prepared branches."""
+    """Request the prepared branches."""
 
     TYPE = PacketType.SESS_XA_INDOUBT_XIDS
 
 
 class SessionXaInDoubtXidsResponse(Packet):
-    """The prepared branches."""
+    """Return the prepared branches."""
 
     TYPE = PacketType.SESS_XA_INDOUBT_XIDS_RESP
     xids: tuple[Xid, ...] = xids()
@@ -102,27 +102,27 @@ class SessionXaSetTimeout(Packet):
 
 
 class SessionXaSetTimeoutResponse(Packet):
-    """Whether the timeout was taken."""
+    """Report whether the timeout was accepted."""
 
     TYPE = PacketType.SESS_XA_SET_TIMEOUT_RESP
     ok: bool = flag()
 
 
 class SessionXaGetTimeout(Packet):
-    """Ask for the transaction timeout."""
+    """Request the transaction timeout."""
 
     TYPE = PacketType.SESS_XA_GET_TIMEOUT
 
 
 class SessionXaGetTimeoutResponse(Packet):
-    """The transaction timeout."""
+    """Return the transaction timeout."""
 
     TYPE = PacketType.SESS_XA_GET_TIMEOUT_RESP
     timeout_seconds: int = i32()
 
 
 class SessionXaResponse(Packet):
-    """A ``model.XaCode``; ``error`` is set for codes that are failures."""
+    """Return a ``model.XaCode``; ``error`` is set for codes that are failures."""
 
     TYPE = PacketType.SESS_XA_RESP
     error: bool = flag()
