@@ -1,6 +1,6 @@
-"""Who is let in by a broker that is not live: other brokers of its cluster, while it waits for what they say.
+"""The connections that a broker accepts before it is live: brokers of its cluster, while it waits for their votes.
 
-Responsible for what host, cluster and protocol do differently meanwhile. Refuses to know why it waits.
+Responsible for the differences for host, cluster and protocol meanwhile. Does not depend on the reason for the wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Admission"]
 
 
 class Admission:
-    """Of one life. ``is_open``: brokers are let in, and nobody else."""
+    """The admission state of one life. ``is_open``: only connections of brokers are accepted."""
 
     def __init__(
         self,
@@ -37,11 +37,14 @@ class Admission:
         self._output = output
 
     def lets_in(self, state: NodeState) -> bool:
-        """Whether anybody may come."""
+        """Return True if connections may be accepted at all."""
         return state in SERVING or self.is_open
 
     def follow(self, state: NodeState, *, wanted: bool) -> bool:
-        """Open or shut it; False: it is so. A broker that serves by now lets in whom it likes."""
+        """Open or shut the admission; return False if nothing changed.
+
+        A broker that serves by now decides on its own admission.
+        """
         wanted = wanted and state in BEFORE
         if wanted is self.is_open:
             return False

@@ -32,7 +32,7 @@ _FIRST_NUMBER_OF_GRANTS = -(1 << 41)
 
 @frozen
 class Roles:
-    """What a broker needs to be more than a broker by itself; ``grants`` is the file of a voter."""
+    """The parts that a broker needs to be more than a lone broker; ``grants`` is the file of a voter."""
 
     make_node_id: Callable[[], str]
     grants: AtomicFile | None

@@ -22,7 +22,7 @@ __all__ = ["AuditRecording"]
 
 
 class AuditRecording(Part):
-    """``audit_log`` is None without an audit log, and after one that failed."""
+    """The recording of one node. ``audit_log`` holds None without an audit log, and after one that failed."""
 
     def __init__(self, audit_log: AuditLog | None, kernel: Kernel, gate: DurabilityGate, log: NodeLog) -> None:
         self._audit_log = audit_log
@@ -33,7 +33,7 @@ class AuditRecording(Part):
 
     @property
     def is_wanted(self) -> bool:
-        """Return True if there is a log to write."""
+        """True if there is a log to write."""
         return self._audit_log is not None
 
     def begin(self, node_id: str, wall_ms: int) -> None:
@@ -64,7 +64,7 @@ class AuditRecording(Part):
             step.outputs.insert(0, work)
 
     def on_input(self, failed: AuditFailed, step: CurrentStep) -> None:
-        """End the log, which its disk refused."""
+        """End the log after its disk failed."""
         audit_log, self._audit_log = self._audit_log, None
         if audit_log is not None:
             self._kernel.observers.unsubscribe(audit_log)

@@ -1,12 +1,13 @@
-"""What connections hold of one kind of memory, against one limit for all of them.
+"""The memory of one kind that connections hold, against one limit for all of them.
 
-Responsible for the sum, and for who is given up when it is passed: whoever holds the most. Two kinds are counted:
+Responsible for the sum, and for closing connections when it passes the limit: those that hold the most. Two kinds are
+counted:
 
-- Frames that have not come whole. A peer that promises 100 MiB and sends them byte by byte is only as expensive as what
-  came, but many such peers add up, and no message of theirs is in the account of the kernel yet.
-- Output that waits for peers to read it. Each has a limit of its own, but one message goes to many subscribers.
+- Frames that have not come whole. A peer that announces 100 MiB and sends them byte by byte costs only what came. But
+  many such peers add up, and the kernel's account does not contain their messages yet.
+- Output that waits for peers to read it. Each connection has a limit, but one message goes to many subscribers.
 
-Refuses to know frames and sockets.
+Does not depend on frames and sockets.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ __all__ = ["BufferLimits"]
 
 
 class BufferLimits:
-    """Bytes by connection; most have none and are not in here.
+    """Bytes by connection; most connections hold none and have no entry.
 
-    ``limit_name`` is that of the configuration, ``content`` says in the log what is held.
+    ``limit_name`` is the name of the limit in the configuration; ``content`` describes the held memory in the log.
     """
 
     __slots__ = ("_by_connection", "_content", "_limit_bytes", "_limit_name", "total_bytes")
@@ -32,7 +33,7 @@ class BufferLimits:
         self._by_connection: dict[CoreConnection, int] = {}
 
     def count(self, connection: CoreConnection, size: int) -> None:
-        """A connection holds so much now; beyond the limit, those that hold the most are closed."""
+        """Set the size that a connection holds now; beyond the limit, close the connections that hold the most."""
         by_connection = self._by_connection
         if not size and connection not in by_connection:
             return
@@ -48,7 +49,7 @@ class BufferLimits:
             )
 
     def forget(self, connection: CoreConnection) -> int:
-        """A connection is gone; returns what it held."""
+        """Remove a connection; return the size that it held."""
         held = self._by_connection.pop(connection, 0)
         self.total_bytes -= held
         return held

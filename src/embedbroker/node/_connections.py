@@ -1,7 +1,7 @@
-"""The connections of a node: those that have not said what they speak, those that are served, those that were lost.
+"""The connections of a node: newcomers without a known protocol, served connections, and lost ones.
 
-Responsible for the way of a connection through these three, for what they may hold together, and for turning what they
-gathered in a step into one SendBytes each. Refuses to know what is said on them, and when a node stops.
+Responsible for the way of a connection through these three, and for the limit on what they hold together. Combines the
+output gathered in a step into one SendBytes each. Does not depend on the content, or on when a node stops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class _Newcomer:
 
 
 class Connections(Part):
-    """``newcomers`` have not shaken hands; ``lost`` ones have no socket, their sessions wait for the client."""
+    """The connections of a node.
+
+    ``newcomers`` have not shaken hands; ``lost`` ones have no socket, and their sessions wait for the client.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Connections(Part):
         self.newcomers: dict[int, _Newcomer] = {}
         self.served: dict[int, CoreConnection] = {}
         self.lost: dict[CoreConnection, None] = {}
-        # Of those that are served: some that have sent no request, oldest first, and others that have by now.
+        # Some of the served connections: those that have sent no request, oldest first, and some that have by now.
         self._silent: dict[int, CoreConnection] = {}
         self._room_warned_at = -math.inf
         self.partial_frames = BufferLimits(
@@ -76,7 +79,7 @@ class Connections(Part):
             self.newcomers[accepted.connection] = _Newcomer(link, deadline)
 
     def make_room(self, now: Instant) -> bool:
-        """Close the oldest connection that has sent no request; False: there is none."""
+        """Close the oldest connection that has sent no request; return False without such a connection."""
         for silent in [each for each in self._silent.values() if each.has_spoken or not each.link.alive]:
             del self._silent[silent.link.id]
         newcomer = next(iter(self.newcomers), None)
@@ -111,7 +114,7 @@ class Connections(Part):
             self._greet(newcomer, now)
 
     def _greet(self, newcomer: _Newcomer, now: Instant) -> None:
-        """Eight bytes are there: hand the connection to its protocol."""
+        """Hand the connection to its protocol, now that eight bytes are there."""
         link, head = newcomer.link, newcomer.head
         detected = detect(head[:DETECT_BYTES])
         match detected:
@@ -141,7 +144,7 @@ class Connections(Part):
                 self._count_output(connection)
 
     def _count_output(self, connection: CoreConnection) -> None:
-        """Small amounts are on their way, and not looked at."""
+        """Count the output that waits. Small amounts are on their way, and not counted."""
         waiting = connection.link.high_water - connection.link.room
         self.output.count(connection, waiting if waiting > _OUTPUT_COUNTED_FROM_BYTES else 0)
 
@@ -164,7 +167,10 @@ class Connections(Part):
         self.output.forget(connection)
 
     def _keep_lost(self, connection: CoreConnection) -> None:
-        """Its sessions wait for their client; the oldest give way when as many wait as may be connected."""
+        """Keep the sessions of a lost connection for their client.
+
+        The oldest give way when as many wait as may be connected.
+        """
         if len(self.lost) >= max(self._config.connections_max, 1):
             oldest = next(iter(self.lost))
             del self.lost[oldest]
@@ -173,7 +179,7 @@ class Connections(Part):
         self.lost[connection] = None
 
     def check(self, now: Instant) -> None:
-        """Every check interval: time to live, handshake time-outs, peers that do not read."""
+        """Check time to live, handshake time-outs and peers that do not read. Runs every check interval."""
         for newcomer in [n for n in self.newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
             del self.newcomers[newcomer.link.id]
             self._log.info(f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms")
@@ -186,7 +192,7 @@ class Connections(Part):
             del self.lost[lost]
 
     def run(self, step: CurrentStep) -> None:
-        """Turn what connections gathered into one SendBytes each."""
+        """Combine what each connection gathered into one SendBytes."""
         dirty = self._dirty
         if not dirty:
             return
@@ -224,14 +230,14 @@ class Connections(Part):
         self.lost.clear()
 
     def send_away(self, reason: str) -> None:
-        """Close everything, and forget it: the broker goes on without connections."""
+        """Close everything with a reason, and forget it: the broker goes on without connections."""
         self.cut(reason)
         for connection in list(self.served.values()):
             connection.abandon()
         self.newcomers.clear()
 
     def cut(self, reason: str) -> None:
-        """Close everything without a word."""
+        """Close everything without notice to the peers."""
         for connection in list(self.served.values()):
             connection.link.close(reason)
         for newcomer in list(self.newcomers.values()):

@@ -1,8 +1,8 @@
-"""What the disk answers, on its way to whoever gave it the work.
+"""Disk completions, on their way to the part that requested the work.
 
-Responsible for holding answers back while it is not sure that this broker may still be live, and for telling those of a
-replicating broker's copies, and of a voter's words, from the journal's own. Refuses to know what follows from them for
-the node.
+Responsible for holding completions back while it is not sure that this broker may still be live. Responsible, too, for
+separating those of a replicating broker's copies, and of a voter's grants, from the journal's. Does not depend on their
+consequences for the node.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ __all__ = ["DiskCompletions"]
 
 
 class DiskCompletions:
-    """Of one node. Until ``sure_until`` what the disk did counts: a process that was frozen may have lost its right.
+    """The disk completions of one node.
 
-    Answers that come later wait for `release`.
+    Until ``sure_until`` they are valid: a process that was frozen may have lost its right.
+
+    Completions that come later wait for `release`.
     """
 
     __slots__ = ("_grants", "_journal", "_late", "_replica_disk", "sure_until")
@@ -44,7 +46,7 @@ class DiskCompletions:
         self._late: list[DiskDone | DiskFailed] = []
 
     def collect_grants(self, outputs: list[Output], now: Instant) -> None:
-        """What the disk is to do for a voter; with copies it goes their way."""
+        """Collect the disk work of a voter, unless a replica disk takes it."""
         grants = self._grants
         if grants is not None and grants.waits and self._replica_disk is None and now.monotonic <= self.sure_until:
             work = grants.take_work(storage.Lane.RECORD)
@@ -52,7 +54,7 @@ class DiskCompletions:
             outputs.append(work)
 
     def on_done(self, done: DiskDone, now: Instant) -> bool:
-        """The disk did what it was asked; returns whether the journal was told."""
+        """Pass on a completion; return True if it went to the journal."""
         if now.monotonic > self.sure_until:
             self._late.append(done)
             return False
@@ -66,7 +68,7 @@ class DiskCompletions:
         return True
 
     def on_failed(self, failed: DiskFailed, now: Instant) -> bool:
-        """The disk could not; returns whether the journal was told."""
+        """Pass on a failure; return True if it went to the journal."""
         if now.monotonic > self.sure_until:
             self._late.append(failed)
             return False
@@ -79,7 +81,7 @@ class DiskCompletions:
         return True
 
     def release(self, now: Instant) -> bool:
-        """Pass on what came late, if it counts again; returns whether the journal was told."""
+        """Pass on the late completions, if they are valid again; return True if one went to the journal."""
         told = False
         while self._late and now.monotonic <= self.sure_until:
             late = self._late.pop(0)
@@ -87,6 +89,6 @@ class DiskCompletions:
         return told
 
     def drop(self) -> None:
-        """Nobody waits for answers any more."""
+        """Drop the late completions; they are no longer needed."""
         self._late.clear()
         self._grants = None

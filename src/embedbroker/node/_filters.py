@@ -1,7 +1,7 @@
-"""The filters of configured queues, read before anything starts.
+"""The filters of configured queues, checked before anything starts.
 
-Responsible for refusing one that is no selector: its queue would be missing, and messages with it. Refuses to know what
-a selector may say.
+Responsible for refusing one that is not a selector: its queue would be missing, and messages with it. Does not depend
+on the grammar of selectors.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["check_filters"]
 
 
 def check_filters(config: BrokerConfig) -> None:
-    """Look at the filter of each queue.
+    """Check the filter of each queue.
 
     Raises:
-        ValueError: one is no selector; the text names address and queue, and the place in the filter.
+        ValueError: a filter is not a selector; the text names address and queue, and the place in the filter.
     """
     selectors = SelectorCache()
     for name, address in config.addresses.items():

@@ -1,6 +1,7 @@
 """The one durability gate: replies wait here until what they confirm is safe.
 
-Responsible for whom to call when more became durable. Refuses to know replies: each holder keeps its own in order.
+Responsible for calling the right holders when more became durable. Does not depend on replies: each holder keeps its
+own in order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ __all__ = ["DurabilityGate"]
 
 
 class DurabilityGate:
-    """Holders that wait, in the order in which they began to. ``confirmed`` is up to where nobody has to wait."""
+    """The holders that wait, in the order in which they began to. Nothing up to ``confirmed`` has to wait."""
 
     __slots__ = ("_holders", "_is_shut", "confirmed", "reached")
 
@@ -26,7 +27,7 @@ class DurabilityGate:
         self._holders[holder] = None
 
     def open(self, reached: int) -> None:
-        """Everything up to ``reached`` is durable."""
+        """Call the holders: everything up to ``reached`` is durable."""
         self.reached = reached
         if self._is_shut:
             return
@@ -36,5 +37,5 @@ class DurabilityGate:
                 del self._holders[holder]
 
     def shut(self) -> None:
-        """Confirm nothing more: what becomes durable from now on may be missing at the life that comes."""
+        """Confirm nothing more: what becomes durable from now on may be missing in the next life."""
         self._is_shut = True

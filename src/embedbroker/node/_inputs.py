@@ -38,7 +38,7 @@ __all__ = [
 
 @frozen
 class Accepted:
-    """A peer connected. ``connection`` is a number the host chose, larger than any that it used before."""
+    """A peer connected. ``connection`` is a number chosen by the host, larger than any that it used before."""
 
     connection: int
     peer: str
@@ -66,7 +66,7 @@ class DiskFailed:
 
 
 class CommandKind(Enum):
-    """What the host asks for. FAIL_OVER is an orderly stop after which a backup takes over, whatever the policy."""
+    """The requests of the host. FAIL_OVER is an orderly stop after which a backup takes over, whatever the policy."""
 
     START = "start"
     STOP = "stop"
@@ -91,7 +91,7 @@ class DecideBranch:
 
 @frozen
 class AuditFailed:
-    """The disk of the audit log did not do what it was asked for."""
+    """The disk of the audit log failed to do the requested work."""
 
     text: str
 
@@ -109,6 +109,6 @@ Input: TypeAlias = (
     | AuditFailed
 )
 
-# What comes with each message. In a broker that serves, these steps look at nothing that has its time before the moment
-# that the host was told is there: a Tick comes for it, unless one of them is first.
+# The inputs that come with each message. In a broker that serves, these steps check no timed work before the moment
+# that the host was given. A Tick comes for it, unless one of these inputs is first.
 OF_TRAFFIC = (BytesReceived, DiskDone, Written)

@@ -36,7 +36,7 @@ __all__ = ["Lifecycle", "Subsystems"]
 
 @frozen
 class Subsystems:
-    """What a node consists of, for those of its objects that work on most of it."""
+    """The parts of a node, for those of its objects that work on most of it."""
 
     config: BrokerConfig
     kernel: Kernel
@@ -54,7 +54,7 @@ class Subsystems:
 
 
 class Lifecycle:
-    """One instance per node. ``failure`` is set when the node ends without having been asked to."""
+    """One instance per node. ``failure`` is set when the node ends without a request."""
 
     def __init__(self, machine: NodeStateMachine, subsystems: Subsystems, step: CurrentStep, log: NodeLog) -> None:
         self.failure: str | None = None
@@ -121,11 +121,11 @@ class Lifecycle:
             if state is NodeState.STOPPING:
                 self._depart()
         elif journal.recovered is not None and state is NodeState.RECOVERING and self._restoration is None:
-            # Once: background work of the journal is done while messages are still being brought back.
+            # Once: background work of the journal is done while messages are still being restored.
             self._restore(journal, journal.recovered)
 
     def follow_activation(self) -> None:
-        """Become what the activation decided."""
+        """Apply what the activation decided."""
         activation, machine = self._activation, self._machine
         assert activation is not None
         stopping = machine.state is NodeState.STOPPING
@@ -277,10 +277,10 @@ class Lifecycle:
             self._depart()
         else:
             self._journal.close(self._step.now)
-            self.after_disk()  # one that was sealed before closes at once
+            self.after_disk()  # a journal that was sealed before closes at once
 
     def _depart(self) -> None:
-        """End, once the lock store has stored how: nothing is written to the journal any more."""
+        """End, once the lock store has stored the kind of end: nothing is written to the journal any more."""
         if self._activation is None:
             self._become_stopped(None)
         else:

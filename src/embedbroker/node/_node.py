@@ -139,7 +139,7 @@ class Node:
         return ROLES[self._machine.state]
 
     def step(self, input: Input, now: Instant) -> list[Output]:
-        """Take one input and return everything there is to do because of it."""
+        """Take one input and return every output that follows from it."""
         step = self._step
         step.now = now
         self.core.now = now
@@ -156,7 +156,7 @@ class Node:
             case BytesReceived():
                 if input.connection < 0:
                     self._dials.on_bytes(input, now)
-                # What clients send while an orderly stop waits for the disk is not read.
+                # Client input is not read while an orderly stop waits for the disk.
                 elif not self._orderly_stop.is_under_way or self._is_of_backup(input.connection):
                     self.connections.on_bytes(input, now)
             case DiskDone():

@@ -1,7 +1,7 @@
-"""The connections that a node opens itself: asked for, open, over.
+"""The connections that a node opens itself: requested, open, over.
 
-Responsible for their numbers, for handing each read to whoever asked for the connection, and for turning what was
-gathered in a step into one SendBytes each. Refuses to know what is said on them.
+Responsible for their numbers, and for delivering each read to the caller that requested the connection. Combines the
+output gathered in a step into one SendBytes each. Does not depend on the content.
 
 Their numbers are below zero: those above are the host's.
 """
@@ -25,7 +25,7 @@ __all__ = ["OutgoingConnections"]
 
 
 class OutgoingConnections:
-    """By number: who asked for it, and the link as soon as it is open."""
+    """For each number: the caller that requested the connection, and the link once it is open."""
 
     def __init__(self, config: BrokerConfig, log: NodeLog) -> None:
         self._config = config
@@ -37,14 +37,14 @@ class OutgoingConnections:
         self._last = 0
 
     def dial(self, caller: DialHandler, connector: TransportConfiguration, timeout_s: float) -> int:
-        """Ask for a connection; the caller is told what becomes of it."""
+        """Request a connection; the caller is notified of the outcome."""
         self._last -= 1
         self._callers[self._last] = caller
         self._orders.append(Dial(self._last, connector, timeout_s))
         return self._last
 
     def hang_up(self, number: int) -> None:
-        """Nobody waits for that connection any more."""
+        """Give up a connection that is no longer needed."""
         if self._callers.pop(number, None) is not None:
             self._orders.append(CloseConnection(number, "not wanted any more"))
 
@@ -82,7 +82,7 @@ class OutgoingConnections:
     # -- the end of a step ---------------------------------------------------------------------------------------
 
     def collect(self, outputs: list[Output], now: Instant) -> None:
-        """What was asked for and gathered since the last time."""
+        """Collect the requests and the output gathered since the last call."""
         if not self._dirty and not self._orders:
             return
         bytes_max = self._config.output_bytes_max

@@ -1,4 +1,4 @@
-"""Everything a node can ask its host to do, as a closed union."""
+"""Everything a node can request of its host, as a closed union."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ class Ready:
 
 @frozen
 class LetBrokersIn:
-    """Listen already, though the broker is not live: others that wait as it does are to find it. False: no more."""
+    """Listen already, though the broker is not live: other waiting brokers must find it. False: stop that."""
 
     wanted: bool
 
 
 @frozen
 class StopListening:
-    """Let nobody in any more; those who are here are told next, and then it is over.
+    """Accept no more connections; connected clients are notified next, and then it is over.
 
-    Whoever is told tries the same place again at once. An Artemis client that is let in there and closed again, before
-    its first question is answered, does not notice, and waits for the answer as long as for any: 30 s.
+    A client that is notified tries the same place again at once. An Artemis client that is accepted there and closed
+    again, before its first request is answered, does not notice. It waits for the answer as long as for any: 30 s.
     """
 
 
 @frozen
 class Stopped:
-    """Nothing more will come out of this node. ``failure`` says why when it was not asked to stop.
+    """The node produces no further output. ``failure`` is the reason if no stop was requested.
 
-    With ``restarts`` another node is to wait in its place, as backup: it gave way to a primary; or, with a failure, the
+    With ``restarts`` another node must wait in its place, as backup: it gave way to a primary; or, with a failure, the
     disk is full.
     """
 
@@ -87,7 +87,7 @@ class Stopped:
     restarts: bool = False
 
 
-# As text: a node without a journal does not load what a disk is.
+# As text: a node without a journal does not load the definition of a disk.
 Output: TypeAlias = (
     "TransportOutput | AuditWork | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
     " | RoleChanged | LetBrokersIn | StopListening | Stopped"

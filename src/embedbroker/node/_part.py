@@ -1,4 +1,4 @@
-"""What a subsystem of a node must do to have a place in the schedule of a step."""
+"""The interface that a subsystem of a node must have for a place in the schedule of a step."""
 
 from __future__ import annotations
 

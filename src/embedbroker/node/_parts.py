@@ -48,7 +48,7 @@ _RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
 
 
 class ActivationPart(Part):
-    """What the disk, the peers and the time decide about the role of the broker, and about its journal.
+    """The effect of the disk, the peers and the time on the role of the broker, and on its journal.
 
     In a step of traffic, completed work of a replicating broker's disk counts for its journal, and nothing is decided.
     """
@@ -152,7 +152,7 @@ class Recovery(Part):
 
 
 class JournalProgress(Part):
-    """Replies leave the gate when the journal is as far as they need; the record follows each new segment."""
+    """Release replies from the gate when the journal is as far as they need; the record follows each new segment."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class JournalProgress(Part):
         self._activation = activation
         self._machine = machine
         self._log = log
-        # Where the journal began its newest segment, as the record has it.
+        # The beginning of the journal's newest segment, according to the record.
         self._rotated_at = 0
 
     def run(self, step: CurrentStep) -> None:
@@ -188,7 +188,7 @@ class JournalProgress(Part):
 
 
 class OrderlyStopEnd(Part):
-    """An orderly stop goes on when everything that was accepted is durable, or takes too long."""
+    """Continue an orderly stop when everything that was accepted is durable, or takes too long."""
 
     timed_only = True
 

@@ -1,7 +1,7 @@
 """From a journal that was read to a kernel that goes on where the last one ended.
 
 Responsible for the order: definitions at once, then locks of prepared transactions, messages, duplicate ids and what
-was sent in doubt, in slices. Refuses to know who waits for it.
+was sent in doubt, in slices. Does not depend on what waits for it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ __all__ = ["Restoration"]
 
 
 class Restoration:
-    """Of one journal, once. ``identity`` is the journal's.
+    """The restoration of one journal; it runs once. ``identity`` is the journal's.
 
-    With ``marks`` a journal that has never been written gets its first batch, and is restored when that is on disk:
-    then an empty directory is one that was emptied. ``waits`` says that the disk is at work.
+    With ``marks`` a journal that has never been written gets its first batch, and is restored when that is on disk. An
+    empty directory is then one that was emptied. ``waits`` is True while the disk is at work.
     """
 
     __slots__ = ("_journal", "_kernel", "_marks", "_recovery", "identity", "waits")
@@ -42,7 +42,7 @@ class Restoration:
         self._recovery = Recovery(kernel, recovered.transactions, recovered.outcomes)
 
     def advance(self, limit: int) -> bool:
-        """One slice of at most so many; True with the last one."""
+        """Restore one slice of up to ``limit`` items; return True with the last one."""
         recovered, recovery = self._journal.recovered, self._recovery
         if self.waits:
             return self._journal.reached > 0

@@ -1,6 +1,6 @@
 """The edges of a broker on trio, thin.
 
-What reads the journal of a stopped broker loads on first use: a broker that runs, in memory perhaps, does without.
+The reader of a stopped broker's journal loads on first use: a running broker, in memory perhaps, does without.
 """
 
 from __future__ import annotations

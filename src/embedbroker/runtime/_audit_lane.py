@@ -1,6 +1,6 @@
-"""The edge of the audit log: what a step has to write is written at once, what may take long is done in a thread.
+"""The edge of the audit log: urgent writes of a step are done at once, operations that may take long in a thread.
 
-Responsible for the order of that, and for telling the node of the first failure. Refuses to know what is written.
+Responsible for the order of both, and for reporting the first failure to the node. Does not depend on the content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["AuditLane"]
 
 
 class AuditLane:
-    """Of one node. ``take`` steps it with a failure that a thread met."""
+    """The audit log's disk work of one node. ``take`` steps the node with a failure that a thread met."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class AuditLane:
         self._has_failed = False
 
     def write(self, work: AuditWork) -> AuditFailed | None:
-        """Do what cannot wait; returns the failure."""
+        """Do the operations that cannot wait; return the failure."""
         try:
             self._disk.run(work.operations)
         except DiskFault as fault:
@@ -51,7 +51,7 @@ class AuditLane:
         return None
 
     def _failure(self, fault: DiskFault) -> AuditFailed | None:
-        """The first one; what the node does about it may fail, too."""
+        """Return the first failure only; the node's reaction to it may fail, too."""
         if self._has_failed:
             return None
         self._has_failed = True
@@ -74,7 +74,7 @@ class AuditLane:
             self._take(failure)
 
     def _run(self, operations: tuple[DiskOperation, ...]) -> AuditFailed | tuple[DiskOperation, ...] | None:
-        """Returns the failure, or what a shortage leaves to do later."""
+        """Run operations; return the failure, or what a shortage leaves to do later."""
         try:
             self._disk.run(operations)
         except DiskFault as fault:

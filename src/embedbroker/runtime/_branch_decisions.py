@@ -1,6 +1,6 @@
 """PendingBranchDecisions about XA branches in doubt that are on their way through the node.
 
-Responsible for waking up who waits for one, also when the broker ends first. Refuses to decide.
+Responsible for waking the task that waits for a decision, also when the broker ends first. Decides nothing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class _Decision:
 
 
 class PendingBranchDecisions:
-    """By number."""
+    """The pending decisions, by number."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Decision] = {}
 
     def expect(self, number: int) -> None:
-        """One is about to be handed to the node."""
+        """Prepare for a decision that is about to be handed to the node."""
         self._waiting[number] = _Decision()
 
     async def wait(self, number: int) -> bool | None:
@@ -40,11 +40,11 @@ class PendingBranchDecisions:
         return decision.found
 
     def make(self, number: int, found: bool) -> None:
-        """The node answered; whoever asked may have gone."""
+        """Record the node's answer; the waiting task may be gone."""
         if number in self._waiting:
             self._waiting[number].make(found)
 
     def abandon(self) -> None:
-        """The node answers nothing any more."""
+        """Wake every waiting task: the node answers nothing any more."""
         for decision in self._waiting.values():
             decision.make(None)

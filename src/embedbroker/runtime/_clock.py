@@ -1,4 +1,4 @@
-"""Time and randomness at the edge: what sync layers are handed.
+"""Time and randomness at the edge: the values that sync layers receive.
 
 Under a virtual clock (trio's MockClock) wall time derives from it, so that expiry follows the clock of the test.
 """
@@ -18,18 +18,19 @@ __all__ = ["EdgeClock", "SystemEntropy"]
 
 
 class EdgeClock:
-    """Reads time inside a trio run."""
+    """Read time inside a trio run."""
 
     __slots__ = ("_monotonic", "_virtual_start")
 
     def __init__(self) -> None:
         # A virtual clock starts at a fixed wall time plus its own: the same test sees the same dates.
         self._virtual_start = 1_700_000_000_000 if _clock_is_virtual() else None
-        # Asked directly: trio.current_time() looks for the running loop first, twice for each message of a lone sender.
+        # Called directly: trio.current_time() looks for the running loop first, twice for each message of a lone
+        # sender.
         self._monotonic = trio.lowlevel.current_clock().current_time
 
     def now(self) -> Instant:
-        """The present moment."""
+        """Return the present moment."""
         monotonic = self._monotonic()
         if self._virtual_start is None:
             return Instant(monotonic, time_ns() // 1_000_000)
@@ -37,8 +38,10 @@ class EdgeClock:
 
 
 def _clock_is_virtual() -> bool:
-    """Whether a test's MockClock drives this run. Where nobody loaded trio.testing there is none; loading it costs as
-    much as trio itself."""
+    """Return True if a test's MockClock drives this run.
+
+    Without a loaded trio.testing no MockClock exists; loading it costs as much as trio itself.
+    """
     testing = sys.modules.get("trio.testing")
     return testing is not None and isinstance(trio.lowlevel.current_clock(), testing.MockClock)
 

@@ -1,4 +1,4 @@
-"""The garbage collector, out of the way of work that it would only slow down."""
+"""The garbage collector, paused for work that it would only slow down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["CollectorPaused"]
 
 
 class CollectorPaused:
-    """A slice of recovery makes many objects that live on; collecting while it runs doubles its time."""
+    """Pause the collector.
+
+    A slice of recovery makes many objects that live on; collecting while it runs doubles its time.
+    """
 
     __slots__ = ("_paused",)
 

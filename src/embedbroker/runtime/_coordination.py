@@ -1,6 +1,6 @@
-"""Which lock manager a configuration means: Artemis' class names and properties, and the drivers behind them.
+"""The lock manager that a configuration selects: Artemis' class names and properties, and the drivers behind them.
 
-Refuses to open anything: a session is opened with the broker's life.
+Opens nothing: a session is opened with the broker's life.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from embedbroker.locks import LockManagers
 
 __all__ = ["lock_manager_of"]
 
-# By the last part of the class name; the second of each is what Artemis called it before 2.41.
+# By the last part of the class name; the second of each is Artemis' name before 2.41.
 _FILES = ("FileBasedLockManager", "FileBasedPrimitiveManager")
 _ZOOKEEPER = ("CuratorDistributedLockManager", "CuratorDistributedPrimitiveManager")
 
 
 def lock_manager_of(configured: LockManager) -> LockManagers:
-    """The lock manager of a policy.
+    """Return the lock manager of a policy.
 
     Raises:
         ValueError: there is no such manager, or a property is wrong; the text names it.

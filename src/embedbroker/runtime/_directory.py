@@ -1,4 +1,4 @@
-"""Opening what brokers share or keep to themselves: a directory with its lock, and a lock store."""
+"""Opening the resources that brokers share or own: a directory with its lock, and a lock store."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from ._shortage import lacks_room, passes
 
 __all__ = ["OpenAudit", "OpenDirectory", "open_audit", "open_directory", "open_locks"]
 
-# A process that was killed gives its files back one by one: the right to be live may be free a moment before them.
-# Whoever takes longer is frozen, or reads the journal: it is waited for, and the operator is told.
+# A killed process releases its files one by one: the right to be live may be free a moment before them. A process that
+# takes longer is frozen, or reads the journal: this broker waits for it, and the operator is notified.
 GIVEN_BACK_WITHIN_S = 5.0
 _TRY_EVERY_S = 0.005
 
@@ -38,7 +38,7 @@ _logger = logging.getLogger("embedbroker.broker")
 
 
 class OpenDirectory:
-    """A disk with what has to be given back when the broker's life ends."""
+    """A disk with the resources to release when the broker's life ends."""
 
     def __init__(self, disk: Disk, settings: JournalSettings, owned: _Directory | GatedDisk) -> None:
         self.disk = disk
@@ -46,21 +46,21 @@ class OpenDirectory:
         self._owned = owned
 
     def close(self) -> None:
-        """Close the files and let another broker in. A disk that was handed in stays open, but not to this life."""
+        """Close the files and release the lock for another broker. A given disk stays open, but not to this life."""
         self._owned.close()
 
     def verify(self) -> None:
-        """Make sure that nobody else was let in.
+        """Check that no other broker was let in.
 
         Raises:
-            LockFault: somebody may have been; the text says why.
+            LockFault: another broker may have been let in; the text gives the reason.
         """
         if isinstance(self._owned, _Directory):
             self._owned.verify()
 
 
 class _Directory:
-    """The files of a directory, with the lock that keeps a second broker out.
+    """The files of a directory, with the lock that excludes a second broker.
 
     Opened at once, or by the first operation: a backup touches nothing before it may be live.
     """
@@ -74,10 +74,10 @@ class _Directory:
         self._closing = threading.Event()
 
     def open(self, *, waits: bool) -> FileDisk:
-        """Make, lock and open it; with ``waits`` when nobody else uses it any more.
+        """Make, lock and open the directory; with ``waits`` as soon as no other broker uses it.
 
         Raises:
-            DirectoryLocked: somebody else uses it, and is not waited for, or not any longer.
+            DirectoryLocked: another broker uses it, and there is no wait, or the wait is over.
             OSError: it cannot be made, opened or locked.
         """
         self._path.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ class _Directory:
 
 
 def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> OpenDirectory:
-    """Make, lock and open the configured directory, now or when it is first used. A given disk needs none of it.
+    """Make, lock and open the configured directory, now or when it is first used. A given disk needs none of this.
 
     Raises:
         ResourceAllocationException: the directory cannot be made, opened or locked.
@@ -165,15 +165,17 @@ class OpenAudit:
         self._owned = owned
 
     def close(self) -> None:
-        """Close the files and let another broker in."""
+        """Close the files and release the lock for another broker."""
         self._owned.close()
 
 
 def open_audit(config: BrokerConfig) -> OpenAudit:
-    """Make, lock and open the directory of the audit log, which a broker has to itself whoever shares its journal.
+    """Make, lock and open the directory of the audit log.
+
+    Each broker has its own audit directory, also when it shares the journal.
 
     Raises:
-        ResourceAllocationException: the directory cannot be made, opened or locked, or not be read.
+        ResourceAllocationException: the directory cannot be made, opened, locked or read.
     """
     assert config.audit_directory is not None
     directory = _Directory(Path(config.audit_directory), config.name)
@@ -194,7 +196,7 @@ def open_locks(config: BrokerConfig, given: Locks | LockManagers | None) -> Lock
     """Begin a session in the lock store or lock manager that was given, or in the files beside the journal.
 
     Raises:
-        ResourceAllocationException: the store is not to be had.
+        ResourceAllocationException: the store is not available.
     """
     place = config.node_manager_lock_directory or config.data_directory
     assert given is not None or place is not None

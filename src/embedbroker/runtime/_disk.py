@@ -1,12 +1,12 @@
 """The disk driver: one directory of real files.
 
-Responsible for doing disk operations exactly as the seam in ``embedbroker.storage`` describes them, and for turning
-what the operating system says into ``DiskFault``. Refuses to know what the files mean.
+Responsible for doing disk operations exactly as the seam in ``embedbroker.storage`` describes them, and for translating
+errors of the operating system into ``DiskFault``. Does not depend on the content of the files.
 
-It is synchronous. The lanes may run on threads of their own at once: what they do to one file at the same time is to
-write and read different parts of it. The table of open files is guarded, and what a thread works on stays open. Closing
-may come from another thread, while a broker crashes: it waits for the operation under way and refuses those behind it,
-because the directory, and the numbers of the descriptors, may belong to somebody else a moment later.
+It is synchronous. Lanes may run at once on several threads: in one file they write and read different parts. The table
+of open files is guarded, and a file that a thread works on stays open. Closing may come from another thread, while a
+broker crashes. It waits for the operation under way and refuses those behind it. The directory, and the numbers of the
+descriptors, may belong to another broker a moment later.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _KINDS = {
 class FileDisk:
     """The files of ``directory``, which must exist. ``close`` releases the descriptors.
 
-    Those of a ``read_only`` disk are opened so that a read-only directory does, and every write is a fault.
+    A ``read_only`` disk opens files so that a read-only directory is enough, and every write is a fault.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, read_only: bool = False) -> None:
@@ -71,7 +71,7 @@ class FileDisk:
         self._unsynced: set[str] = set()
         self._in_hand: dict[int, str] = {}  # by thread: the file it opened last
         self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        # A descriptor that goes to a file when this process has no other one left.
+        # A descriptor that is given to a file when this process has no other one left.
         self._reserve = -1
         self._keep_reserve()
 
@@ -88,7 +88,7 @@ class FileDisk:
                 for operation in operations:
                     if gate.is_shut:
                         gate.refuse(_file_of(operation))
-                    # What each batch of the journal does, without a call in between.
+                    # Each batch of the journal does this; there is no call in between, for speed.
                     if type(operation) is WriteAt:
                         self._write(operation)
                         results.append(None)
@@ -104,7 +104,7 @@ class FileDisk:
         return tuple(results)
 
     def close(self) -> None:
-        """Close all files, behind the operations under way. What was not synced stays in doubt."""
+        """Close all files, behind the operations under way. Data that was not synced stays in doubt."""
         self._gate.shut()
         with self._guard:
             descriptors = [*self._open.values(), self._directory, self._reserve]
@@ -112,7 +112,7 @@ class FileDisk:
             self._directory = self._reserve = -1
         for descriptor in descriptors:
             if descriptor >= 0:
-                with suppress(OSError):  # closed all the same: a file system may tell here what it could not write
+                with suppress(OSError):  # closed all the same: a file system may report here what it could not write
                     os.close(descriptor)
 
     def _do(self, operation: DiskOperation) -> object:
@@ -146,7 +146,7 @@ class FileDisk:
                 try:
                     os.unlink(self.directory / file)
                 except FileNotFoundError:
-                    pass  # removing twice is how interrupted work is repeated
+                    pass  # interrupted work is repeated, so a second removal is no error
             case SyncDirectory():
                 os.fsync(self._directory)
         return None
@@ -163,7 +163,7 @@ class FileDisk:
             group, data = data[:_BUFFERS_MAX], data[_BUFFERS_MAX:]
             total = sum(map(len, group))
             written = os.pwritev(descriptor, group, offset)
-            if written < total:  # interrupted, or the disk is nearly full: then the next attempt says so
+            if written < total:  # interrupted, or the disk is nearly full: then the next attempt reports that
                 rest = memoryview(b"".join(group))
                 while written < total:
                     written += os.pwrite(descriptor, rest[written:], offset + written)
@@ -223,11 +223,11 @@ class FileDisk:
 
     def _keep_reserve(self) -> None:
         if self._reserve < 0 <= self._directory:
-            with suppress(OSError):  # there is none at the moment: what is opened next may find one
+            with suppress(OSError):  # no descriptor is free at the moment: the next open may find one
                 self._reserve = os.dup(self._directory)
 
     def _make_place(self) -> None:
-        """Close a file that nobody uses. One with unsynced bytes stays, too: its errors must come to its sync."""
+        """Close a file that no thread uses. A file with unsynced bytes stays open: its errors must reach its sync."""
         if len(self._open) >= _OPEN_FILES_MAX:
             kept = self._unsynced.union(self._in_hand.values())
             victim = next((name for name in self._open if name not in kept), None)
@@ -252,7 +252,7 @@ class FileDisk:
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Reserve space. Some file systems give what they have before they say that it is not enough: that goes back."""
+    """Reserve space. Some file systems allocate what they have before they report a shortage: that part is released."""
     before = os.fstat(descriptor).st_size
     try:
         os.posix_fallocate(descriptor, 0, size)
@@ -262,7 +262,7 @@ def _allocate(descriptor: int, size: int) -> None:
 
 
 def _kind_of(error: OSError, operation: DiskOperation) -> FaultKind:
-    # Only calls that look a name up put one into their errors: nothing was written or synced by such a call.
+    # Only calls that look a name up put one into their errors: such a call wrote and synced nothing.
     is_by_name = error.filename is not None
     if is_by_name:
         is_short = passes(error)

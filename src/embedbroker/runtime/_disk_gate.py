@@ -1,6 +1,7 @@
-"""The end of a broker's way to its disk: whoever takes over must not meet its late writes.
+"""The end of a broker's access to its disk: the next broker on that disk must not meet late writes of this one.
 
-Responsible for refusing what comes after the end, and for waiting for what was under way. Refuses to know what is done.
+Responsible for refusing operations after the end, and for waiting for operations under way. Does not depend on what the
+operations are.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ __all__ = ["DiskGate", "GatedDisk"]
 
 
 class DiskGate:
-    """Open until it is shut; ``with gate:`` around what has to be over by then.
+    """A gate that is open until it is shut; ``with gate:`` encloses what must be over by then.
 
-    Inside, before each thing to do, look whether it ``is_shut``, and `refuse` then. That is read without the lock:
-    shutting waits for who is inside.
+    Inside, check ``is_shut`` before each operation, and call `refuse` if it is. The flag is read without the lock:
+    shutting waits for all threads inside.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class DiskGate:
     def _begin(self) -> None:
         self.is_shut = False
         self._under_way = 0
-        # Taken by itself on the way in and out: each batch goes both, and a condition's own methods cost calls.
+        # Taken directly on the way in and out: each batch goes both ways, and the methods of a condition cost calls.
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
 
@@ -44,7 +45,7 @@ class DiskGate:
                 self._idle.notify_all()
 
     def refuse(self, file: str) -> NoReturn:
-        """What becomes of something to do, about ``file``, when the gate is shut.
+        """Refuse an operation on ``file``, because the gate is shut.
 
         Raises:
             DiskFault: always.
@@ -52,7 +53,7 @@ class DiskGate:
         raise DiskFault(FaultKind.FAILED, file, "the disk was closed")
 
     def shut(self) -> None:
-        """Wait until nobody is inside, and refuse everybody from now on."""
+        """Wait until no thread is inside, and refuse all operations from now on."""
         with self._idle:
             self.is_shut = True
             self._idle.wait_for(lambda: not self._under_way)
@@ -63,7 +64,7 @@ class DiskGate:
 
 
 class GatedDisk:
-    """The way of one broker's life to a disk that belongs to somebody else, and that others may use after it."""
+    """The access of one broker's life to a disk that it does not own, and that others may use afterwards."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -80,5 +81,5 @@ class GatedDisk:
             return self._disk.run(operations)
 
     def close(self) -> None:
-        """End this way, behind the batches under way. The disk itself stays open."""
+        """End this access, behind the batches under way. The disk itself stays open."""
         self._gate.shut()

@@ -1,8 +1,8 @@
 """The lanes of a disk: which piece of work runs when, and on which thread.
 
-Responsible for one piece of work at a time in each lane, for doing on the loop what costs less there than a hop to
-a thread and back, and for going on where a shortage of descriptors or memory held work up. Refuses to know what the
-work means: each answer is an input of the node.
+Responsible for one piece of work at a time in each lane. Work runs on the loop where that is cheaper than a hop to a
+thread and back. Responsible, too, for continuing work that a shortage of descriptors or memory delayed. Does not depend
+on the content of the work: each answer is an input of the node.
 """
 
 from __future__ import annotations
@@ -26,26 +26,28 @@ if TYPE_CHECKING:
 
 __all__ = ["DiskLanes"]
 
-# A batch up to this size is written and synced on the loop while the disk is fast: a hop to a thread and back costs
+# A batch up to this size is written and synced on the loop while the disk is fast. A hop to a thread and back costs
 # 0.25 ms, a sync on a good disk 0.1 ms (docs/performance.md). Once syncs take longer on average, a thread is cheaper.
 INLINE_BATCH_BYTES = 64 * 1024
 INLINE_SYNC_SECONDS_MAX = 0.0004
-# The same for the two of a pair in sync. There a hop delays both, one after the other, and what a sync holds up waits
-# for the other broker anyway. Two syncs of one disk at a time take 0.3 ms: with the limit above, pairs went to and fro.
+# The same limit for the two brokers of a pair in sync. There a hop delays both, one after the other, and what a sync
+# holds up waits for the other broker anyway. Two syncs of one disk at a time take 0.3 ms: with the limit above, pairs
+# alternated between loop and thread.
 PAIRED_SYNC_SECONDS_MAX = 0.001
 # A batch waits for one pass of the scheduler, so that connections that are readable in that pass share it. Once a
-# single connection has caused this many batches in a row there is nobody to wait for, and the pass is saved.
+# single connection has caused this many batches in a row there is no other connection to wait for, and the pass is
+# saved.
 LONE_BATCHES_MIN = 8
-# How often work that a shortage holds up is tried again, and how often the log says so.
+# How often work that a shortage delays is tried again, and how often the log reports it.
 TRY_AGAIN_EVERY_S = 0.1
 WARN_EVERY_S = 60.0
 
 
 class DiskLanes:
-    """Of one node. ``take`` steps it with an answer, from a task that is protected from Ctrl-C.
+    """The lanes of one node. ``take`` steps it with an answer, from a task that is protected from Ctrl-C.
 
-    ``waiting`` has the work of the journal's lane that was not begun. A disk in memory that answers at once needs no
-    other lane: nothing there could hold up the rest.
+    ``waiting`` is the work of the journal's lane that was not begun. A disk in memory that answers at once needs no
+    other lane: nothing there could delay the rest.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class DiskLanes:
         self._take = take
         self._warn = warn
         self._warned_at = -math.inf
-        # By lane and batch: the results of its first operations, when the others are still to be done.
+        # By lane and batch: the results of the first operations, while the others are still to be done.
         self._done: dict[tuple[storage.Lane, int], tuple[object, ...]] = {}
         self._is_begun = trio.Event()
         self._background: deque[storage.DiskWork] = deque()
@@ -83,11 +85,11 @@ class DiskLanes:
         self._nursery.start_soon(self._run_background)
 
     def give_up(self) -> None:
-        """What the disk still answers is of no interest. It is closed by now: its refusals are no faults of a disk."""
+        """Ignore all further answers of the disk. It is closed by now: its refusals are no faults of a disk."""
         self._given_up = True
 
     def order(self, work: storage.DiskWork) -> None:
-        """A piece of work came; one of the journal's lane waits for `begin`."""
+        """Accept a piece of work; one of the journal's lane waits for `begin`."""
         if work.lane is storage.Lane.JOURNAL or (self._in_memory and self._is_quick(work)):
             self.waiting.append(work)
         elif work.lane is storage.Lane.BACKGROUND:
@@ -97,8 +99,10 @@ class DiskLanes:
             self._nursery.start_soon(self._run_beside, work)
 
     def begin(self, cause: Input) -> DiskDone | DiskFailed | None:
-        """A batch is to be written: by the journal's lane in the next pass, or here if nobody else was seen to share.
-        Then this returns its answer."""
+        """Write a batch: in the journal's lane in the next pass, or here if no other connection was seen to share it.
+
+        Return the answer in the second case.
+        """
         if type(cause) is BytesReceived:
             if cause.connection != self._lone_peer:
                 self._lone_peer = cause.connection
@@ -118,8 +122,11 @@ class DiskLanes:
 
     @enable_ki_protection
     async def _run_journal(self) -> None:
-        """One batch after the other. Runs after the connections that were readable in the same pass, so their records
-        are gathered into the next batch."""
+        """Run one batch after the other.
+
+        Runs after the connections that were readable in the same pass, so their records are gathered into the next
+        batch.
+        """
         while True:
             while not self.waiting:
                 self._is_begun = trio.Event()
@@ -149,13 +156,13 @@ class DiskLanes:
 
     @enable_ki_protection
     async def _run_beside(self, work: storage.DiskWork) -> None:
-        """Of a lane that few brokers use; whoever asks waits for the answer before it asks again."""
+        """Run work of a lane that few brokers use; its caller waits for the answer before the next request."""
         await self._run_apart(work)
 
     # -- one piece of work ---------------------------------------------------------------------------------------
 
     def _is_quick(self, work: storage.DiskWork) -> bool:
-        """Whether a batch costs less on the loop than in a thread."""
+        """Return True if a batch costs less on the loop than in a thread."""
         if self._in_memory:
             return not storage.loop_latency_s(self._disk)
         node = self._node
@@ -172,7 +179,7 @@ class DiskLanes:
         return size <= INLINE_BATCH_BYTES
 
     async def _run_apart(self, work: storage.DiskWork) -> None:
-        """In a thread; or, for a disk in memory, here when its time has passed."""
+        """Run work in a thread; or, for a disk in memory, here when its time has passed."""
         while True:
             answer = await self._run_here_or_there(work)
             if self._given_up:
@@ -190,7 +197,7 @@ class DiskLanes:
         return self._run(work)
 
     async def _wait_out(self) -> None:
-        """A shortage: leave it a moment to pass."""
+        """Wait a moment for a shortage to pass."""
         now = trio.current_time()
         if now >= self._warned_at + WARN_EVERY_S:
             self._warned_at = now
@@ -198,7 +205,10 @@ class DiskLanes:
         await trio.sleep(TRY_AGAIN_EVERY_S)
 
     def _run(self, work: storage.DiskWork) -> DiskDone | DiskFailed | storage.DiskWork:
-        """Run a batch and keep a running average of what journal batches take; returns what is to be done later."""
+        """Run a batch and keep a running average of the time of journal batches.
+
+        Return the part that must be done later.
+        """
         begin = perf_counter()
         key = work.lane, work.batch
         try:

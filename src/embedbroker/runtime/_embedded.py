@@ -1,7 +1,7 @@
 """`EmbeddedBroker`: a broker inside this process, owned by an async scope.
 
-Responsible for starting and stopping one host with its listeners, directory and lock, and for mapping what goes wrong
-at the edge to errors a user can read. Refuses to decide anything about messages.
+Responsible for starting and stopping one host with its listeners, directory and lock. Maps failures at the edge to
+errors a user can read. Decides nothing about messages.
 """
 
 from __future__ import annotations
@@ -55,22 +55,25 @@ _SETTINGS = fields_dict(BrokerConfig)
 class EmbeddedBroker:
     """A message broker in this process.
 
-    ``config`` is a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1. Keyword arguments
-    replace single values of the configuration: ``EmbeddedBroker(data_directory="data", port=61616)``. ``disk`` replaces
-    the directory's files by another `Disk`, for tests, and ``locks`` the lock files by another store: the brokers of
-    one live and backup group in this process may share a `MemoryLocks`. ``lock_manager`` takes the place of that of a
-    replicating broker's policy: those of one process may share a `MemoryLockManager`. ``network`` replaces TCP, for
-    tests.
-
     Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. ``start`` and ``stop``
-    are there for programs that need them inside; a broker can be started again after it stopped or crashed, and one
-    with a directory brings its durable messages back. An in-memory broker loses everything with `stop` and `crash`.
+    are for programs that need them inside. A broker can be started again after it stopped or crashed, and one with a
+    directory restores its durable messages. An in-memory broker loses everything with `stop` and `crash`.
 
-    A backup (see ``ha_policy``) is started when it waits: `role` says what a broker is, `wait_for_role` waits for it.
-    Only a live one has a ``url``.
+    A backup (see ``ha_policy``) is started when it waits: `role` is its current role, `wait_for_role` waits for one.
+    Only a live broker has a ``url``.
+
+    Args:
+        config: a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1. Keyword arguments replace
+            single values of the configuration: ``EmbeddedBroker(data_directory="data", port=61616)``.
+        disk: a `Disk` that replaces the directory's files, for tests.
+        locks: a store that replaces the lock files: the brokers of one live and backup group in this process may share
+            a `MemoryLocks`.
+        lock_manager: replaces the lock manager of a replicating broker's policy: the brokers of one process may share a
+            `MemoryLockManager`.
+        network: replaces TCP, for tests.
 
     Raises:
-        ResourceAllocationException: on entering or `start`; the text names the port or directory that is not to be had.
+        ResourceAllocationException: on entering or `start`; the text names the port or directory that is not available.
         BrokerFailed: on entering or `start`; the journal cannot be read, and the text names file and offset.
         BrokerFailed: from the block; a bug of the broker ended it.
     """
@@ -112,10 +115,10 @@ class EmbeddedBroker:
 
     @property
     def url(self) -> str:
-        """Where clients connect over TCP, for example ``tcp://127.0.0.1:40123``.
+        """The address that clients connect to over TCP, for example ``tcp://127.0.0.1:40123``.
 
         Raises:
-            IllegalStateException: the broker does not run, or is not live. So do `vm_url` and `port`.
+            IllegalStateException: the broker does not run, or is not live. `vm_url` and `port` raise it, too.
         """
         if not self._serving().port:
             return self.vm_url
@@ -124,17 +127,17 @@ class EmbeddedBroker:
 
     @property
     def vm_url(self) -> str:
-        """Where clients in the same trio run connect without a socket."""
+        """The address that clients in the same trio run connect to without a socket."""
         return f"vm://{quote(self._serving().vm_name, safe='')}"
 
     @property
     def port(self) -> int:
-        """The TCP port it listens on."""
+        """The TCP port that the broker listens on."""
         return self._serving().port
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and neither stopped nor failed."""
+        """True if the broker was started and has neither stopped nor failed."""
         return self._run is not None and self._watch.role is not Role.STOPPED
 
     def _running(self) -> Life:
@@ -152,7 +155,7 @@ class EmbeddedBroker:
 
     @property
     def role(self) -> Role:
-        """What it is to its live and backup group at this moment; without a group it is live while it runs."""
+        """The current role in the live and backup group; without a group the broker is live while it runs."""
         return self._watch.role
 
     @property
@@ -161,12 +164,12 @@ class EmbeddedBroker:
         return self._running().host.node.node_id
 
     async def wait_for_role(self, *roles: Role) -> None:
-        """Wait until it is one of ``roles``; returns at once when it is.
+        """Wait until the broker has one of ``roles``; return at once if it has one now.
 
         Raises:
-            BrokerFailed: it stopped by itself.
-            IllegalStateException: it was stopped, or was not started.
-            TypeError: no role is given, or something that is none.
+            BrokerFailed: the broker stopped by itself.
+            IllegalStateException: the broker was stopped, or was not started.
+            TypeError: no role is given, or an argument is not a role.
         """
         if not roles or not all(isinstance(role, Role) for role in roles):
             raise TypeError(f"wait_for_role takes one Role or several, not {roles!r}")
@@ -174,20 +177,20 @@ class EmbeddedBroker:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it is a live broker with a replicating backup that has all it confirmed, or such a backup."""
+        """True if this is a live broker with a replicating backup that has all it confirmed, or such a backup."""
         return self._watch.in_sync
 
     async def wait_in_sync(self) -> None:
         """Wait until `is_in_sync`.
 
         Raises:
-            BrokerFailed: it stopped by itself.
-            IllegalStateException: it was stopped, or was not started.
+            BrokerFailed: the broker stopped by itself.
+            IllegalStateException: the broker was stopped, or was not started.
         """
         await self._watch.wait_in_sync()
 
     async def wait_out_of_sync(self) -> None:
-        """Wait until it is not `is_in_sync`, because the other broker is gone, or because it stopped itself."""
+        """Wait until not `is_in_sync`, because the other broker is gone, or because this one stopped itself."""
         await self._watch.wait_out_of_sync()
 
     # -- scope ---------------------------------------------------------------------------------------------------
@@ -203,7 +206,7 @@ class EmbeddedBroker:
         self._nursery = await self._manager.__aenter__()
         try:
             await self.start()
-        except BaseException as error:  # whatever it is, nobody leaves a scope that was not entered
+        except BaseException as error:  # any exception: a scope that was not entered is never left
             await self._leave(error)
             raise
         return self
@@ -220,18 +223,19 @@ class EmbeddedBroker:
         return absorbed
 
     async def _leave(self, value: BaseException | None) -> bool:
-        """Close the nursery. A user's exception passes it untouched; a failed broker becomes one BrokerFailed."""
+        """Close the nursery. A user's exception passes it unchanged; a failed broker becomes one BrokerFailed."""
         manager, nursery = self._manager, self._nursery
         self._manager = self._nursery = None
         assert manager is not None and nursery is not None
         nursery.cancel_scope.cancel()
-        # Only a cancellation concerns the nursery: it may be its own, caused by a broker that failed.
+        # Only a cancellation concerns the nursery: a broker that failed may have cancelled the nursery itself.
         passed = value if isinstance(value, trio.Cancelled) else None
         try:
             absorbed = await manager.__aexit__(
                 type(passed) if passed else None, passed, passed.__traceback__ if passed else None
             )
-            # A nursery that ends well says "absorbed" even when nothing was handed to it: the exception is not its own.
+            # A nursery that ends well returns "absorbed" even when it was given no exception: then the exception comes
+            # from outside.
             return bool(absorbed) and passed is not None
         except BaseExceptionGroup as group:
             failures = [error for error in leaves(group) if not isinstance(error, trio.Cancelled)]
@@ -246,8 +250,8 @@ class EmbeddedBroker:
         """Start, and return when clients are served, or a backup waits.
 
         Raises:
-            IllegalStateException: outside of the block, or it runs already.
-            ResourceAllocationException: port or directory is not to be had; the text names it.
+            IllegalStateException: outside of the block, or the broker runs already.
+            ResourceAllocationException: port or directory is not available; the text names it.
             BrokerFailed: the journal cannot be read; the text names file and offset.
         """
         if self._nursery is None:
@@ -270,9 +274,12 @@ class EmbeddedBroker:
         self._run = run
 
     async def stop(self, *, failover: bool = False) -> None:
-        """Stop in an orderly way: clients are told, the journal is sealed. Stopping twice is fine. It has no time-out.
+        """Stop in an orderly way: clients are notified, the journal is sealed.
 
-        With ``failover`` a backup takes over, even if the policy says that it does not for an orderly stop.
+        Stopping twice is allowed. There is no time-out.
+
+        Args:
+            failover: a backup takes over, even if the policy excludes that for an orderly stop.
         """
         run, self._run = self._run, None
         if run is not None:
@@ -284,12 +291,12 @@ class EmbeddedBroker:
             await trio.lowlevel.checkpoint()
 
     async def crash(self) -> None:
-        """End at once, as if the process had been killed: nobody is told, nothing is sealed."""
+        """End at once, as if the process had been killed: clients are not notified, the journal is not sealed."""
         self.kill()
         await trio.lowlevel.checkpoint()
 
     def kill(self) -> None:
-        """What `crash` does, for callers that cannot await."""
+        """Do what `crash` does, for callers that cannot await."""
         run, self._run = self._run, None
         if run is not None:
             run.close()
@@ -298,7 +305,7 @@ class EmbeddedBroker:
         """Return the reason once the broker stops by itself (a disk that fails); "stopped" when it was stopped.
 
         Raises:
-            IllegalStateException: it does not run.
+            IllegalStateException: the broker does not run.
         """
         self._running()
         await self._watch.wait_for(Role.STOPPED)
@@ -312,9 +319,9 @@ class EmbeddedBroker:
         return [branch.xid for branch in self._serving().host.node.kernel.branches.prepared()]
 
     async def commit_branch(self, xid: Xid) -> bool:
-        """Commit a prepared branch in place of its transaction manager, which is lost; False when there is none.
+        """Commit a prepared branch in place of its lost transaction manager; return False if there is no such branch.
 
-        Should the manager come back, it is told that the branch was committed heuristically, until it forgets it.
+        If the manager returns, it receives the result "heuristically committed", until it forgets the branch.
 
         Raises:
             IllegalStateException: the broker is not live, or stopped before the decision was durable.
@@ -333,7 +340,7 @@ class EmbeddedBroker:
 
     @classmethod
     def in_thread(cls, config: BrokerConfig | None = None, **options: object) -> ThreadedBroker:
-        """Return the same broker in a thread of its own, for synchronous and asyncio programs.
+        """Return the same broker in a separate thread, for synchronous and asyncio programs.
 
         Arguments and errors are those of `EmbeddedBroker`: ``with EmbeddedBroker.in_thread(port=61616) as broker``.
         """
@@ -343,7 +350,7 @@ class EmbeddedBroker:
 
 
 def observe(broker: EmbeddedBroker, observer: Observer) -> None:
-    """Let somebody follow a broker that is not running: from its next start on."""
+    """Let an observer follow a broker that is not running: from its next start on."""
     broker._watch.observer = observer
 
 
@@ -407,7 +414,7 @@ class _Run:
         watch.become(Role.ACTIVATING if isinstance(config.ha_policy, PrimaryOnly) else Role.BACKUP)
         try:
             self.life = self._begin_life()
-        except BaseException:  # whatever it is, nobody waits for a role that never comes, and the port is free again
+        except BaseException:  # any exception: no task may wait for a role that never comes, and the port is free again
             watch.become(Role.STOPPED)
             place.give_back()
             raise

@@ -1,8 +1,10 @@
-"""Where a broker listens, and how it reaches others: over TCP, or over a network that was handed in.
+"""The addresses that a broker listens on, and its connections to other brokers: over TCP, or over a given network.
 
-Where a broker of a cluster will listen is known before its first step, and kept free while it lets nobody in.
+The address of a broker of a cluster is known before its first step, and reserved while the broker accepts no
+connections.
 
-A member says where it is before it lets anybody in; a backup says so long before. With port 0 nobody could tell.
+A member announces its address before it accepts connections; a backup announces it long before. With port 0 the address
+would be unknown.
 """
 
 from __future__ import annotations
@@ -23,20 +25,20 @@ Dialer: TypeAlias = Callable[[TransportConfiguration, float], Awaitable[ByteStre
 
 
 class Network(Protocol):
-    """What replaces TCP and the ``vm://`` names for a broker."""
+    """The replacement of TCP and the ``vm://`` names for a broker."""
 
     async def listen(self, config: BrokerConfig) -> list[Listener]:
-        """Let peers in. A first listener without a port is one for the ``vm://`` name of the broker.
+        """Accept peers. A first listener without a port is one for the ``vm://`` name of the broker.
 
         Raises:
-            OSError: the address is not to be had; the text names it.
+            OSError: the address is not available; the text names it.
         """
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
         """Open the byte pipe to another broker that a connector names.
 
         Raises:
-            TransportLost: nobody answered within ``timeout_s``.
+            TransportLost: no answer came within ``timeout_s`` seconds.
         """
 
 
@@ -54,10 +56,10 @@ class Endpoint:
         self._reservation = reservation
 
     async def listen(self) -> list[Listener]:
-        """Let peers in.
+        """Accept peers.
 
         Raises:
-            ResourceAllocationException: the text names the address that is not to be had.
+            ResourceAllocationException: the text names the address that is not available.
         """
         config, reservation = self.config, self._reservation
         try:
@@ -71,10 +73,10 @@ class Endpoint:
             raise _refused(config, error) from error
 
     def keep(self) -> None:
-        """Its listeners are closed, and it will listen again: until then nobody else gets the port.
+        """Reserve the port while the listeners are closed: the broker will listen again.
 
         Raises:
-            ResourceAllocationException: somebody has it already.
+            ResourceAllocationException: the port is in use already.
         """
         if self._reservation is None:
             return
@@ -85,17 +87,17 @@ class Endpoint:
             raise _refused(self.config, error) from error
 
     def give_back(self) -> None:
-        """Nobody will listen here."""
+        """Release the port; this broker will not listen on it."""
         reservation, self._reservation = self._reservation, None
         if reservation is not None:
             reservation.close()
 
 
 async def open_endpoint(config: BrokerConfig, network: Network | None = None) -> Endpoint:
-    """Take a free port now for a broker that has to tell others where it will be.
+    """Take a free port now for a broker that must announce its address before it listens.
 
     Raises:
-        ResourceAllocationException: the text names the address that is not to be had.
+        ResourceAllocationException: the text names the address that is not available.
     """
     if network is not None:
         return Endpoint(config, None, network)

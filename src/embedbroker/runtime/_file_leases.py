@@ -1,10 +1,10 @@
 """The lock manager over files: one folder that all brokers of a cluster reach.
 
-Responsible for doing lease operations exactly as the seam in ``embedbroker.locks`` describes them; ``Flocks`` has the
-files. Refuses to know who should hold what.
+Responsible for doing lease operations exactly as the seam in ``embedbroker.locks`` describes them; ``Flocks`` manages
+the files. Does not depend on which broker should hold what.
 
-The names are those of Artemis' ``FileBasedLockManager``: a lease is a lock on a file that is called like its key, a
-number is eight bytes, big-endian, in ``ML:`` and the key.
+The names are those of Artemis' ``FileBasedLockManager``: a lease is a lock on a file named like its key. A number is
+eight bytes, big-endian, in a file named ``ML:`` and the key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER = struct.Struct(">q")
 
 
 class FileLockManager:
-    """The leases and numbers in ``folder``, which has to exist."""
+    """The leases and numbers in ``folder``, which must exist."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -92,8 +92,10 @@ class _FileSession:
             return True
 
     def _read(self, key: str, descriptor: int) -> int:
-        """A number that was never written is zero. Anything but eight bytes is damage: taken for zero, it would let a
-        copy that was left behind be live."""
+        """Return a number; one that was never written is zero.
+
+        Anything but eight bytes is damage: read as zero, it would let an outdated copy be live.
+        """
         data = os.pread(descriptor, _NUMBER.size + 1, 0)
         if len(data) not in (0, _NUMBER.size):
             raise LockFault(

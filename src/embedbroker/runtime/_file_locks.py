@@ -1,10 +1,10 @@
 """The lock driver over files: one directory that the brokers of a live and backup group share.
 
-Responsible for doing lock operations exactly as the seam in ``embedbroker.locks`` describes them; ``Flocks`` has the
-files of the locks. Refuses to know who should hold what.
+Responsible for doing lock operations exactly as the seam in ``embedbroker.locks`` describes them; ``Flocks`` manages
+the lock files. Does not depend on which broker should hold what.
 
-The record is one small file, replaced at once by another one: who reads it finds the old text or the new. It holds the
-number of its own inode: in a copy of the directory that number is another one.
+The record is one small file, which another one replaces atomically: a reader finds the old text or the new. It holds
+the number of its inode: in a copy of the directory that number is different.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class _FileSession:
                 if not self._flocks.verify(_lock_file(Lock.LIVE)):
                     raise LockFault(NOT_HELD)
                 found = self._read_record()
-                # A write that failed at its end may be there: nobody else has the number of this life.
+                # A write that failed at its end may be in the file: no other session has the number of this life.
                 if not found.may_follow(over) and found.life != record.life:
                     raise LockFault(NOT_ALONE)
                 self._write_record(record)

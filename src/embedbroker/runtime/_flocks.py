@@ -1,15 +1,15 @@
-"""Lock files in one folder, as one session has them: what locks and leases in files have in common.
+"""The lock files of one session in one folder: the common part of locks and leases in files.
 
-Responsible for taking, looking after and giving back an flock on a file by name, and for turning what the operating
-system says into ``LockFault``. Refuses to know what a lock is for, and who should have it.
+Responsible for acquiring, verifying and releasing an flock on a file by name, and for translating errors of the
+operating system into ``LockFault``. Does not depend on the purpose of a lock, or on which broker should hold it.
 
-An flock is tied to the open file description: it keeps out a second broker of the same process, too, a process that is
-frozen keeps it, and the system drops it when the process dies, however that happens. Lock files stay when a lock is
-given back: removing one could hand two brokers a lock on two different files. Should somebody else remove one, its
-holder finds out when it verifies, and nobody takes a lock on a file without a name.
+An flock is tied to the open file description, so it also excludes a second broker of the same process. A frozen process
+keeps its flock; the system drops it when the process dies, however that happens. Lock files stay after a release:
+removing one could grant two brokers a lock on two different files. If another process removes a lock file, its holder
+detects that on `verify`, and no session acquires a lock on a file without a name.
 
-A session is closed while a batch may be under way in another thread: closing waits for it, but not for long. A store
-at the other end of a network may hang, and who closes stands on the loop; a thread gives everything back when it can.
+A session can be closed while a batch runs in another thread; closing waits for the batch, but only briefly. A store at
+the other end of a network may hang, and `close` runs on the event loop. A thread then releases everything when it can.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Operation = TypeVar("_Operation")
 
 #: How long closing waits for a store that does not answer. A healthy one takes microseconds.
 CLOSED_WITHIN_S = 1.0
-# Whoever is alone with a file is so for as long as it takes to sync a few bytes.
+# Exclusive access to a file lasts as long as syncing a few bytes takes.
 _ALONE_WITHIN_S = 2.0
 _TRY_EVERY_S = 0.005
 _HOLDER_BYTES_MAX = 4096
@@ -44,8 +44,11 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class Flocks:
-    """Of one session, whose ``holder`` is what others are told. ``title`` and ``setting`` say what an operator calls
-    the folder, and where it is configured."""
+    """The lock files of one session.
+
+    ``holder`` identifies the session to other sessions. ``title`` and ``setting`` are the operator's name of the folder
+    and the setting that configures it.
+    """
 
     def __init__(self, folder: Path, holder: str, title: str, setting: str) -> None:
         self.folder = folder
@@ -61,15 +64,15 @@ class Flocks:
     # -- the session ---------------------------------------------------------------------------------------------
 
     def run(self, do: Callable[[_Operation], object], operations: tuple[_Operation, ...]) -> tuple[object, ...]:
-        """Do a batch, one at a time.
+        """Run a batch; batches of one session run one at a time.
 
         Raises:
-            LockFault: the session was closed, or the operating system refused something.
+            LockFault: the session was closed, or the operating system refused an operation.
         """
         with self._guard:
             results = []
             for operation in operations:
-                # Between two operations, too: whoever closed must not wait for the rest of a batch.
+                # Checked between two operations, too: `close` must not wait for the rest of a batch.
                 if self._closed:
                     raise LockFault("the session was closed")
                 results.append(self._attempt(do, operation))
@@ -88,7 +91,7 @@ class Flocks:
             raise LockFault(text, passes=passes(error) or lacks_room(error)) from error
 
     def close(self) -> None:
-        """Give everything back; what hangs is given back when it goes on."""
+        """Release everything; a batch that hangs releases its locks when it continues."""
         self._closed = True
         closer = threading.Thread(target=self._give_back, name="embedbroker-locks", daemon=True)
         closer.start()
@@ -116,7 +119,7 @@ class Flocks:
     # -- one lock ------------------------------------------------------------------------------------------------
 
     def acquire(self, name: str) -> bool:
-        """Take a lock, or have it already; False: somebody else has it."""
+        """Acquire a lock, or keep it if it is held already; return False if another session holds it."""
         if name in self._held:
             return True
         descriptor = self._descriptor(name)
@@ -129,38 +132,42 @@ class Flocks:
                 os.ftruncate(descriptor, len(text))
                 self._held[name] = None
         finally:
-            # Somebody removed the file between opening and locking it, and the next attempt makes a new one; or it
-            # cannot be written. A lock of which this session does not know would keep everybody out.
+            # Another process removed the file between opening and locking it, and the next attempt makes a new one; or
+            # the file cannot be written. A lock that this session does not record would exclude every other broker.
             if name not in self._held:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         return name in self._held
 
     def verify(self, name: str) -> bool:
-        """Whether it is still held. Locked again: a server that was away may have given it to another machine."""
+        """Return True if the lock is still held.
+
+        Locks the file again: a server that was away may have granted the lock to another machine.
+        """
         if name not in self._held:
             return False
         descriptor = self._open[name]
         return is_named(self.folder / name, descriptor) and _try_lock(descriptor, fcntl.LOCK_EX)
 
     def release(self, name: str) -> None:
-        """Give a lock back, if it is held."""
+        """Release a lock, if it is held."""
         if name in self._held:
             del self._held[name]
             # Unlocked by name as well: a child that was not forked by Python may still hold a copy of the descriptor.
             fcntl.flock(self._open[name], fcntl.LOCK_UN)
 
     def holder_of(self, name: str) -> str | None:
-        """Who has a lock; None: nobody."""
+        """Return the holder of a lock, or None if it is free."""
         if name in self._held:
             return self.holder
         try:
             descriptor = self._descriptor(name)
         except OSError as error:
-            # A file that is not there is made, so that a server of files is asked; without one nobody has the lock.
+            # A missing file is created, so that a file server has to answer. A file that cannot be created now has no
+            # holder.
             if (passes(error) or lacks_room(error)) and not (self.folder / name).exists():
                 return None
             raise
-        # Shared: two that look do not see each other.
+        # Shared: two sessions that look at the same time do not see each other.
         if _try_lock(descriptor, fcntl.LOCK_SH):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             return None
@@ -168,10 +175,10 @@ class Flocks:
 
     @contextmanager
     def alone_with(self, name: str) -> Iterator[int]:
-        """The open file of ``name``, with everybody else kept out for a moment.
+        """Return the open file of ``name``, with every other session excluded for a moment.
 
         Raises:
-            LockFault: somebody does not let it go.
+            LockFault: another session does not release it.
         """
         path = self.folder / name
         is_new = not path.exists()
@@ -192,10 +199,10 @@ class Flocks:
             os.close(descriptor)
 
     def text_of(self, name: str, size_max: int) -> tuple[bytes, int] | None:
-        """What a file that others replace holds, and its inode; None: there is none.
+        """Return the content and the inode of a file that other sessions replace, or None if there is no such file.
 
-        Opened by each look: a server of files is asked then what has the name. What was opened last stays open, and is
-        looked at while there is no descriptor for another one.
+        Each call opens the file, so that a file server resolves the name. The file opened last stays open, and is read
+        while there is no descriptor for another one.
         """
         try:
             descriptor = os.open(self.folder / name, os.O_RDONLY)
@@ -212,7 +219,7 @@ class Flocks:
         return os.pread(descriptor, size_max, 0), os.fstat(descriptor).st_ino
 
     def keep_open(self, name: str, descriptor: int) -> None:
-        """This is the open file of ``name`` from now on."""
+        """Keep ``descriptor`` as the open file of ``name`` from now on."""
         self.forget(name)
         self._open[name] = descriptor
 
@@ -223,7 +230,7 @@ class Flocks:
             os.close(descriptor)
 
     def _descriptor(self, name: str) -> int:
-        """The open file of a lock that is not held; opened anew when it has lost its name."""
+        """Return the open file of a lock that is not held; open it anew if it has lost its name."""
         if name in self._open:
             if is_named(self.folder / name, self._open[name]):
                 return self._open[name]
@@ -233,7 +240,7 @@ class Flocks:
 
 
 def sync_directory(folder: Path) -> None:
-    """Have names in ``folder`` survive a power cut."""
+    """Make the names in ``folder`` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

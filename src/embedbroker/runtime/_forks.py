@@ -1,8 +1,8 @@
-"""What a forked child may not go on with: the locks and the disks of its parent's brokers.
+"""Resources that a forked child must not use: the locks and the disks of its parent's brokers.
 
-Responsible for ending them in the child, right after the fork. Refuses to touch anything of the parent: an flock
-belongs to the open file, which both have. The child's copy, left open, would keep it after the parent's death, and
-unlocking it would unlock the parent.
+Responsible for ending them in the child, right after the fork. Never touches anything of the parent: an flock belongs
+to the open file, which both have. The child's copy, left open, would keep it after the parent's death, and unlocking it
+would unlock the parent.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["ends_in_child"]
 
 class _EndsInChild(Protocol):
     def end_in_child(self) -> None:
-        """Be closed, without a wait: of the threads that were at work in the parent none is here."""
+        """Close without a wait: the threads that were at work in the parent do not exist here."""
 
 
 _alive: weakref.WeakSet[_EndsInChild] = weakref.WeakSet()
 
 
 def ends_in_child(thing: _EndsInChild) -> None:
-    """Have ``thing`` ended in every child that is forked while it is in use."""
+    """End ``thing`` in every child that is forked while it is in use."""
     _alive.add(thing)
 
 

@@ -1,8 +1,8 @@
-"""The driver of one node on trio: moves bytes, asks the lock store, keeps one timer. It decides nothing.
+"""The driver of one node on trio: moves bytes, queries the lock store, keeps one timer. It decides nothing.
 
-A step never awaits, so cancellation falls between steps. Ctrl-C falls outside of all of this, into the program's main
-task: a step that ends in its middle would leave records half gathered. Inputs that arise while outputs are delivered
-(what a write took, for one) wait in a list and are stepped right after.
+A step never awaits, so cancellation falls between steps. Ctrl-C is delivered outside of all of this, into the program's
+main task: a step that ends in its middle would leave records half gathered. Inputs that arise while outputs are
+delivered (such as the bytes that a write took) wait in a list and are stepped right after.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["Host"]
 
 READ_BYTES = 256 * 1024
-# What writes took is reported in sums of this size: a step per write would cost as much as a small message.
+# The bytes that writes took are reported in sums of this size: a step per write would cost as much as a small message.
 REPORT_WRITTEN_BYTES = 128 * 1024
 # Each lane of the disk, and the lock store, has one batch at a time. Not threads of trio's default limiter: a program
 # that keeps all of those busy, waiting for this broker perhaps, would stop its journal.
@@ -69,7 +69,7 @@ _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR
 
 
 class _Peer:
-    """One connection at the edge: its pipe, and what the pipe did not take yet."""
+    """One connection at the edge: its pipe, and the bytes that the pipe did not take yet."""
 
     __slots__ = ("closing", "number", "stream", "unreported", "unsent")
 
@@ -82,7 +82,7 @@ class _Peer:
 
 
 class Host:
-    """Runs a node until it stopped. Everything it starts lives in the nursery it is given."""
+    """Run a node until it stopped. Everything it starts lives in the given nursery."""
 
     def __init__(
         self,
@@ -121,13 +121,13 @@ class Host:
         if disk is not None:
             self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take, logger.warning)
         self._audit: AuditLane | None = None
-        # A peer is slow or not by what is reported: less than half a high-water mark may be on its way here.
+        # The reported bytes decide whether a peer is slow: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def audit_on(self, disk: storage.Disk) -> None:
-        """The node writes its audit log there."""
+        """Let the node write its audit log to ``disk``."""
         from ._audit_lane import AuditLane
 
         self._audit = AuditLane(disk, self._nursery, self._threads, self._take)
@@ -140,11 +140,11 @@ class Host:
         self.feed(Command(CommandKind.START))
 
     def stop(self, *, fails_over: bool = False) -> None:
-        """Ask the node to stop in an orderly way; `stopped` is set when it has."""
+        """Request an orderly stop of the node; `stopped` is set when it has stopped."""
         self.feed(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
 
     async def decide(self, xid: Xid, *, commit: bool) -> bool | None:
-        """Decide a prepared XA branch; returns whether there was one, and None when the broker stopped meanwhile."""
+        """Decide a prepared XA branch; return whether there was one, and None when the broker stopped meanwhile."""
         number = self._next_number
         self._next_number += 1
         self._decisions.expect(number)
@@ -152,7 +152,7 @@ class Host:
         return await self._decisions.wait(number)
 
     def failed(self, reason: str) -> None:
-        """A step failed: what is left of the node does not go on, and nobody has to wait for it."""
+        """End the node after a failed step: it does not continue, and every waiting task is woken."""
         if not self.stopped.is_set():
             self.failure = reason
             self._decisions.abandon()
@@ -171,13 +171,13 @@ class Host:
 
     @enable_ki_protection
     def make_room(self) -> bool:
-        """Close a peer that has sent no request, for one that waits; False: there is none."""
+        """Close a peer that has sent no request, for one that waits; return False without such a peer."""
         before = len(self._peers)
         self._take(MakeRoom())
         return len(self._peers) < before
 
     def give_up(self) -> None:
-        """End at once: pipes close without a word, and what the disk still answers is of no interest."""
+        """End at once: pipes close without notice, and further answers of the disk are ignored."""
         self._given_up = True
         if self._lanes is not None:
             self._lanes.give_up()
@@ -194,7 +194,10 @@ class Host:
         self._take(input)
 
     def _take(self, input: Input) -> None:
-        """The same for a task that is protected from Ctrl-C as a whole: each read comes this way."""
+        """Step the node with an input, for a task that is protected from Ctrl-C as a whole.
+
+        Each read comes this way.
+        """
         self._inputs.append(input)
         if self._stepping:
             return
@@ -260,7 +263,7 @@ class Host:
                 self.stopped.set()
                 self.ready.set()
                 self._on_role(Role.STOPPED, False)
-            # Last: without a journal nothing loads what locks are.
+            # Last: without a journal nothing loads the lock types.
             case locks.LockWork() | locks.LeaseWork() if self._lock_lane is not None:
                 self._ask(self._lock_lane, output)
             case _:
@@ -268,7 +271,7 @@ class Host:
 
     @enable_ki_protection
     async def _keep_time(self) -> None:
-        """The single timer: sleeps until the earliest deadline, then ticks."""
+        """Run the single timer: sleep until the earliest deadline, then tick."""
         while not self.stopped.is_set():
             with self._armed:
                 await trio.sleep_forever()
@@ -280,14 +283,14 @@ class Host:
 
     @enable_ki_protection
     async def _receive(self, stream: ByteStream) -> None:
-        """The life of a connection that was accepted."""
+        """Serve an accepted connection until its end."""
         number = self._next_number
         self._next_number += 1
         await self._converse(_Peer(number, stream), Accepted(number, stream.peer))
 
     @enable_ki_protection
     async def _dial(self, order: Dial, scope: trio.CancelScope) -> None:
-        """The life of a connection that the node asked for."""
+        """Open and serve a connection that the node requested."""
         number = order.connection
         with scope:
             try:
@@ -305,7 +308,7 @@ class Host:
         await self._converse(_Peer(number, stream), Dialed(number, stream.peer))
 
     async def _converse(self, peer: _Peer, beginning: Input) -> None:
-        """Every read is one input."""
+        """Step the node with one input for every read."""
         number, stream = peer.number, peer.stream
         self._peers[number] = peer
         try:
@@ -389,7 +392,7 @@ class Host:
             self._inputs.append(PeerClosed(peer.number, reason))
 
     def _close(self, number: int) -> None:
-        """Close after what was sent: at once, or when the writer is through."""
+        """Close after what was sent: at once, or when the writer is done."""
         peer = self._peers.pop(number, None)
         if peer is None:
             if number in self._dialing:
@@ -403,7 +406,7 @@ class Host:
 
     @enable_ki_protection
     async def _close_late(self, peer: _Peer) -> None:
-        """A peer that does not read gets a second to take its last bytes."""
+        """Close a peer that does not read after one second, in which it may take its last bytes."""
         try:
             await trio.sleep(1)
         finally:
@@ -419,7 +422,7 @@ class Host:
 
     @enable_ki_protection
     async def _ask_in_thread(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
-        # A store that hangs must not keep a life that has ended: its session is given back when it answers.
+        # A store that hangs must not delay a life that has ended: its session is released when it answers.
         answer = await trio.to_thread.run_sync(lane.run, work, limiter=self._threads, abandon_on_cancel=True)
         if not self._given_up:
             self.feed(answer)

@@ -1,7 +1,7 @@
-"""The journal of a stopped broker: its directory opened for looking at it, or for a salvaged copy.
+"""The journal of a stopped broker: its directory opened for inspection, or for a salvaged copy.
 
-Responsible for files, lock, time and chance around what `embedbroker.storage` reads and writes. Refuses to look at a
-journal that a broker uses, because what it reads would change under it, and to leave anything where it only looks.
+Responsible for files, lock, time and chance around the reads and writes of `embedbroker.storage`. Refuses a journal
+that a broker uses, because it would change during the reads. Leaves nothing behind in a directory that is only read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["journal_directory", "repair_directory"]
 
 @contextmanager
 def journal_directory(directory: Path) -> Iterator[Disk]:
-    """The files of a broker's directory to read, with brokers kept out meanwhile. Nothing in it changes.
+    """Return the files of a broker's directory to read, with brokers excluded meanwhile. Nothing in it changes.
 
     Raises:
         ResourceAllocationException: there is no such directory, it cannot be opened, or a broker uses it.
@@ -62,7 +62,7 @@ def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int) -> R
     """Write what can be read of the journal in ``damaged`` to the directory ``copy``, which is made if it is not there.
 
     Raises:
-        ResourceAllocationException: one of the directories is not to be had.
+        ResourceAllocationException: one of the directories is not available.
         ValueError: there is a journal in ``copy`` already.
         DiskFault: reading or writing failed.
     """

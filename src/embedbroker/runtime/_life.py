@@ -1,7 +1,7 @@
 """One life of a broker: from a start, or from giving way to a primary, to the next stop, crash or failure.
 
-Responsible for the host with its listeners, directory, disk and locks, and for the order in which they are given back:
-the directory before the right to be live, so that who takes over finds it free. Refuses to decide anything.
+Responsible for the host with its listeners, directory, disk and locks, and for the order of their release. The
+directory is released before the right to be live, so that the next live broker finds it free. Decides nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TRY_EVERY_S = 0.1
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """The exceptions in a group and in the groups in it."""
+    """Return the exceptions in a group and in the groups in it."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)
@@ -50,7 +50,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 
 
 class Life:
-    """Make one, `run` it in a task, and `close` it if it has not ended by itself."""
+    """One life: create it, `run` it in a task, and `close` it if it has not ended by itself."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class Life:
         self._inner: trio.Nursery
         self._closed = False
         self._lets_nobody_in = False
-        # It listens, or is about to: one task at a time.
+        # Guards listening: one task at a time.
         self._binding = trio.Lock()
         self._lets_brokers_in = False
         self.host: Host
-        #: Set when it is known whether it waits or serves, or cannot.
+        #: Set when it is known whether the broker waits or serves, or can do neither.
         self.waits_or_serves = trio.Event()
-        #: Whether it has let clients in, and where: a port of 0 means by its name alone.
+        #: Whether it has accepted clients, and where: a port of 0 means by its name alone.
         self.serves = False
         self.port = 0
         self.vm_name = ""
@@ -89,7 +89,7 @@ class Life:
         self._node, self._disk = self._open(disk, locks)
 
     def _open(self, disk: Disk | None, locks: Locks | LockManagers | None) -> tuple[Node, Disk | None]:
-        """Everything that a life needs before its first step. What was opened is closed by `close`."""
+        """Open everything that a life needs before its first step. `close` closes what was opened."""
         config = self._config
         settings: JournalSettings | None = None
         try:
@@ -110,7 +110,7 @@ class Life:
                 from ._directory import open_audit
 
                 self._audit = open_audit(config)
-        except BaseException:  # Ctrl-C, too: nobody has this life yet, and nobody would give back what it took
+        except BaseException:  # Ctrl-C, too: the caller has no life yet, and what it took would never be released
             self._give_back()
             raise
         limit = config.global_max_size_bytes
@@ -120,7 +120,7 @@ class Life:
         return Node(config, SystemEntropy(), limit, settings, has_locks=has_locks, audit_log=log), disk
 
     async def run(self) -> None:
-        """Everything of this life runs in here; closing cancels it."""
+        """Run everything of this life; closing cancels it."""
         if self._closed:
             return
         try:
@@ -139,7 +139,7 @@ class Life:
             bugs, _cancellations = group.split(Exception)
             if bugs is None:
                 raise
-            # A bug of ours: this broker is over as if it had crashed, others in the process live on.
+            # A bug of the broker: it is over as if it had crashed, others in the process live on.
             self._logger.critical("broker %r failed", self._config.name, exc_info=bugs)
             text = f"broker {self._config.name!r} failed: {next(leaves(bugs))!r}"
             self.host.failed(text)
@@ -149,14 +149,15 @@ class Life:
             raise BrokerFailed(text) from bugs
 
     def _on_role(self, role: Role, in_sync: bool) -> None:
-        """Live is who can be reached, so that waits for the listeners."""
+        """Publish the role. A broker is live only when it can be reached, so that role waits for the listeners."""
         self.waits_or_serves.set()
         self._watch.note_sync(in_sync)
         if role is Role.STOPPED:
-            # Nobody has to ask a broker that stopped by itself for what another one waits for.
+            # A broker that stopped by itself releases what another one waits for; its owner does not have to request
+            # that.
             self.close()
             if self.host.restarts:
-                # The next life listens where this one did, and others were told where that is.
+                # The next life listens at the same place, because others were given that address.
                 self._listeners.clear()
                 self._keep_place()
                 self._watch.become(Role.BACKUP)
@@ -172,7 +173,7 @@ class Life:
         try:
             await self._listen()
         except ResourceAllocationException as error:
-            # Another broker of the group may be luckier.
+            # Another broker of the group may succeed.
             self.refusal = error
             self._logger.error("%s", error)
             self.host.stop(fails_over=True)
@@ -191,7 +192,10 @@ class Life:
         self.serves = True
 
     async def _bind(self) -> bool:
-        """Listen where others expect this broker, unless it does; False when nobody is to be let in any more."""
+        """Listen where others expect this broker, unless it does.
+
+        Return False when connections must not be accepted any more.
+        """
         async with self._binding:
             if not self._listeners:
                 bound = await self._listen_somewhen()
@@ -203,7 +207,7 @@ class Life:
         return not self._lets_nobody_in
 
     async def _listen_somewhen(self) -> list[Listener]:
-        """Listen; a shortage of descriptors is waited for, but not for ever: another broker may be luckier."""
+        """Listen; wait for a shortage of descriptors to pass, but with a limit: another broker may succeed."""
         give_up_at = trio.current_time() + LISTENS_WITHIN_S
         while True:
             try:
@@ -227,7 +231,7 @@ class Life:
             self._close_listeners()
 
     async def _listen_for_brokers(self) -> None:
-        """Before it is live: others that wait as it does find it. Clients are sent away by the node."""
+        """Listen before the broker is live, so that other waiting brokers find it. The node sends clients away."""
         try:
             await self._bind()
         except ResourceAllocationException as error:
@@ -253,7 +257,7 @@ class Life:
             listener.close()
 
     def _close_listeners(self) -> None:
-        """Until it listens again."""
+        """Close the listeners until the next time the broker listens."""
         for listener in self._listeners:
             listener.close()
         if self._listeners:
@@ -274,7 +278,7 @@ class Life:
         await self.host.stopped.wait()
 
     def close(self) -> None:
-        """End at once, and give everything back."""
+        """End at once, and release everything."""
         self._closed = True
         self._stop_listening()
         if hasattr(self, "host"):
@@ -286,7 +290,7 @@ class Life:
         directory, self._directory = self._directory, None
         audit, self._audit = self._audit, None
         session, self._session = self._session, None
-        # Each of them, also when closing another one fails. The last that is entered here goes first.
+        # Each is closed, also when closing another one fails. The one entered last is closed first.
         with ExitStack() as stack:
             for owned in (session, audit, directory):
                 if owned is not None:

@@ -1,12 +1,11 @@
 """The lock on a broker's directory: one broker at a time, in whatever process.
 
-Responsible for refusing the second broker with the name of the first, and for readers, who keep brokers out without
-writing anything. Refuses to wait or to break a lock.
+Responsible for refusing the second broker with the name of the first, and for readers, which exclude brokers without
+writing anything. Never waits and never breaks a lock.
 
-It is an flock: tied to the open file description, so it also keeps out a second broker of the same process (a POSIX
-lock, ``lockf``, is granted to its own process again), and the system drops it when the process dies, however that
-happens. The lock file stays behind when it is released: removing it could hand two brokers a lock on two different
-files.
+It is an flock: tied to the open file description, so it also excludes a second broker of the same process. A POSIX lock
+(``lockf``) is granted again to the process that holds it. The system drops it when the process dies, however that
+happens. The lock file stays after a release: removing it could grant two brokers a lock on two different files.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _HOLDER_BYTES_MAX = 4096
 
 
 class DirectoryLocked(Exception):
-    """Another broker uses the directory. ``holder`` describes it as far as it is known."""
+    """Another broker uses the directory. ``holder`` describes that broker, as far as known."""
 
     def __init__(self, directory: Path, holder: str) -> None:
         super().__init__(f"directory {directory} is used by {holder}")
@@ -47,7 +46,7 @@ class DirectoryLock:
         """Lock ``directory`` for the broker called ``name``.
 
         Raises:
-            DirectoryLocked: another broker has it, in this process or in another.
+            DirectoryLocked: another broker holds it, in this process or in another.
             OSError: the lock file cannot be made or written.
         """
         while True:
@@ -59,22 +58,24 @@ class DirectoryLock:
                     holder = "a reader of its journal" if _only_read(descriptor) else _holder(descriptor)
                     raise DirectoryLocked(directory, holder) from None
                 if is_named(directory / LOCK_FILE, descriptor):
-                    # Shorten after writing, not before: a reader finds the old holder or the new one, never nobody.
+                    # Shorten after writing, not before: a reader finds the old holder or the new one, never an empty
+                    # file.
                     text = f"{os.getpid()} {name}\n".encode()
                     os.pwrite(descriptor, text, 0)
                     os.ftruncate(descriptor, len(text))
                     return cls(directory, descriptor)
-            # Somebody removed the file between opening and locking it: whoever comes next locks another one.
+            # Another process removed the file between opening and locking it: the next broker would lock a different
+            # file.
             os.close(descriptor)
 
     @classmethod
     def acquire_to_read(cls, directory: Path) -> DirectoryLock:
-        """Keep brokers out of ``directory``, beside other readers. Nothing is written, so it may be read-only.
+        """Exclude brokers from ``directory``, together with other readers. Nothing is written, so it may be read-only.
 
         A directory without a lock file was never a broker's, or is a copy: there is nothing to hold then.
 
         Raises:
-            DirectoryLocked: a broker has it, in this process or in another.
+            DirectoryLocked: a broker holds it, in this process or in another.
             OSError: the lock file cannot be read.
         """
         while True:
@@ -92,19 +93,20 @@ class DirectoryLock:
             os.close(descriptor)
 
     def is_kept(self) -> bool:
-        """Whether the lock file is still the one that was locked: another one would let a second broker in.
+        """Return True if the lock file is still the locked one: a different file would let a second broker in.
 
         Raises:
-            OSError: the directory cannot be asked.
+            OSError: the directory cannot be read.
         """
         return self._descriptor < 0 or is_named(self.directory / LOCK_FILE, self._descriptor)
 
     def release(self) -> None:
-        """Let the next broker in. Releasing twice is no error."""
+        """Release the lock for the next broker. Releasing twice is no error."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             # Unlocked by name as well: a child that was not forked by Python may still hold a copy of the descriptor.
-            # Neither may keep the broker's other locks: the system has taken this one back, or does when it is closed.
+            # Neither error may keep the broker's other locks: the system has taken this one back, or does when it is
+            # closed.
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             with suppress(OSError):
@@ -127,10 +129,10 @@ def _closed_unless_locked(descriptor: int) -> Iterator[None]:
 
 
 def is_named(file: Path, descriptor: int) -> bool:
-    """Whether the open file is still the one of that name: a lock on one without a name keeps nobody out.
+    """Return True if the open file still has that name: a lock on a file without a name excludes no broker.
 
     Raises:
-        OSError: the directory cannot be asked.
+        OSError: the directory cannot be read.
     """
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(file))
@@ -139,7 +141,10 @@ def is_named(file: Path, descriptor: int) -> bool:
 
 
 def _only_read(descriptor: int) -> bool:
-    """Whether only readers are in the way: then one more is welcome. What this takes goes with the descriptor."""
+    """Return True if only readers hold the lock: then another reader is allowed.
+
+    Closing the descriptor drops the lock taken here.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,9 +1,9 @@
 """The way of lock work to a store and back.
 
-Responsible for turning faults into answers, and for how long answers take: a store that is quick is asked on the loop,
-because a waiting backup asks twenty times a second and a hop to a thread costs more than the answer. A look at the
-live lock is one at the lock of the data directory, too: both must be what others would find. Refuses to know what else
-is asked.
+Responsible for turning faults into answers, and for measuring how long answers take. A quick store is queried on the
+loop. A waiting backup sends twenty requests a second, and a hop to a thread costs more than the answer. A check of the
+live lock also checks the lock of the data directory: both must be what other brokers would find. Does not depend on the
+other operations.
 """
 
 from __future__ import annotations
@@ -26,25 +26,28 @@ from embedbroker.node import LockDone, LockFailed
 
 __all__ = ["LockLane"]
 
-# On average: what a hop to a thread costs, and a bit more. A store at the other end of a network takes longer.
+# On average: the cost of a hop to a thread, and a bit more. A store at the other end of a network takes longer.
 QUICK_SECONDS_MAX = 0.0004
 
 
 class LockLane:
-    """Of one life's session. ``verify_directory`` raises LockFault when the data directory may be another's."""
+    """The lock work of one life's session.
+
+    ``verify_directory`` raises LockFault when the data directory may be another broker's.
+    """
 
     def __init__(self, session: LockSession | LeaseSession, verify_directory: Callable[[], None] | None = None) -> None:
         self._session = session
         self._verify_directory = verify_directory
-        # A store has to show that it is quick.
+        # A store counts as slow until its answers are quick.
         self._seconds = 10 * QUICK_SECONDS_MAX
 
     def is_quick(self, work: LockWork | LeaseWork) -> bool:
-        """Whether an answer may be waited for on the loop. Writing a record or a number syncs a disk."""
+        """Return True if an answer may be waited for on the loop. Writing a record or a number syncs a disk."""
         return self._session.immediate or (self._seconds <= QUICK_SECONDS_MAX and not _writes(work))
 
     def run(self, work: LockWork | LeaseWork) -> LockDone | LockFailed:
-        """Ask the store, and keep a running average of what questions take."""
+        """Run the work in the store, and keep a running average of the time of requests."""
         begin = time.perf_counter()
         try:
             # A session gets its own kind of work.

@@ -1,4 +1,4 @@
-"""How much memory this process may use."""
+"""The amount of memory that this process may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FALLBACK_BYTES = 1024 * 1024 * 1024
 
 
 def usable_memory_bytes() -> int:
-    """The smallest of physical memory, the control group's limit and the address space limit."""
+    """Return the smallest of physical memory, the control group's limit and the address space limit, in bytes."""
     limits = [_physical_bytes()]
     for path in _CGROUP_FILES:
         try:

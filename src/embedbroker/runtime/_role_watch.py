@@ -1,4 +1,4 @@
-"""The role of a broker, for those who wait for one, and for one who follows it closely."""
+"""The role of a broker, for tasks that wait for one, and for an observer that follows it closely."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ __all__ = ["Observer", "RoleWatch"]
 
 
 class Observer(Protocol):
-    """Follows a broker from inside its process. Called in the middle of a step, it must not raise, nor change it."""
+    """An object that follows a broker from inside its process.
+
+    Its methods are called in the middle of a step. They must not raise, and must not change the broker.
+    """
 
     def role_changed(self, role: Role, failure: str | None) -> None:
-        """The broker is something else now; ``failure`` says why it stopped when it was not asked to."""
+        """Handle a new role of the broker; ``failure`` is the reason of a stop that was not requested."""
 
     def stepped(self, node: Node) -> None:
-        """Something may have changed in the broker. After a start it is another node."""
+        """Handle a possible change in the broker. After a start it is another node."""
 
 
 class RoleWatch:
-    """What the broker is, from one start to the next. ``failure`` says why it stopped when it was not asked to."""
+    """The role of the broker, from one start to the next.
+
+    ``failure`` is the reason of a stop that was not requested.
+    """
 
     def __init__(self) -> None:
         self.role = Role.STOPPED
         self.failure: str | None = None
         self.observer: Observer | None = None
-        #: Whether it has a backup that is a whole copy, or is one.
+        #: Whether the broker has a backup that is a whole copy, or is such a backup.
         self.in_sync = False
         self._changed = trio.Event()
 
     def note_sync(self, in_sync: bool) -> None:
-        """Tell everybody who waits for a whole copy."""
+        """Wake every task that waits for a whole copy."""
         if in_sync is not self.in_sync:
             self.in_sync = in_sync
             self._wake()
@@ -45,7 +51,7 @@ class RoleWatch:
         self._changed = trio.Event()
 
     def become(self, role: Role, failure: str | None = None) -> None:
-        """Tell everybody who waits. Of several reasons for a stop the first one counts."""
+        """Set the role and wake every waiting task. Of several reasons for a stop the first one counts."""
         if role is self.role:
             return
         self.role = role
@@ -57,11 +63,11 @@ class RoleWatch:
             self.observer.role_changed(role, failure)
 
     async def wait_for(self, *roles: Role) -> None:
-        """Wait until the broker is one of these.
+        """Wait until the broker has one of these roles.
 
         Raises:
-            BrokerFailed: it stopped by itself.
-            IllegalStateException: it was stopped, or is not running.
+            BrokerFailed: the broker stopped by itself.
+            IllegalStateException: the broker was stopped, or is not running.
         """
         while self.role not in roles:
             if self.role is Role.STOPPED:
@@ -76,8 +82,8 @@ class RoleWatch:
         """Wait until there is a whole copy.
 
         Raises:
-            BrokerFailed: it stopped by itself.
-            IllegalStateException: it was stopped, or is not running.
+            BrokerFailed: the broker stopped by itself.
+            IllegalStateException: the broker was stopped, or is not running.
         """
         while not self.in_sync:
             if self.role is Role.STOPPED:
@@ -88,7 +94,7 @@ class RoleWatch:
         await trio.lowlevel.checkpoint()
 
     async def wait_out_of_sync(self) -> None:
-        """Wait until there is no whole copy; returns for a broker that stops, too."""
+        """Wait until there is no whole copy; return for a broker that stops, too."""
         while self.in_sync:
             await self._changed.wait()
         await trio.lowlevel.checkpoint()

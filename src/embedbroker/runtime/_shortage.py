@@ -1,6 +1,6 @@
-"""What the operating system refuses for a moment only: which errors pass.
+"""Errors of the operating system that are temporary.
 
-Responsible for telling a shortage from a fault. Refuses to know what is done about one.
+Responsible for distinguishing a shortage from a fault. Does not depend on the reaction to one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import errno
 
 __all__ = ["caused_by_shortage", "lacks_room", "passes"]
 
-# ESTALE: a server of files was away, or replaced the file; the next look by name finds what is there now.
+# ESTALE: a file server was away, or replaced the file; the next look by name finds the current one.
 _OF_A_NAME = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR, errno.ESTALE}
 )
@@ -18,13 +18,15 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def passes(error: OSError, *, of_descriptor: bool = False) -> bool:
-    """Whether the same call may succeed a moment later. ``of_descriptor``: it was about a file that is open, which may
-    be another one than the name means now."""
+    """Return True if the same call may succeed a moment later.
+
+    ``of_descriptor``: the call was about an open file, which may differ from the file that has the name now.
+    """
     return error.errno in (_OF_A_DESCRIPTOR if of_descriptor else _OF_A_NAME)
 
 
 def caused_by_shortage(error: BaseException | None) -> bool:
-    """Whether an error that says what could not be had comes from something that passes."""
+    """Return True if the cause of an error about an unavailable resource is temporary."""
     while error is not None:
         if isinstance(error, OSError) and passes(error):
             return True
@@ -33,5 +35,5 @@ def caused_by_shortage(error: BaseException | None) -> bool:
 
 
 def lacks_room(error: OSError) -> bool:
-    """Whether the file system is full, or this user's part of it."""
+    """Return True if the file system is full, or this user's part of it."""
     return error.errno in _NO_ROOM

@@ -1,7 +1,7 @@
-"""A broker in a thread of its own: the blocking twin of `EmbeddedBroker`.
+"""A broker in a separate thread: the blocking counterpart of `EmbeddedBroker`.
 
-For synchronous tests and programs, and for asyncio programs. Refuses to add behaviour: every method runs the method of
-the same name inside the thread's trio run.
+For synchronous tests and programs, and for asyncio programs. Adds no behaviour: every method runs the method of the
+same name inside the thread's trio run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Life:
-    """What another thread can end at any moment, also before it has begun."""
+    """A run that another thread can end at any moment, also before it has begun."""
 
     def __init__(self) -> None:
         self._scope = trio.CancelScope()
@@ -36,7 +36,10 @@ class _Life:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """From the other thread. Of this and `entered`, each looks at what the other has written before."""
+        """Cancel the run from the other thread.
+
+        Each side writes its own flag before it reads the flag of the other side.
+        """
         self._is_cancelled = True
         if self._token is not None:
             try:
@@ -56,7 +59,7 @@ class _Life:
 class ThreadedBroker:
     """An `EmbeddedBroker` that blocks. Use it as ``with EmbeddedBroker.in_thread() as broker``.
 
-    Safe to call from any thread but its own. ``vm_url`` does not reach from another thread; use ``url``.
+    Safe to call from any thread except the broker's. ``vm_url`` does not work from another thread; use ``url``.
     """
 
     def __init__(self, config: BrokerConfig | None, options: dict[str, object]) -> None:
@@ -70,22 +73,22 @@ class ThreadedBroker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration it runs with."""
+        """The configuration that the broker runs with."""
         return self._broker.config
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
+        """The URL that clients connect to."""
         return self._broker.url
 
     @property
     def port(self) -> int:
-        """The TCP port it listens on."""
+        """The TCP port that the broker listens on."""
         return self._broker.port
 
     @property
     def role(self) -> Role:
-        """What it is to its live and backup group at this moment; without a group it is live while it runs."""
+        """The current role in the live and backup group; without a group the broker is live while it runs."""
         return self._broker.role
 
     @property
@@ -95,7 +98,7 @@ class ThreadedBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and neither stopped nor failed."""
+        """True if the broker was started and has neither stopped nor failed."""
         return self._broker.is_running
 
     def __enter__(self) -> Self:
@@ -108,7 +111,7 @@ class ThreadedBroker:
         self._thread.start()
         try:
             self._begun.wait()
-        except BaseException:  # Ctrl-C while a journal is read: nobody would leave the scope that was not entered
+        except BaseException:  # Ctrl-C while a journal is read: the scope was not entered, so it would never be left
             self._life.cancel()
             self._join(quiet=True)
             raise
@@ -140,15 +143,22 @@ class ThreadedBroker:
         self._call(self._broker.start)
 
     def stop(self, *, failover: bool = False) -> None:
-        """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy says."""
+        """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy."""
         self._call(lambda: self._broker.stop(failover=failover))
 
     def crash(self) -> None:
-        """End at once, telling nobody."""
+        """End at once, without notice to clients or the journal."""
         self._call(self._broker.crash)
 
     def wait_failed(self, timeout: float | None = None) -> str | None:
-        """Wait until the broker stops by itself, and return the reason; None after `timeout` seconds without that."""
+        """Wait until the broker stops by itself, and return the reason.
+
+        Args:
+            timeout: seconds, or None to wait for ever. After that time the result becomes None.
+
+        Raises:
+            IllegalStateException: the broker does not run.
+        """
 
         async def wait() -> str | None:
             with trio.move_on_after(math.inf if timeout is None else timeout):
@@ -158,7 +168,16 @@ class ThreadedBroker:
         return self._call(wait)
 
     def wait_for_role(self, *roles: Role, timeout: float | None = None) -> bool:
-        """Wait until it is one of ``roles``; False after ``timeout`` seconds without that."""
+        """Wait until the broker has one of ``roles``; return at once if it has one now.
+
+        Args:
+            timeout: seconds, or None to wait for ever. The result is False when they are over.
+
+        Raises:
+            BrokerFailed: the broker stopped by itself.
+            IllegalStateException: the broker was stopped, or was not started.
+            TypeError: no role is given, or an argument is not a role.
+        """
 
         async def wait() -> bool:
             with trio.move_on_after(math.inf if timeout is None else timeout):
@@ -169,11 +188,19 @@ class ThreadedBroker:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it is a live broker with a replicating backup that has all it confirmed, or such a backup."""
+        """True if this is a live broker with a replicating backup that has all it confirmed, or such a backup."""
         return self._broker.is_in_sync
 
     def wait_in_sync(self, timeout: float | None = None) -> bool:
-        """Wait until `is_in_sync`; False after ``timeout`` seconds without that."""
+        """Wait until `is_in_sync`.
+
+        Args:
+            timeout: seconds, or None to wait for ever. The result is False when they are over.
+
+        Raises:
+            BrokerFailed: the broker stopped by itself.
+            IllegalStateException: the broker was stopped, or was not started.
+        """
 
         async def wait() -> bool:
             with trio.move_on_after(math.inf if timeout is None else timeout):
@@ -183,7 +210,11 @@ class ThreadedBroker:
         return self._call(wait)
 
     def wait_out_of_sync(self, timeout: float | None = None) -> bool:
-        """Wait until it is not `is_in_sync`; False after ``timeout`` seconds without that."""
+        """Wait until not `is_in_sync`.
+
+        Args:
+            timeout: seconds, or None to wait for ever. The result is False when they are over.
+        """
 
         async def wait() -> bool:
             with trio.move_on_after(math.inf if timeout is None else timeout):
@@ -202,11 +233,19 @@ class ThreadedBroker:
         return self._call(look)
 
     def commit_branch(self, xid: Xid) -> bool:
-        """Commit a prepared XA branch in place of its transaction manager; False when there is none."""
+        """Commit a prepared XA branch in place of its transaction manager; return False if no such branch exists.
+
+        Raises:
+            IllegalStateException: the broker is not live, or stopped before the decision was durable.
+        """
         return self._call(lambda: self._broker.commit_branch(xid))
 
     def rollback_branch(self, xid: Xid) -> bool:
-        """Roll a prepared XA branch back in place of its transaction manager; False when there is none."""
+        """Roll a prepared XA branch back in place of its transaction manager; return False if no such branch exists.
+
+        Raises:
+            IllegalStateException: the broker is not live, or stopped before the decision was durable.
+        """
         return self._call(lambda: self._broker.rollback_branch(xid))
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
@@ -219,7 +258,7 @@ class ThreadedBroker:
 
     def _run(self) -> None:
         result = outcome.capture(trio.run, self._main)
-        # Carried to the thread that entered or leaves the scope.
+        # Carried to the thread that enters or leaves the scope.
         self._error = result.error if isinstance(result, outcome.Error) else None
         self._begun.set()
 

@@ -1,15 +1,15 @@
 """The lock manager over Apache ZooKeeper, through kazoo: for brokers on machines that share no file system.
 
-Responsible for doing lease operations exactly as the seam in ``embedbroker.locks`` describes them, and for turning what
-kazoo says into ``LockFault``. Refuses to know who should hold what.
+Responsible for doing lease operations exactly as the seam in ``embedbroker.locks`` describes them, and for translating
+kazoo's errors into ``LockFault``. Does not depend on which broker should hold what.
 
 A lease is an ephemeral node, ``<namespace>/<key>/locks/lease``, which the ensemble removes with the session that made
-it; a number is ``<namespace>/<key>/activation-sequence``, eight bytes, big-endian, as Artemis keeps it. Every answer
-about a lease comes from the ensemble, so it counted the session's time from a moment after the work was handed out. The
-right lasts ``session-percent`` of that time: the rest is for clocks that differ and for answers that are late. It is
-the time that the ensemble granted, which has limits of its own, not the one that was asked for.
+it. A number is ``<namespace>/<key>/activation-sequence``, eight bytes, big-endian, as in Artemis. Every answer about a
+lease comes from the ensemble, so the ensemble counted the session's time from a moment after the work was handed out.
+The right lasts ``session-percent`` of that time: the rest covers clocks that differ and answers that are late. The base
+is the time that the ensemble granted, which has limits set by the ensemble, and not the requested time.
 
-kazoo has two threads of its own, for the connection and for what it calls back. They begin with the first operation.
+kazoo has two threads, for the connection and for its callbacks. They begin with the first operation.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = ["ZooKeeperLockManager", "ZooKeeperSettings"]
 
 _logger = logging.getLogger("embedbroker.broker")
 _NUMBER = struct.Struct(">q")
-# What the end of a session may take: it is asked for by whoever ends a broker, with everything else at a stop.
+# How long the end of a session may take: the broker's shutdown waits for it, with everything else at a stop.
 _CLOSED_WITHIN_S = 1.0
-# How kazoo dials an ensemble that is away. By itself it waits twice as long each time, up to an hour and more: longer
-# than a lease lasts, and than anybody waits for a failover.
+# How kazoo dials an ensemble that is away. By default it doubles the delay each time, up to an hour and more. That is
+# longer than a lease lasts, and than a failover may wait.
 _DIALS = {"max_tries": -1, "delay": 0.1, "max_delay": 0.5}
 T = TypeVar("T")
 
@@ -53,17 +53,25 @@ T = TypeVar("T")
 class ZooKeeperSettings:
     """The properties of Artemis' ``CuratorDistributedLockManager``, with its defaults."""
 
+    #: The servers of the ensemble: ``host:port``, separated by commas.
     connect_string: str
+    #: The path in front of all nodes; empty for none.
     namespace: str = ""
+    #: The session time that is requested of the ensemble, in milliseconds: 1,000 to 3,600,000.
     session_ms: int = 18_000
+    #: The part of the granted session time that a lease lasts, in percent: 1 to 100.
     session_percent: int = 33
+    #: How long to wait for a connection, and for each answer, in milliseconds: 1 to 3,600,000. It should not be above
+    #: ``session_ms``.
     connection_ms: int = 8_000
+    #: How often an operation is tried again after a lost connection: -1 to 1,000,000.
     retries: int = 1
+    #: The pause before each further attempt, in milliseconds: 0 to 3,600,000.
     retries_ms: int = 1_000
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> ZooKeeperSettings:
-        """From the texts of a configuration.
+        """Build the settings from the texts of a configuration.
 
         Raises:
             ValueError: a property is missing, unknown or out of its range; the text names it.
@@ -93,7 +101,7 @@ class ZooKeeperSettings:
         return settings
 
     def lease_of(self, session_ms: int) -> Lease:
-        """The right that a session gives which lasts so long without a word."""
+        """Return the right granted by a session that lasts ``session_ms`` without contact."""
         return Lease(session_ms * self.session_percent / 100_000)
 
 
@@ -123,7 +131,7 @@ class _Result(Protocol):
 
 
 class _Client(Protocol):
-    """What is used of kazoo, which has no types of its own."""
+    """The part of kazoo's client that is used here; kazoo has no types."""
 
     @property
     def client_id(self) -> tuple[int, bytes] | None: ...
@@ -138,7 +146,7 @@ class _Client(Protocol):
 
 
 class ZooKeeperLockManager:
-    """The ensemble at ``connect-string``. It is dialled when the first question is asked."""
+    """The ensemble at ``connect-string``. The first operation dials it."""
 
     def __init__(self, settings: ZooKeeperSettings) -> None:
         self.settings = settings
@@ -174,7 +182,7 @@ class _ZooKeeperSession:
         self._client: _Client | None = None
         # Set while there is a connection.
         self._connection: threading.Event | None = None
-        # What the ensemble granted, with the connection that is or was.
+        # The session time that the ensemble granted with the current or the last connection.
         self._granted_ms: int | None = None
         self._closed = threading.Event()
         self._guard = threading.Lock()
@@ -188,12 +196,12 @@ class _ZooKeeperSession:
                 client = self._connected()
                 return tuple([self._attempt(client, operation) for operation in operations])
         finally:
-            # Meanwhile, by another thread, which found the guard taken and left the rest to this one.
+            # Closed meanwhile by another thread, which found the guard taken and left the rest to this one.
             if self._closed.is_set():
                 self.close()
 
     def close(self) -> None:
-        """Give everything back. A batch that is under way does so at its end, and waits for nothing any more."""
+        """Release everything. A batch that is under way does so at its end, and waits for nothing from now on."""
         self._closed.set()
         if self._guard.acquire(blocking=False):
             try:
@@ -204,20 +212,20 @@ class _ZooKeeperSession:
     def _end(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            # An ensemble that does not answer must not keep whoever ends a broker.
+            # An ensemble that does not answer must not delay the end of a broker.
             end = threading.Thread(target=_end, args=(client,), daemon=True, name="end of a ZooKeeper session")
             end.start()
             end.join(_CLOSED_WITHIN_S)
 
     def end_in_child(self) -> None:
-        # kazoo's threads are not here. The ensemble ends the session of a parent that does not say anything.
+        # kazoo's threads do not exist in a forked child. The ensemble ends the session of a parent that sends nothing.
         self._guard = threading.Lock()
         self._closed = threading.Event()
         self._closed.set()
         self._client = None
 
     def _connected(self) -> _Client:
-        """A client that talks to the ensemble. kazoo connects by itself, and again after every loss."""
+        """Return a client that is connected to the ensemble. kazoo connects by itself, and again after every loss."""
         from kazoo.client import KazooClient
 
         settings = self._settings
@@ -237,7 +245,7 @@ class _ZooKeeperSession:
         return client
 
     def _on_granted(self, session_ms: int) -> None:
-        # In a thread of kazoo's, before it reads any answer of that connection.
+        # Runs in a thread of kazoo's, before it reads any answer of that connection.
         self._granted_ms = session_ms
 
     def _right(self) -> Lease:
@@ -250,7 +258,8 @@ class _ZooKeeperSession:
             return self._try(client, operation)
         except LockFault:
             if isinstance(operation, TakeLease | GiveLease):
-                # It may be here, and nobody would give it back: a session that goes on would keep everybody else out.
+                # The lease may exist without an owner that releases it: a session that continues would exclude every
+                # other broker.
                 self._end()
             raise
 
@@ -266,13 +275,13 @@ class _ZooKeeperSession:
             try:
                 return self._do(client, operation)
             except (ConnectionLoss, KazooTimeoutError) as error:
-                # A number that was swapped would not be found as expected the second time.
+                # A swapped number would not have the expected value at the second attempt.
                 again = not isinstance(operation, SwapSequence) and attempts <= settings.retries
                 if not again or self._closed.is_set():
                     raise LockFault(
                         f"ZooKeeper at {settings.connect_string} was lost: {type(error).__name__}"
                     ) from error
-                # Whoever closes does not want the rest of this.
+                # The session may be closed meanwhile; the rest of the pause is not needed then.
                 self._closed.wait(settings.retries_ms / 1000)
             except KazooException as error:
                 raise LockFault(
@@ -284,7 +293,8 @@ class _ZooKeeperSession:
             case TakeLease(key):
                 return self._take(client, self._lease(key))
             case KeepLease(key):
-                # A server that the others have lost answers from what it knows, for as long as it does not notice.
+                # A server that is separated from the ensemble answers from its own state until it detects the
+                # separation.
                 self._wait(client.sync_async(self._path(key)))
                 return self._right() if self._is_mine(client, self._lease(key)) else None
             case GiveLease(key):
@@ -329,7 +339,7 @@ class _ZooKeeperSession:
             return False
         session = client.client_id
         if session is None:
-            # The connection went behind the answer, which tells nothing about the session.
+            # The connection was lost after the answer, so nothing is known about the session.
             raise ConnectionLoss
         return found[1].ephemeralOwner == session[0] and found[0] == self._data
 
@@ -344,8 +354,11 @@ class _ZooKeeperSession:
         return self._right()
 
     def _number(self, key: str, data: bytes | None) -> int:
-        """Refuses a damaged number, as the manager in files does: taken for none, it would let a copy that was left
-        behind be live. A node without data has none yet."""
+        """Return the number stored under ``key``.
+
+        Refuses a damaged number, as the manager in files does: read as a missing number, it would let an outdated copy
+        be live. A node without data has no number yet.
+        """
         if data and len(data) != _NUMBER.size:
             raise LockFault(
                 f"{self._sequence(key)} in ZooKeeper at {self._settings.connect_string} is damaged, it has to have"
@@ -384,10 +397,10 @@ def _unless_missing(ask: Callable[[], T]) -> T | None:
 
 
 def _listen_for_grants(client: object, tell: Callable[[int], None]) -> None:
-    """Hear how long the ensemble lets the session live, with each connection.
+    """Report the session time that the ensemble grants, with each connection.
 
-    kazoo keeps that for itself, but for the time after which it gives a silent connection up: two thirds of it. A
-    version that has no such thing any more tells nothing.
+    kazoo does not publish that time. It publishes only the time after which it gives up a silent connection: two thirds
+    of it. A kazoo version without that attribute reports nothing.
     """
     connection = getattr(client, "_connection", None)
     connect = getattr(connection, "_connect", None)

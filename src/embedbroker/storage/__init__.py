@@ -1,4 +1,4 @@
-"""The journal: durable records on a disk, and what a disk is.
+"""The journal: durable records on a disk, and the definition of a disk.
 
 Its parts load when the first of their names is used: a broker without a directory needs none of them.
 """

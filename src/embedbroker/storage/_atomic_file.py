@@ -1,7 +1,7 @@
 """A small file beside the journal that is read once and replaced as a whole.
 
-Responsible for doing that so that a crash at any point leaves the old text or the new one, one piece of work at a time,
-in order. Refuses to know what the text says, and which lane of the disk it takes.
+Responsible for leaving the old text or the new one after a crash at any point. Does one piece of work at a time, in
+order. Does not depend on the text, or on the lane of the disk.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ _Work = tuple[tuple[DiskOperation, ...], _Then, _Failed | None]
 
 
 class AtomicFile:
-    """Its work counts down from ``first_number``. ``failure`` says that it cannot go on; ``title`` what an operator
-    calls it."""
+    """One such file.
+
+    Its work counts down from ``first_number``. ``failure`` is the reason why it cannot go on; ``title`` is its name for
+    an operator.
+    """
 
     def __init__(self, name: str, new_name: str, title: str, size_max: int, first_number: int) -> None:
         self.failure: str | None = None
@@ -50,16 +53,19 @@ class AtomicFile:
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was told is done."""
+        """Return True if all requested work is done."""
         return not self._waiting and not self._under_way
 
     @property
     def waits(self) -> bool:
-        """Whether there is work to take."""
+        """Return True if there is work to take."""
         return bool(self._waiting) and not self._under_way and self.failure is None
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
-        """Read it; None: there is none. `names` says then which files there are."""
+        """Read the file; ``then`` receives its text, or None without a file.
+
+        After that `names` holds the names of the files.
+        """
 
         def look(results: tuple[object, ...]) -> None:
             (names,) = results
@@ -78,7 +84,7 @@ class AtomicFile:
         self._waiting.append(((ListFiles(),), look, None))
 
     def replace(self, text: bytes, then: Callable[[], None], on_failed: _Failed | None = None) -> None:
-        """Replace it; ``then`` is called when that survives a power cut.
+        """Replace the text; ``then`` is called when the new one survives a power cut.
 
         With ``on_failed`` a failure is no `failure` of this file: the old text or the new one stays, and other work
         goes on.
@@ -93,7 +99,7 @@ class AtomicFile:
         self._waiting.append((operations, lambda _results: then(), on_failed))
 
     def take_work(self, lane: Lane) -> DiskWork | None:
-        """What the disk is to do."""
+        """Return the next work for the disk."""
         if not self.waits:
             return None
         operations, self._on_done, self._on_failed = self._waiting.popleft()
@@ -102,7 +108,7 @@ class AtomicFile:
         return DiskWork(lane, self._under_way, operations)
 
     def on_disk_done(self, batch: int, results: tuple[object, ...]) -> bool:
-        """The disk did a piece of work; whether that was this file's."""
+        """Handle a success of the disk; return True if the work was this file's."""
         if batch != self._under_way:
             return False
         done, self._on_done, self._under_way = self._on_done, None, 0
@@ -111,7 +117,7 @@ class AtomicFile:
         return True
 
     def on_disk_failed(self, batch: int, fault: DiskFault) -> bool:
-        """The disk could not do a piece of work; whether that was this file's."""
+        """Handle a failure of the disk; return True if the work was this file's."""
         if batch != self._under_way:
             return False
         self._under_way = 0

@@ -1,19 +1,19 @@
-"""What a disk is to the journal: a few dumb operations on named files, their results and their failures.
+"""The journal's view of a disk: simple operations on named files, their results and their failures.
 
 Responsible for the operation values, the ``Disk`` seam with its rules, and the unit of work that the journal hands out.
-Refuses to open files itself: the driver over real files lives in ``embedbroker.runtime``, its simulated twin in
+Opens no files itself: the driver over real files is in ``embedbroker.runtime``, its simulated counterpart in
 ``embedbroker.testing``; one conformance suite runs over both.
 
-Rules of the seam, which the twin enforces and a real disk obeys:
+Rules of the seam, which the simulated disk enforces and a real disk obeys:
 - Files are flat names inside one directory. A name that does not exist yet is created by ``Allocate`` or ``WriteAt``.
 - Operations of one ``run`` happen in order; the first that fails ends the run and the rest does not happen.
 - Written bytes can be read at once, and survive a power cut only after ``Sync`` of their file. Sectors of 512 bytes are
   lost or kept independently of each other.
 - A name (creation, rename, removal) survives a power cut only after ``SyncDirectory``.
-- A failed ``Sync`` leaves the disk in doubt: bytes written before it may be gone although they can still be read, and a
-  later ``Sync`` that succeeds says nothing about them.
+- A failed ``Sync`` leaves the disk in doubt. Bytes written before it may be gone although they can still be read, and a
+  later ``Sync`` that succeeds proves nothing about them.
 - A fault of kind ``SHORT`` is no fault of the disk: nothing of its operation happened, and nothing written is in doubt.
-  The caller does that operation and the rest again a moment later. A ``Sync`` that reached its file never fails so.
+  The caller must do that operation and the rest again a moment later. A ``Sync`` that reached its file never fails so.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SECTOR_BYTES = 512
 
 @frozen
 class WriteAt:
-    """Write all of ``data`` one after the other from ``offset``; the file grows if it must. Result: None."""
+    """Write all of ``data`` from ``offset``, in order; the file grows if it must. Result: None."""
 
     file: str
     offset: int
@@ -62,7 +62,7 @@ class WriteAt:
 class Zero:
     """Write ``size`` zero bytes from ``offset``, as `WriteAt` would. Result: None.
 
-    An operation of its own, because a copy of this disk is told so in a few bytes.
+    It is a separate operation, because a replica of this disk receives it in a few bytes.
     """
 
     file: str
@@ -72,7 +72,7 @@ class Zero:
 
 @frozen
 class Read:
-    """Result: up to ``length`` bytes from ``offset``, fewer only at the end of the file."""
+    """Read up to ``length`` bytes from ``offset``. Result: the bytes, fewer only at the end of the file."""
 
     file: str
     offset: int
@@ -81,7 +81,7 @@ class Read:
 
 @frozen
 class Digest:
-    """Result: the SHA-256 of what a read of as many bytes would give; nobody has to hold them for it."""
+    """Compute the SHA-256 of the bytes that a read of that length returns, without holding them. Result: the digest."""
 
     file: str
     offset: int
@@ -97,12 +97,12 @@ class Sync:
 
 @frozen
 class ListFiles:
-    """Result: the names of all files, sorted, as a tuple."""
+    """List the names of all files. Result: the names, sorted, as a tuple."""
 
 
 @frozen
 class Stat:
-    """Result: the size of ``file`` in bytes, or None when there is no such file."""
+    """Return the size of a file. Result: the size of ``file`` in bytes, or None when there is no such file."""
 
     file: str
 
@@ -149,12 +149,12 @@ DiskOperation = (
 
 
 class FaultKind(Enum):
-    """What went wrong, as far as it changes what to say to the operator."""
+    """The kind of a fault, as far as it changes the message to the operator."""
 
     FULL = "no space left"
     MISSING = "no such file"
     DENIED = "not permitted"
-    #: Of something that comes back: descriptors, memory.
+    #: A shortage of a resource that becomes available again: descriptors, memory.
     SHORT = "short of descriptors or memory"
     FAILED = "input or output error"
 
@@ -162,7 +162,7 @@ class FaultKind(Enum):
 class DiskFault(Exception):
     """An operation failed. ``file`` is empty when the directory itself is meant.
 
-    ``done`` has the results of the operations before it.
+    ``done`` holds the results of the operations before it.
     """
 
     def __init__(self, kind: FaultKind, file: str, text: str, done: tuple[object, ...] = ()) -> None:
@@ -185,20 +185,22 @@ class Disk(Protocol):
 
 
 def loop_latency_s(disk: Disk) -> float | None:
-    """How long each batch takes on a disk in memory, in seconds of the caller's clock; None for a disk that blocks.
+    """Return how long each batch takes on a disk in memory, in seconds of the caller's clock.
 
-    A disk in memory says so with an attribute of this name. What it does is over at once, so it needs no thread, and a
-    clock that stands still meanwhile is not misled.
+    Return None for a disk that blocks.
+
+    A disk in memory has an attribute of this name. Its operations end at once, so it needs no thread, and a clock that
+    stands still meanwhile is not misled.
     """
     latency_s: float | None = getattr(disk, "loop_latency_s", None)
     return latency_s
 
 
 class Lane(IntEnum):
-    """Each lane has at most one piece of work under way; no lane waits for the other.
+    """The lanes of a disk. Each lane has at most one piece of work under way; no lane waits for another.
 
-    COPY is that of replication: what files hold, beside what happens to them. RECORD is what a replicating broker
-    remembers of itself.
+    COPY is that of replication: the content of files, beside the operations on them. RECORD holds the node record of a
+    replicating broker.
     """
 
     JOURNAL = 0
@@ -209,7 +211,7 @@ class Lane(IntEnum):
 
 @frozen
 class DiskWork:
-    """One ``Disk.run`` to do. ``batch`` names it in the answer (``on_disk_done`` or ``on_disk_failed``)."""
+    """One ``Disk.run`` to do. ``batch`` identifies it in the answer (``on_disk_done`` or ``on_disk_failed``)."""
 
     lane: Lane
     batch: int

@@ -1,7 +1,7 @@
 """A lane: at most one piece of long disk work, step by step.
 
-Responsible for the place between a generator of steps and the numbered work that the disk does. Refuses to know what
-the steps are for.
+Responsible for connecting a generator of steps with the numbered work of the disk. Does not depend on the purpose of
+the steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["StepLane"]
 
 @define(eq=False)
 class StepLane:
-    """``under_way`` is true while the disk works on a request of the steps."""
+    """One lane. ``under_way`` is true while the disk works on a request of the steps."""
 
     steps: Steps[None] | None = None
     under_way: bool = False
@@ -33,7 +33,7 @@ class StepLane:
         self._advance(None)
 
     def take(self, reached: int) -> tuple[DiskOperation, ...] | None:
-        """The operations to do now; None when there are none, or the work waits for a durability point."""
+        """Return the operations to do now; None when there are none, or the work waits for a durability point."""
         while not self.under_way and isinstance(self._request, int) and self._request <= reached:
             self._advance(())
         if self.under_way or not isinstance(self._request, tuple):
@@ -42,24 +42,24 @@ class StepLane:
         return self._request
 
     def done(self, results: tuple[object, ...]) -> None:
-        """The disk did what ``take`` returned."""
+        """Pass the results of the operations that ``take`` returned to the steps."""
         assert self.under_way
         self.under_way = False
         self._advance(results)
 
     def failed(self, _fault: DiskFault) -> None:
-        """The disk could not: the work ends, its clean-up runs."""
+        """End the work after a failure of the disk; its clean-up runs."""
         self.abandon()
 
     def abandon(self) -> None:
-        """End the work where it is; an answer that still comes is of no interest."""
+        """End the work where it is; a late answer is ignored."""
         self.under_way = False
         steps, self.steps, self._request = self.steps, None, None
         if steps is not None:
             steps.close()
 
     def _advance(self, results: tuple[object, ...] | None) -> None:
-        # Put back only if there is more to come: work that has ended, or failed, leaves the lane idle.
+        # Restored only if there is more to come: work that has ended, or failed, leaves the lane idle.
         steps, self.steps, self._request = self.steps, None, None
         assert steps is not None
         try:

@@ -1,10 +1,10 @@
-"""Long disk work as a generator: it yields what it needs and is resumed with the answer.
+"""Long disk work as a generator: it yields requests and is resumed with the answers.
 
-Responsible for the protocol between such work (recovery, preparing segments, compaction, inspection) and whoever runs
-it. Refuses to know what the work is about.
+Responsible for the protocol between such work (recovery, preparing segments, compaction, inspection) and its runner.
+Does not depend on the subject of the work.
 
-A step yields a tuple of operations and gets their results, or a durability point and gets () once that is reached. What
-it does between two yields is bounded by one slice, so that the caller can put other work in between.
+A step yields a tuple of operations and receives their results, or a durability point and receives () once that is
+reached. The work between two yields is bounded by one slice, so that the caller can put other work in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Steps = Generator[Request, tuple[object, ...], T]
 
 
 class Corruption(Exception):
-    """Something that was synced is damaged or missing. Going on would lose messages silently."""
+    """Synced data is damaged or missing. To continue would lose messages silently."""
 
     def __init__(self, file: str, offset: int, text: str) -> None:
         super().__init__(f"{file} at offset {offset}: {text}")
@@ -39,7 +39,7 @@ def read(file: str, offset: int, length: int) -> Steps[bytes]:
 
 
 def run_steps(steps: Steps[T], disk: Disk) -> T:
-    """Run work that needs no durability points to its end, at once: for tools that look at a stopped journal.
+    """Run work that needs no durability points to its end, at once: for tools that read a stopped journal.
 
     Raises:
         DiskFault: an operation failed.

@@ -1,4 +1,5 @@
-"""The simulated world: twins of disk, locks, leases and network, which run real brokers and clients in virtual time.
+"""The simulated world: counterparts of disk, locks, leases and network, which run real brokers and clients in virtual
+time.
 
 `SimulatedDisk` is the disk that forgets what was not synced. A broker takes it in place of a directory.
 """

@@ -1,7 +1,7 @@
-"""Where a simulated broker keeps its audit log: files that survive the end of its process.
+"""The audit log of a simulated broker: files that survive the end of its process.
 
 A crash of the simulation is a power cut for the journal; for the log it is a kill, after which everything written is
-there. So whatever the journal has left after it has to be in the log.
+there. So everything that the journal still holds after it must be in the log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ __all__ = ["AuditFiles"]
 
 @define(eq=False)
 class AuditFiles:
-    """One broker's, life after life. Writing takes no time, so a run is the same with it and without."""
+    """The files of one broker, life after life.
+
+    Writing takes no time, so a run is the same with the log and without.
+    """
 
     retention_bytes: int
     segment_size_bytes: int
@@ -26,26 +29,26 @@ class AuditFiles:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> AuditFiles:
-        """As large as a broker of this configuration wants it."""
+        """Return files of the size that a broker of this configuration requires."""
         return cls(config.audit_retention, config.segment_size_bytes)
 
     def new_log(self) -> AuditLog:
-        """Of a life that begins."""
+        """Return the log of a life that begins."""
         place = scan_audit_directory(self.disk)
         sizes = {"retention_bytes": self.retention_bytes, "segment_size_bytes": self.segment_size_bytes}
         return AuditLog(place, **sizes)
 
     def write(self, work: AuditWork) -> None:
-        """Do all of it at once."""
+        """Do all of the work at once."""
         self.disk.run((*work.operations, *work.later))
 
     def files(self) -> dict[str, bytes]:
-        """What is there, by name."""
+        """Return the files by name."""
         return contents(self.disk)
 
 
 def contents(disk: SimulatedDisk) -> dict[str, bytes]:
-    """All files of a disk."""
+    """Return all files of a disk."""
     (names,) = disk.run((ListFiles(),))
     assert isinstance(names, tuple)
     files = {}

@@ -1,6 +1,6 @@
-"""What users and checkers see of a broker in a scenario: one host, or whoever of a group has the journal.
+"""The view that users and checkers have of a broker in a scenario: one host, or the member of a group with the journal.
 
-It says what there is to look at. Refuses to know who starts, stops and hurts brokers.
+It provides what can be observed. Does not depend on what starts, stops and damages brokers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BrokerView(Protocol):
     def connections(self) -> int: ...
 
     def knows_session(self, name: str) -> bool:
-        """True if this life of the broker has a session of that name."""
+        """Return True if this life of the broker has a session of that name."""
 
     def start(self) -> None:
-        """The first life begins."""
+        """Begin the first life."""

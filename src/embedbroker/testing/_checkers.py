@@ -1,8 +1,8 @@
-"""Checkers that look at the broker: after each step, when it has recovered, and at its journal when all is quiet.
+"""Checkers of the broker: after each step, after recovery, and of its journal when all is quiet.
 
-What users see is judged by the ledger at each delivery. A checker claims only what the broker promises: what was
-confirmed is there, what was settled is gone, the journal says what the kernel says, no counter is negative, and no
-message leaves for a consumer after its expiration or with a delivery count that skips.
+The ledger judges what users see at each delivery. A checker claims only what the broker promises. Confirmed messages
+are there; settled messages are gone; the journal equals the kernel; no counter is negative. No message leaves for a
+consumer after its expiration or with a delivery count that skips.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ._scene import Moment, Scene, Topic
 __all__ = ["BrokerChecker"]
 
 CHECK_PERIOD_STEPS = 16
-"""Looking at every message in every step would cost more than all other checks together."""
+"""To check every message in every step would cost more than all other checks together."""
 
 _RECEIVE = int(PacketType.SESS_RECEIVE_MSG)
 
@@ -42,9 +42,9 @@ _Durable = dict[str, list[tuple[int, int]]]
 
 @define(eq=False)
 class _Seen:
-    """The queues that a session has consumed, and the consumer that came last when they were looked at.
+    """The queues that a session has consumed, and the newest consumer when they were last checked.
 
-    `waiting` are messages that it has for its consumers, and that have not left because their counts are not on disk.
+    `waiting` holds messages for its consumers that have not left because their counts are not on disk.
     """
 
     queues: dict[str, None] = field(factory=dict)
@@ -54,13 +54,13 @@ class _Seen:
 
 @define(eq=False)
 class BrokerChecker:
-    """Watches one broker through all its lives."""
+    """Check one broker through all its lives."""
 
     scene: Scene
     broker: BrokerView
     topics: Sequence[Topic]
     onlooker: str  # the client of browsers
-    #: The disk of somebody who has to have the same as the broker now, if there is one.
+    #: The disk that must equal the broker's disk now, if there is one.
     twin: Callable[[], SimulatedDisk | None] | None = None
     #: The sessions there were after the last step, with the queues that each has consumed.
     _sessions: dict[Session, _Seen] = field(factory=dict, init=False)
@@ -68,31 +68,31 @@ class BrokerChecker:
     _steps: int = field(default=0, init=False)
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
     _life: int = field(default=0, init=False)
-    #: Session, consumer, message and delivery count of everything that left for a consumer in this life. The session
-    #: is the broker's, which goes on in another connection, or the connection and channel of one that has just ended.
+    #: Session, consumer, message and delivery count of everything that left for a consumer in this life. The session is
+    #: the broker's, which goes on in another connection, or the connection and channel of one that has just ended.
     _left: set[tuple[Session | tuple[int, int], int, int, int]] = field(factory=set, init=False)
-    #: Who was the last to be sent a message of a queue since the last step.
+    #: The last consumer that was sent a message of a queue since the last step.
     _given: dict[tuple[Queue, int], Consumer] = field(factory=dict, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
-    #: Where deliveries wait for their counts to be on disk: points of the journal that it has not reached, and when
-    #: it had got there.
+    #: Where deliveries wait for their counts to be on disk: points that the journal has not reached, and the time when
+    #: it reached the earlier ones.
     _points: deque[tuple[int, int]] = field(factory=deque, init=False)
-    #: Connection, channel and consumer of deliveries, for whoever looks and clears.
+    #: Connection, channel and consumer of deliveries; the reader clears it.
     served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
 
     def watch(self) -> None:
-        """Registers with the broker."""
+        """Register with the broker."""
         self.broker.after_step.append(self._check_step)
         self.broker.on_ready.append(self._check_recovered)
         self.broker.on_send.append(self._check_frames)
 
     def compare_replay_soon(self) -> None:
-        """The next time nothing is on its way to the disk, a replay of the journal is compared with the kernel."""
+        """Compare a replay of the journal with the kernel the next time nothing is on its way to the disk."""
         self._comparisons += 1
 
     @property
     def compared(self) -> bool:
-        """True if every comparison that was asked for has been made."""
+        """True if every requested comparison has been made."""
         return self._comparisons == 0
 
     # After each step
@@ -132,7 +132,7 @@ class BrokerChecker:
             points.append((point, self.scene.world.instant.wall_ms))
 
     def _check_holders(self) -> None:
-        """What was sent to one consumer is held by no other."""
+        """Check that messages sent to one consumer are held by no other."""
         for (queue, message_id), consumer in self._given.items():
             for other in queue.consumers:
                 if other is not consumer and message_id in other.unsettled:
@@ -140,12 +140,15 @@ class BrokerChecker:
         self._given.clear()
 
     def _look_at_sessions(self, living: Iterable[Session]) -> None:
-        """Whatever a session held that has ended goes back to its place, behind what others have got since."""
+        """Check that the messages of an ended session return to their place.
+
+        They stand behind messages that other consumers received since.
+        """
         before, self._sessions = self._sessions, {}
         for session in living:
             seen = self._sessions[session] = before.pop(session) if session in before else _Seen()
             newest = next(reversed(session.consumers.values()), None)
-            if newest is not seen.newest:  # whoever comes stands behind all others
+            if newest is not seen.newest:  # a new consumer stands behind all others
                 seen.newest = newest
                 seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
             seen.waiting = self._waiting(session) if self._points else ()
@@ -165,14 +168,14 @@ class BrokerChecker:
         ]
 
     def _count_waiting(self, ended: Iterable[_Seen]) -> None:
-        """A delivery that was for a consumer whose connection was lost stays counted, whether it had left or not."""
+        """Check that a delivery for a consumer whose connection was lost stays counted, whether it had left or not."""
         for key in [key for seen in ended for key in seen.waiting]:
             self.deliveries[key] = self.deliveries.get(key, 0) + 1
 
     # When it has recovered
 
     def _check_recovered(self) -> None:
-        """Everything owed is there; nothing settled or never sent is."""
+        """Check that everything owed is there, and nothing that was settled or never sent."""
         node, ledger = self.broker.node, self.scene.ledger
         assert node is not None, "only a living node becomes ready"
         self._count_waiting(self._sessions.values())
@@ -189,7 +192,7 @@ class BrokerChecker:
                     finding = ledger.shown(subscription, key, now_held=True)
                     self.scene.judge(finding, f"recovery of {subscription}", key)
                     found[key] = None
-                # What a branch took may be owed: its user may have given it up without knowing that it is prepared.
+                # What a branch took may be owed: its user may have given it up before learning that it is prepared.
                 for transaction in node.kernel.branches.transactions():
                     taken = [reference.message for other, reference in transaction.deliveries() if other is queue]
                     found.update(dict.fromkeys([str(message.property("key")) for message in taken]))
@@ -235,7 +238,7 @@ class BrokerChecker:
         if count:
             self.served[(connection, channel, consumer)] = None
         self.deliveries[key] = self.deliveries.get(key, 0) + 1
-        # What waits for its count to be on disk may expire on its way, as it may on the wire.
+        # A delivery that waits for its count to be on disk may expire on its way, as it may on the wire.
         decided_ms = self._points[0][1] if self._points else self.scene.world.instant.wall_ms
         if message.expiration and message.expiration < decided_ms:
             self.scene.fail(f"{key} left for a consumer {decided_ms - message.expiration} ms late")
@@ -261,7 +264,7 @@ class BrokerChecker:
         return node.journal.state is JournalState.READY and node.journal.point() == node.journal.reached
 
     def _compare_replay(self) -> None:
-        """What a replay of the disk as it is now gives, against what the kernel holds."""
+        """Compare a replay of the disk as of now with the kernel."""
         self.scene.hit(Moment.REPLAY_COMPARED)
         self._compare(self.broker.disk.copy())
         twin = self.twin() if self.twin is not None else None
@@ -312,7 +315,7 @@ class BrokerChecker:
         return held
 
     def _held_in(self, queue: Queue) -> list[tuple[int, int]]:
-        """Waiting, delivered, and acknowledged in a transaction or branch that is still open."""
+        """Return the messages waiting, delivered, and acknowledged in a transaction or branch that is still open."""
         node = self.broker.node
         assert node is not None, "a quiet broker runs"
         references = list(queue.backlog)
@@ -340,7 +343,7 @@ class BrokerChecker:
 
 
 def _durable_in(recovered: RecoveredState) -> _Durable:
-    """The messages of each queue, which are taken."""
+    """Return the messages of each queue; they are removed from ``recovered``."""
     by_id = {queue.id: queue.name for queue in recovered.queues}
     replayed: _Durable = {name: [] for name in by_id.values()}
     while messages := recovered.take_messages(1000):
@@ -351,7 +354,10 @@ def _durable_in(recovered: RecoveredState) -> _Durable:
 
 
 def _ids_in(recovered: RecoveredState, addresses: dict[int, str]) -> dict[str, list[bytes]]:
-    """The duplicate ids of each address, oldest first, which are taken. A cache that overflows is no matter here."""
+    """Return the duplicate ids of each address, oldest first; they are removed.
+
+    A cache that overflows does not matter here.
+    """
     replayed: dict[str, dict[bytes, None]] = {}
     while entries := recovered.take_duplicate_ids(1000):
         for entry in entries:

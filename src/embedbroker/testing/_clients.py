@@ -1,7 +1,7 @@
 """A simulated client: one host that drives the real client agent over the simulated network, and runs its scripts.
 
-It is the twin of the client's trio edge: it moves bytes and outputs and arms one timer. What users do is in the
-scripts; what the agent does is the agent's own affair.
+It is the counterpart of the client's trio edge: it moves bytes and outputs and arms one timer. Scripts contain the
+behaviour of users; the agent decides on its own behaviour.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TCP_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnec
 
 
 def connector_to(broker: str) -> TransportConfiguration:
-    """The connector that names a simulated broker."""
+    """Return the connector that names a simulated broker."""
     return TransportConfiguration(broker, _TCP_FACTORY, {"host": broker, "port": 61616})
 
 
@@ -55,7 +55,7 @@ class ClientHost:
         self.world = network.world
         self.settings = settings
         self.failovers = 0  # reconnects after which sessions were rebuilt
-        self.reattachments = 0  # reconnects after which every session went on where it was
+        self.reattachments = 0  # reconnects after which every session continued
         self.commits = CommitCount()
         self.on_notification: list[Callable[[Notification], None]] = []
         self._brokers = brokers
@@ -69,7 +69,7 @@ class ClientHost:
         self._armed: float | None = None
 
     def agent(self) -> Agent:
-        """The agent in use; a new one if there is none, or the last one is closed."""
+        """Return the agent in use; a new one if no agent exists, or the last one is closed."""
         agent = self._agent
         if agent is None or agent.state is AgentState.CLOSED:
             self._drop_links("replaced")
@@ -83,7 +83,7 @@ class ClientHost:
         return agent
 
     def run(self, name: str, steps: Steps) -> Script:
-        """Starts a script; it takes its first step in an event of its own."""
+        """Start a script; it takes its first step in a separate event."""
         script = Script(self.world, f"{self.name}/{name}", steps, self._resume_soon)
         self._scripts[script] = None
         self._ready.append(script)
@@ -91,7 +91,7 @@ class ClientHost:
         return script
 
     def leave(self) -> None:
-        """The process ends in order: it closes its connection."""
+        """End the process in order: it closes its connection."""
         if self._agent is not None:
             self.run("leave", self._close(self._agent))
 
@@ -99,9 +99,9 @@ class ClientHost:
         yield agent.close()
 
     def crash(self, *, silently: bool) -> None:
-        """The process is gone, and with it its scripts, its agent and its side of every connection.
+        """Remove the process, and with it its scripts, its agent and its side of every connection.
 
-        ``silently``: so is its machine, and nobody tells the other ends.
+        ``silently``: its machine is gone, too, and the other ends are not notified.
         """
         self.world.note(self.name, "crashes")
         self._agent = None
@@ -149,7 +149,7 @@ class ClientHost:
             self._step(connection, Written(self._local(connection), count))
 
     def on_event(self, event: object) -> None:
-        """The timer, or scripts that are ready."""
+        """Handle the timer, or scripts that are ready."""
         if event is None:
             self._settle()
         elif event == self._armed:
@@ -159,7 +159,7 @@ class ClientHost:
 
     # Inside
 
-    # Connections of successive agents of one host must not be mixed up: the network knows them by a wider number.
+    # Connections of successive agents of one host must not be mixed up: the network uses a wider number for them.
     def _wide(self, connection: int) -> int:
         return self._agents * _CONNECTIONS_PER_AGENT + connection
 
@@ -181,7 +181,7 @@ class ClientHost:
         self._settle()
 
     def _carry_out(self, outputs: list[Output]) -> None:
-        """Does what the agent asks for, in order, and then reports what the connections took."""
+        """Carry out the agent's outputs, in order, and then report what the connections took."""
         agent = self._agent
         assert agent is not None, "outputs come from an agent"
         while outputs:
@@ -196,7 +196,7 @@ class ClientHost:
             match output:
                 case SendBytes(connection, data):
                     link = self._links.get(self._wide(connection))
-                    # What a connection does not take, because it is lost in this moment, the agent cannot tell.
+                    # The agent cannot detect bytes that a connection does not take because it is lost in this moment.
                     self.commits.take(data)
                     taken = link.send(self, data) if link is not None else 0
                     if taken:
@@ -212,7 +212,7 @@ class ClientHost:
         return written
 
     def _settle(self) -> None:
-        """Runs scripts and hands out what they asked the agent to send, until nothing is left to do now."""
+        """Run scripts and send their requests through the agent, until nothing is left to do now."""
         self._busy = True
         while self._ready or self._take_outputs():
             if self._ready:
@@ -225,7 +225,7 @@ class ClientHost:
         self._arm()
 
     def _take_outputs(self) -> bool:
-        """Hands out what the agent has to say. True if that made a script ready."""
+        """Carry out the agent's waiting outputs. Return True if that made a script ready."""
         if self._agent is not None:
             outputs = self._agent.take_outputs(self.world.instant)
             if outputs:

@@ -1,4 +1,4 @@
-"""The commits that a client has handed to its connections, counted from outside: what it believes is looked into."""
+"""The commits that a client has handed to its connections, counted independently of the client's own count."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _COMMIT = re.compile(b"(?:" + b"|".join(map(re.escape, _HEADS)) + b")(.{%d})" % 
 
 
 class CommitCount:
-    """Of one client, by the channels of its sessions."""
+    """The commits of one client, by the channels of its sessions."""
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        """More of what is handed out."""
+        """Count the commits in further bytes that the client hands out."""
         data = self._rest + data
         end = 0
         for found in _COMMIT.finditer(data):
@@ -34,5 +34,5 @@ class CommitCount:
         self._rest = data[max(end, len(data) - len(_HEADS[0]) - _CHANNEL_BYTES + 1) :]
 
     def of(self, session: Session) -> int:
-        """How many of this session, in all of its connections."""
+        """Return the number of commits of this session, in all of its connections."""
         return self._sent[session.channel_id]

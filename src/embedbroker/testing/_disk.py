@@ -1,8 +1,8 @@
-"""The disk's simulated twin: files in memory that forget what was not synced.
+"""The simulated disk: files in memory that forget what was not synced.
 
-Responsible for being at least as unkind as a real disk: in a crash every unsynced sector is kept or lost on its own,
-one may tear, sizes and names not yet synced may be old or new, and a failed sync loses for good what it should have
-kept. Refuses to know what the files mean. All chance comes from the generator handed in.
+Responsible for being at least as unkind as a real disk. In a crash every unsynced sector is kept or lost independently,
+and one may tear. Sizes and names not yet synced may be old or new. A failed sync loses for good what it should have
+kept. Does not depend on the meaning of the files. All chance comes from the given generator.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class DiskSpeed:
 
 @define(eq=False)
 class _File:
-    """``content`` is what a read sees. ``older`` holds the durable bytes of sectors that were written since."""
+    """One file.
+
+    ``content`` is what a read sees. ``older`` holds the durable bytes of sectors that were written since.
+    """
 
     content: bytearray = Factory(bytearray)
     durable_size: int = 0
@@ -54,7 +57,7 @@ class _File:
     lost: dict[int, bytes] = Factory(dict)
 
 
-# What happens to names at once: new name -> file, old name -> None.
+# One atomic change of names: new name -> file, old name -> None.
 _Change = dict[str, _File | None]
 
 
@@ -62,7 +65,8 @@ _Change = dict[str, _File | None]
 class SimulatedDisk:
     """One directory. ``capacity_bytes`` limits the sum of file sizes; None: no limit.
 
-    ``operations`` counts what was done. Each batch takes ``loop_latency_s`` of the clock of the run it is used in.
+    ``operations`` counts the operations done. Each batch takes ``loop_latency_s`` of the clock of the run it is used
+    in.
     """
 
     capacity_bytes: int | None = None
@@ -87,7 +91,7 @@ class SimulatedDisk:
         self._faults[operation] = DiskFault(kind, "", "simulated: " + kind.value)
 
     def repair(self) -> None:
-        """No fault is waiting any more, and there is space."""
+        """Remove all pending faults, and make space."""
         self._faults.clear()
         self.capacity_bytes = None
 
@@ -106,14 +110,14 @@ class SimulatedDisk:
         self._files = dict(self._durable)
 
     def lose_unsynced(self) -> None:
-        """Cut the power at the moment that tells most: exactly what was synced is kept."""
+        """Cut the power at the most revealing moment: exactly what was synced is kept."""
         self._changes.clear()
         for file in self._durable.values():
             _lose_unsynced(file)
         self._files = dict(self._durable)
 
     def holds(self, file: str, offset: int, data: bytes) -> bool:
-        """Whether a file, if it is there, has these bytes, and would have them after a power cut."""
+        """Return True if a file, if it is there, has these bytes, and would have them after a power cut."""
         held = self._files.get(file)
         if held is None:
             return True
@@ -126,7 +130,7 @@ class SimulatedDisk:
         self._files[file].content[offset] ^= mask
 
     def copy(self) -> SimulatedDisk:
-        """An independent disk in the same state."""
+        """Return an independent disk in the same state."""
         twins: dict[int, _File] = {}
 
         def twin(names: _Change) -> _Change:
@@ -245,7 +249,7 @@ def _sync(file: _File) -> None:
 
 
 def _give_up(file: _File) -> None:
-    """A failed sync: the system takes the bytes for clean, so no later sync writes them."""
+    """Give up bytes after a failed sync: the system takes them for clean, so no later sync writes them."""
     for sector, durable in file.older.items():
         file.lost.setdefault(sector, durable)
     file.older.clear()

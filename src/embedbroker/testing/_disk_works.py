@@ -1,7 +1,7 @@
 """The disk work of one simulated broker: what is under way, what of it happens when, and what a lost life leaves.
 
-Responsible for running work on the simulated disk, at once or in part. Refuses to know lives, and when work is done:
-the host keeps time.
+Responsible for running work on the simulated disk, at once or in part. Does not depend on lives, or on when work is
+done: the host keeps time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DiskWorks"]
 
 
 class DiskWorks:
-    """What one host, of this name, asks of its disk. ``written`` is what was done and not answered yet."""
+    """The disk work of the host of this name. ``written`` is what was done and not answered yet."""
 
     def __init__(self, name: str, world: World, disk: SimulatedDisk) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class DiskWorks:
     # Work
 
     def begin(self, work: DiskWork) -> float:
-        """Takes work on. Returns in how many seconds it is done."""
+        """Accept work. Return in how many seconds it is done."""
         assert work.lane not in self.under_way, f"two pieces of work on {work.lane!r}"
         self.under_way[work.lane] = work
         syncs = 0
@@ -43,17 +43,17 @@ class DiskWorks:
         return duration * (0.5 + self._random.random())
 
     def complete(self, work: DiskWork) -> DiskDone | DiskFailed:
-        """The time of a piece of work has come."""
+        """Complete a piece of work whose time has come."""
         del self.under_way[work.lane]
         return self.written.pop(work.lane) if work.lane in self.written else self._run(work)
 
     def write_through(self) -> None:
-        """Everything that is under way happens; the answers wait."""
+        """Let everything under way happen; the answers wait."""
         for lane, work in self.under_way.items():
             self.written[lane] = self._run(work)
 
     def end(self) -> None:
-        """Of the work under way some has been done when a life ends, and the rest never is."""
+        """End the life: some of the work under way has been done by then, and the rest never is."""
         for lane, work in self.under_way.items():
             if lane in self.written:
                 continue
@@ -81,17 +81,17 @@ class DiskWorks:
     # What it is busy with
 
     def writes(self) -> bool:
-        """True while a batch of the journal is on its way."""
+        """Return True while a batch of the journal is on its way."""
         work = self.under_way.get(Lane.JOURNAL)
         return work is not None and any(isinstance(operation, WriteAt) for operation in work.operations)
 
     def reads_beside(self) -> bool:
-        """True while something is read beside the journal's work."""
+        """Return True while something is read beside the journal's work."""
         work = self.under_way.get(Lane.BACKGROUND)
         return work is not None and any(isinstance(operation, Read) for operation in work.operations)
 
     def changes_files(self) -> bool:
-        """True while files are made, reused or renamed."""
+        """Return True while files are made, reused or renamed."""
         return any(
             isinstance(operation, Allocate | Rename)
             for work in self.under_way.values()

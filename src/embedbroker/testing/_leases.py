@@ -1,7 +1,7 @@
-"""A lock manager that fails on purpose, with leases that run out: the twin of a real one.
+"""A lock manager that fails on purpose, with leases that expire: the simulated counterpart of a real one.
 
-It obeys the rules of the seam in ``embedbroker.locks``, and its faults are those that real managers have: it cannot be
-reached, by everybody or by one broker; a lease is taken away; a broker dies, and its lease goes on until it runs out.
+It obeys the rules of the seam in ``embedbroker.locks``, and its faults are those of real managers. It cannot be
+reached, by all brokers or by one; a lease is revoked; a broker dies, and its lease lasts until it expires.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ class _Tenant:
 
 @define(eq=False)
 class SimulatedLockManager:
-    """``clock`` tells monotonic seconds. A lease lasts ``lease_s``; None makes them end with their sessions.
+    """A lock manager shared by its sessions. ``clock`` returns monotonic seconds.
 
-    ``reachable`` False makes every operation fail, ``cut_off`` names the holders for whom it does. ``breaks_after``: so
-    many operations of the next batch that is not shorter are done, and nobody hears of it.
+    A lease lasts ``lease_s``; None makes leases end with their sessions.
+
+    ``reachable`` False makes every operation fail; ``cut_off`` names the holders for which every operation fails.
+    ``breaks_after``: that many operations of the next batch of at least that length are done, and the answer is lost.
     """
 
     clock: Callable[[], float]
@@ -52,12 +54,12 @@ class SimulatedLockManager:
         return _Session(self, holder)
 
     def holder(self, key: str) -> str | None:
-        """Who holds a lease."""
+        """Return the holder of a lease."""
         session = self.session_of(key)
         return session.holder if session is not None else None
 
     def revoke(self, key: str) -> None:
-        """Take a lease away from its holder, who is not told."""
+        """Revoke a lease without notice to its holder."""
         self._tenants.pop(key, None)
 
     def session_of(self, key: str) -> _Session | None:
@@ -70,7 +72,7 @@ class SimulatedLockManager:
         return Lease(lasts)
 
     def end(self, session: _Session) -> None:
-        """A session is over. With leases that run out nobody notices at once."""
+        """End a session. With leases that expire, the end takes effect only at the expiry."""
         if self.lease_s is None:
             self._tenants = {key: tenant for key, tenant in self._tenants.items() if tenant.session is not session}
 

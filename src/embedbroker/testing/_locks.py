@@ -1,8 +1,8 @@
-"""A lock store that fails on purpose: the twin of the real ones.
+"""A lock store that fails on purpose: the simulated counterpart of the real ones.
 
-It obeys the rules of the seam in ``embedbroker.locks``, and its faults are those that real stores have: the store
-cannot be reached, or not in the middle of a batch, it has no room for somebody's record, or the locks of a broker that
-has been silent are taken away.
+It obeys the rules of the seam in ``embedbroker.locks``, and its faults are those that real stores have. The store
+cannot be reached, or fails in the middle of a batch. It has no room for a record, or it revokes the locks of a broker
+that has been silent.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["SimulatedLocks"]
 
 @define(eq=False)
 class SimulatedLocks:
-    """``reachable`` False makes every operation fail, for all sessions.
+    """A store shared by its sessions. ``reachable`` False makes every operation fail, for all sessions.
 
-    ``short`` makes it fail, too, and for the moment: the machine has no descriptors, or no memory.
-    ``breaks_after``: so many operations of the next batch that is longer are done, and the rest fails. ``full`` names
-    holders whose records find no room.
+    ``short`` makes it fail, too, for a moment: the machine has no descriptors, or no memory. ``breaks_after``: that
+    many operations of the next batch that is longer are done, and the rest fails. ``full`` names holders whose records
+    find no room.
     """
 
     reachable: bool = True
@@ -36,23 +36,23 @@ class SimulatedLocks:
         return _Session(self, holder, self._store.open(holder))
 
     def holder(self, lock: Lock) -> str | None:
-        """Who holds a lock."""
+        """Return the holder of a lock."""
         return self._store.holder(lock)
 
     def read(self) -> StoreRecord:
-        """The record, without a session."""
+        """Return the record, without a session."""
         return self._store.record
 
     def write(self, record: StoreRecord) -> None:
-        """Replace the record behind everybody's back, as another machine or an operator may."""
+        """Replace the record without notice to any session, as another machine or an operator may."""
         self._store.record = record
 
     def revoke(self, lock: Lock) -> None:
-        """Take a lock away from its holder, who is not told."""
+        """Revoke a lock without notice to its holder."""
         self._store.revoke(lock)
 
     def lapse(self, holder: str) -> None:
-        """Take everything away from a holder, as a server does from a machine that it has not heard of for long."""
+        """Revoke all locks of a holder, as a server does for a machine that has been silent for long."""
         for lock in Lock:
             if self._store.holder(lock) == holder:
                 self._store.revoke(lock)

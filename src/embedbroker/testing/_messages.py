@@ -1,7 +1,7 @@
 """Messages of simulated users: built from a plan, recognised and verified when they come back.
 
-Every message carries its ledger key, and a body that follows from the key, so that bytes of one message never pass
-for another's. How messages are encoded is the codec's affair.
+Every message carries its ledger key, and a body that follows from the key, so that bytes of one message never pass for
+another's. The codec decides how messages are encoded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ COLORS = ("red", "green", "blue")
 
 @frozen
 class Letter:
-    """What one simulated message is to be. ``expiration`` is wall time in milliseconds, 0 for never.
+    """The plan of one simulated message. ``expiration`` is wall time in milliseconds, 0 for never.
 
-    A ``routing_type`` says what is to be created for it where nothing is.
+    A ``routing_type`` selects what is created for it where nothing is.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Letter:
     routing_type: RoutingType | None = None
 
     def build(self, wall_ms: int) -> CoreMessage:
-        """The message to send; a new one each time, because a send takes it over."""
+        """Return the message to send; a new one each time, because a send takes it over."""
         properties = Properties()
         properties["key"] = self.key
         properties["color"] = self.color
@@ -52,7 +52,7 @@ class Letter:
 
 
 def key_of(message: CoreMessage) -> str:
-    """The ledger key of a message that was received; asserts that its body is the one it was sent with."""
+    """Return the ledger key of a received message; assert that its body is the one it was sent with."""
     key = message.property("key")
     assert isinstance(key, str), f"a message without a key: {message!r}"
     body = bytes(message.body)
@@ -61,7 +61,7 @@ def key_of(message: CoreMessage) -> str:
 
 
 def selector_of(color: str) -> str:
-    """A filter that takes one color."""
+    """Return a filter that takes one color."""
     return f"color = '{color}'"
 
 

@@ -1,7 +1,7 @@
 """The simulated network, with the semantics of TCP: bytes arrive in order, in any pieces, until the connection dies.
 
-Latency, pauses, one-way partitions and cuts happen here. Bytes are never lost inside a connection that lives on; a
-cut loses a suffix of what was under way, in each direction on its own. The network does not look at the bytes.
+Latency, pauses, one-way partitions and cuts happen here. Bytes are never lost inside a connection that lives on; a cut
+loses a suffix of what was under way, in each direction independently. The network does not look at the bytes.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ SOCKET_BUFFER_BYTES = 65_536
 
 
 class Peer(Protocol):
-    """A host at one end of links. ``connection`` is the number that this host knows the link by."""
+    """A host at one end of links. ``connection`` is the host's number of the link."""
 
     name: str
 
     def on_written(self, connection: int, count: int) -> None:
-        """The connection took ``count`` more of the bytes that were sent."""
+        """Handle that the connection took ``count`` more of the bytes that were sent."""
 
     def on_bytes(self, connection: int, data: bytes) -> None:
-        """The next bytes arrived."""
+        """Handle the next bytes."""
 
     def on_closed(self, connection: int, reason: str) -> None:
-        """The other end closed, or the connection broke. Nothing follows."""
+        """Handle that the other end closed, or the connection broke. Nothing follows."""
 
 
 class Listener(Peer, Protocol):
-    """A host that can be connected to."""
+    """A host that accepts connections."""
 
     def accept(self) -> int | None:
-        """The number for a new connection, or None if nothing listens."""
+        """Return the number for a new connection, or None if nothing listens."""
 
     def on_accepted(self, connection: int, link: SimulatedLink) -> None:
-        """The new connection is open."""
+        """Handle the opening of the new connection."""
 
 
 class Dialer(Peer, Protocol):
     """A host that opens connections."""
 
     def on_dialed(self, connection: int, link: SimulatedLink) -> None:
-        """The connection is open."""
+        """Handle the opening of the connection."""
 
     def on_dial_failed(self, connection: int, reason: str) -> None:
-        """The connection could not be opened."""
+        """Handle that the connection could not be opened."""
 
 
 class Network:
@@ -63,18 +63,18 @@ class Network:
         self.jitter_s = jitter_s
         self.split_chance = 0.1
         self.links: list[SimulatedLink] = []
-        #: Whether nothing listens for somebody at a place, whatever its host says.
+        #: Whether nothing listens for a dialer at a place, whatever its host answers.
         self.refuses: Callable[[str, str], bool] | None = None
         self._held: dict[tuple[str, str], None] = {}
         self._slow: dict[tuple[str, str], float] = {}
         self._listeners: dict[str, Listener] = {}
 
     def listen(self, listener: Listener) -> None:
-        """Makes a host known by its name. Whether it takes connections at a moment is its own affair."""
+        """Register a host under its name. The host decides at each moment whether it takes connections."""
         self._listeners[listener.name] = listener
 
     def dial(self, dialer: Dialer, connection: int, name: str, timeout_s: float) -> None:
-        """Connects a host to the listener of that name. It is told the outcome, within ``timeout_s``."""
+        """Connect a host to the listener of that name. The host receives the outcome within ``timeout_s``."""
         dialing = _Dialing(self, dialer, connection, self._listeners.get(name))
         if self.holds(dialer.name, name) or self.holds(name, dialer.name):
             self.world.after(timeout_s, dialing, "timed out")
@@ -82,17 +82,17 @@ class Network:
             self.world.after(self.delay_s(dialer.name, name), dialing, None)
 
     def connect(self, near: Peer, near_connection: int, far: Peer, far_connection: int) -> SimulatedLink:
-        """A new link between two hosts."""
+        """Create a link between two hosts."""
         link = SimulatedLink(self, near, near_connection, far, far_connection)
         self.links.append(link)
         return link
 
     def hold(self, sender: str, receiver: str) -> None:
-        """Bytes from one host to the other wait from now on (a pause; held both ways: a partition)."""
+        """Delay bytes from one host to the other from now on (a pause; held both ways: a partition)."""
         self._held[(sender, receiver)] = None
 
     def release(self, sender: str, receiver: str) -> None:
-        """Ends a hold: what waited goes on its way."""
+        """End a hold: the waiting bytes go on their way."""
         if self._held.pop((sender, receiver), 0) is None:
             for link in self.links:
                 link.release(sender, receiver)
@@ -102,7 +102,7 @@ class Network:
 
     @property
     def held(self) -> Collection[tuple[str, str]]:
-        """Whose bytes wait, and on their way to whom."""
+        """The (sender, receiver) pairs whose bytes wait."""
         return self._held.keys()
 
     @property
@@ -111,16 +111,16 @@ class Network:
         return bool(self._held)
 
     def heal(self) -> None:
-        """Ends every hold."""
+        """End every hold."""
         for sender, receiver in list(self._held):
             self.release(sender, receiver)
 
     def between(self, name: str, other: str) -> list[SimulatedLink]:
-        """The living links between two hosts."""
+        """Return the living links between two hosts."""
         return [link for link in self.links if {link.near.name, link.far.name} == {name, other}]
 
     def slow_down(self, one: str, other: str, extra_s: float) -> None:
-        """What is between two hosts takes so much longer from now on; 0 for no longer than usual."""
+        """Add ``extra_s`` to the delay between two hosts from now on; 0 restores the usual delay."""
         for pair in ((one, other), (other, one)):
             if extra_s:
                 self._slow[pair] = extra_s
@@ -128,7 +128,7 @@ class Network:
                 self._slow.pop(pair, None)
 
     def delay_s(self, sender: str = "", receiver: str = "") -> float:
-        """The time one piece of bytes takes, on the way between two hosts if they are named."""
+        """Return the time one piece of bytes takes, on the way between two hosts if they are named."""
         delay = self.latency_s + self.jitter_s * self.world.random.random()
         return delay + self._slow.get((sender, receiver), 0.0) if self._slow else delay
 
@@ -150,34 +150,34 @@ class SimulatedLink:
         )
 
     def send(self, sender: Peer, data: bytes) -> int:
-        """Sends bytes to the other end; on a dead link they go nowhere. Returns how many were taken at once."""
+        """Send bytes to the other end; on a dead link they go nowhere. Return how many were taken at once."""
         return self._outgoing(sender).send(data) if self.open or self._silent else 0
 
     def close(self, closer: Peer) -> None:
-        """An orderly close: the other end gets what was sent, then the end. The closer gets nothing any more."""
+        """Close in order: the other end receives what was sent, then the end. The closer receives nothing any more."""
         if self.open:
             self._retire()
             self._outgoing(closer).end("closed by peer")
             self._incoming(closer).kill()
 
     def cut(self, reason: str) -> None:
-        """The connection breaks: each direction still delivers a random prefix, then its receiver learns of it."""
+        """Break the connection: each direction still delivers a random prefix, then its receiver is notified."""
         if self.open:
             self._retire()
             for pipe in self._pipes:
                 pipe.break_off(reason)
 
     def vanish(self, host: Peer, reason: str) -> None:
-        """One host is gone at once: it gets nothing any more, the other end a random prefix and then the reset."""
+        """Remove one host at once: it receives nothing any more, the other end a random prefix and then the reset."""
         if self.open:
             self._retire()
             self._incoming(host).kill()
             self._outgoing(host).break_off(reason)
 
     def fall_silent(self, told: Peer, reason: str) -> None:
-        """The connection is half open: one host learns that it broke, the other gets a random prefix, and nothing ever.
+        """Make the connection half open: one host is notified, the other receives a random prefix, and nothing more.
 
-        What that one sends goes nowhere; only its own patience ends the connection for it.
+        Bytes that the other host sends go nowhere; only its own time-outs end the connection for it.
         """
         if self.open:
             self._retire()
@@ -263,10 +263,10 @@ class _Pipe:
         self.schedule()
 
     def break_off(self, reason: str) -> None:
-        """Loses a random suffix of what is under way; then the receiver learns that the connection broke."""
+        """Lose a random suffix of what is under way; then notify the receiver that the connection broke."""
         self.lose_suffix()
         kept = self._pieces
-        # A reset is not held back by a partition for ever: the receiver's own time-outs are tested by holds alone.
+        # A partition does not delay a reset for ever: the receiver's own time-outs are tested by holds alone.
         self._end = reason
         self._arrival = max(self._network.world.now + self._delay_s() * 4, kept[-1][0] if kept else 0.0)
         kept.append((self._arrival, b""))
@@ -276,11 +276,11 @@ class _Pipe:
         return self._network.delay_s(self.sender.name, self.receiver.name)
 
     def mute(self) -> None:
-        """From now on what is sent fills the sender's buffer and arrives nowhere, and nobody is told."""
+        """Let further bytes fill the sender's buffer and arrive nowhere, without notice to either end."""
         self._mute = True
 
     def lose_suffix(self) -> None:
-        """Nothing of what is under way may be lost, or all of it."""
+        """Lose a random suffix of what is under way: from nothing to all of it."""
         under_way = sum(len(piece) for _, piece in self._pieces)
         keep = self._network.world.random.randint(0, under_way)
         kept: deque[tuple[float, bytes]] = deque()
@@ -291,7 +291,7 @@ class _Pipe:
         self._pieces = kept
 
     def kill(self) -> None:
-        """The receiver is gone: nothing arrives any more."""
+        """Drop everything: the receiver is gone."""
         self._dead = True
         self._pieces.clear()
 
@@ -301,7 +301,7 @@ class _Pipe:
             self._network.world.at(self._pieces[0][0], self, None)
 
     def on_event(self, event: object) -> None:
-        """Everything due has arrived, as one read."""
+        """Deliver everything due, as one read."""
         assert event is None, "a pipe's only event is an arrival"
         self._scheduled = False
         if self._dead or (self._end is None and self._is_held()):
@@ -321,7 +321,7 @@ class _Pipe:
             self._after_arrival(len(data), ended)
 
     def _after_arrival(self, count: int, ended: bool) -> None:
-        """The receiver may have closed the link, or crashed, because of what it got."""
+        """Continue after an arrival: the receiver may have closed the link, or crashed, because of it."""
         if self._dead:
             return
         if self._owed and self._end is None:

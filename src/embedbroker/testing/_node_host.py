@@ -1,10 +1,10 @@
 """A simulated broker process: one host that drives the real Node over the simulated network and disk.
 
-It is the twin of the broker's trio edge, with a power switch: it can crash, with the disk losing what was not synced,
+It is the counterpart of the broker's trio edge, with a power switch. It can crash, with the disk losing unsynced data,
 be stopped in order, and start again on the same disk. It decides nothing about messages.
 
-It can be frozen, too: what happens to it then waits, and it goes on later without knowing that time has passed. Of its
-disk work only what was under way goes on.
+It can be frozen, too: events then wait, and the process continues later without noticing that time has passed. Of its
+disk work only what was under way continues.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ __all__ = ["NodeHost"]
 MEMORY_LIMIT_BYTES = 8 * 1024 * 1024
 _DIALS_PER_LIFE = 1_000_000
 LOCK_ANSWER_S = 0.0002
-#: What connections took is reported in sums of this size, or of a part of the high-water mark, as a real host does.
+#: Bytes that connections took are reported in sums of this size, or of a part of the high-water mark, as a real host
+#: does.
 REPORT_WRITTEN_BYTES = 128 * 1024
 
 
 @frozen(eq=False)
 class _DiskCompletion:
-    """The disk has done a piece of work that a life of the broker asked for."""
+    """The disk has done a piece of work that a life of the broker requested."""
 
     life: int
     work: DiskWork
@@ -73,7 +74,7 @@ class _DiskCompletion:
 
 @frozen(eq=False)
 class _LockAnswer:
-    """The lock store has done what a life of the broker asked for."""
+    """The lock store has done the work that a life of the broker requested."""
 
     life: int
     work: LockWork | LeaseWork
@@ -110,12 +111,12 @@ class NodeHost:
         self.on_role: list[Callable[[Role], None]] = []
         self.on_decided: list[Callable[[BranchDecided], None]] = []
         self.notices: list[str] = []
-        #: Those of them that are more than information.
+        #: The notices that are more than information.
         self.warnings: list[str] = []
         self.frozen = False
-        #: It listens for other brokers that wait as it does.
+        #: True while it listens for other brokers that also wait.
         self.lets_brokers_in = False
-        #: Another one of its group has been granted the journal, while this life was frozen.
+        #: True if another broker of its group has been granted the journal while this life was frozen.
         self.superseded = False
         #: How far its wall clock is from that of the world.
         self.clock_offset_ms = 0
@@ -134,7 +135,7 @@ class NodeHost:
     # The power switch
 
     def start(self) -> None:
-        """A new life on what the disk holds."""
+        """Start a new life on the content of the disk."""
         assert self.node is None, "a broker runs once at a time"
         self.life += 1
         self.world.note(self.name, "starts", self.life)
@@ -150,10 +151,10 @@ class NodeHost:
         self.step(Command(CommandKind.START))
 
     def crash(self) -> None:
-        """The power fails: work under way happens in part, the disk loses what was not synced, every link breaks."""
+        """Cut the power: work under way happens in part, the disk loses what was not synced, every link breaks."""
         assert self.node is not None, "only a running broker crashes"
         self.world.note(self.name, "crashes")
-        # A backup has not touched the disk that it shares: what the live broker wrote is not lost with it.
+        # A backup has not touched the disk that it shares: the writes of the live broker are not lost with it.
         replicates = isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup)
         had_disk = replicates or (self.node.role is not Role.BACKUP and not self.superseded)
         self.node = None
@@ -161,7 +162,7 @@ class NodeHost:
         if had_disk:
             self.disk.crash(self.world.random)
         if self.asked is not None and self._session is not None:
-            # What it asked of the lock store may have happened, and nobody hears the answer.
+            # Its request to the lock store may have been carried out, and the answer is lost.
             done = self.world.random.randint(0, len(self.asked.operations))
             with suppress(LockFault):
                 self._session.run(self.asked.operations[:done])  # type: ignore[arg-type]  # see `_answer`
@@ -169,18 +170,18 @@ class NodeHost:
         self._forget_links("connection reset")
 
     def stop(self, *, fails_over: bool = False) -> None:
-        """An orderly stop; ``node`` is None when it is over."""
+        """Begin an orderly stop; ``node`` becomes None at its end."""
         self.world.note(self.name, "is asked to stop")
         self.step(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
 
     def decide(self, request: int, xid: Xid, *, commit: bool) -> None:
-        """An operator's word about a prepared branch; ``on_decided`` says when that is done."""
+        """Send an operator's decision about a prepared branch; ``on_decided`` is called when it is done."""
         self.step(DecideBranch(request, xid, commit))
 
     def freeze(self) -> None:
-        """Everything stands still; nothing is given back, and nobody is told.
+        """Stop the process as if frozen; nothing is released, and no peer is notified.
 
-        What the system was asked to write, it writes: no lock keeps that from happening at any later time.
+        Writes that the system has accepted are carried out: no lock keeps that from happening at any later time.
         """
         assert self.node is not None and not self.frozen, "only what runs is frozen"
         self.world.note(self.name, "is frozen")
@@ -188,7 +189,7 @@ class NodeHost:
         self.frozen = True
 
     def thaw(self) -> None:
-        """It goes on: what has come meanwhile is there at once, and the timer may be first."""
+        """Continue: events that came meanwhile are there at once, and the timer may be first."""
         self.world.note(self.name, "goes on")
         self.frozen = False
         missed, self._missed = self._missed, []
@@ -201,7 +202,7 @@ class NodeHost:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Where clients connect."""
+        """The names that clients connect to."""
         return (self.name,)
 
     # What goes on inside, for faults that wait for their moment, and for checkers
@@ -217,7 +218,7 @@ class NodeHost:
         return self.node is not None and self.node.state is NodeState.RECOVERING
 
     def writing(self) -> bool:
-        """True while a batch of the journal is on its way to the disk."""
+        """Return True while a batch of the journal is on its way to the disk."""
         return self._works.writes()
 
     @property
@@ -227,7 +228,7 @@ class NodeHost:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._links)
 
     @property
@@ -236,22 +237,22 @@ class NodeHost:
         return self.node is not None and self.node.state is NodeState.STOPPING
 
     def compacting(self) -> bool:
-        """True while the journal rewrites a segment beside traffic."""
+        """Return True while the journal rewrites a segment beside traffic."""
         return self._works.reads_beside()
 
     def knows_session(self, name: str) -> bool:
-        """True if this life of the broker has a session of that name."""
+        """Return True if this life of the broker has a session of that name."""
         return self.node is not None and name in self.node.core.sessions
 
     def switching_segments(self) -> bool:
-        """True while segments are made, reused or renamed."""
+        """Return True while segments are made, reused or renamed."""
         return self._works.changes_files()
 
     # The disk
 
     @property
     def disk(self) -> SimulatedDisk:
-        """Where its journal is."""
+        """The disk of its journal."""
         return self._works.disk
 
     @disk.setter
@@ -260,12 +261,12 @@ class NodeHost:
 
     @property
     def speed(self) -> DiskSpeed:
-        """Of its disk."""
+        """The speed of its disk."""
         return self._works.speed
 
     @property
     def full(self) -> bool:
-        """Its disk has no room for it, although others of its group may still write."""
+        """True if its disk has no room for it, although others of its group may still write."""
         return self._works.full
 
     @full.setter
@@ -274,18 +275,18 @@ class NodeHost:
 
     @property
     def under_way(self) -> Mapping[Lane, DiskWork]:
-        """What the disk is asked to do, by lanes."""
+        """The work requested of the disk, by lane."""
         return self._works.under_way
 
     @property
     def written(self) -> Mapping[Lane, DiskDone | DiskFailed]:
-        """What of it is done, and not answered because this host is frozen."""
+        """The completed work that is not answered because this host is frozen."""
         return self._works.written
 
     # The network's side
 
     def accept(self) -> int | None:
-        # One of a group listens when it serves.
+        # A member of a group listens when it serves.
         if self.node is None or (self.locks is not None and not self.ready):
             return None
         self._connections += 1
@@ -323,7 +324,10 @@ class NodeHost:
         self._unreported[connection] = 0
 
     def _wide(self, connection: int) -> int:
-        """Each life counts its own connections down from -1; the network may still be dialling for one before."""
+        """Map a connection number to the network's.
+
+        Each life counts its own connections down from -1, and the network may still dial for an earlier one.
+        """
         return connection - self.life * _DIALS_PER_LIFE if connection < 0 else connection
 
     def _local(self, connection: int) -> int:
@@ -352,13 +356,13 @@ class NodeHost:
             self.step(Written(self._local(connection), count))
 
     def _misses(self, happening: Callable[[], None]) -> bool:
-        """Whether it is frozen; then this happens to it when it goes on."""
+        """Return True if the host is frozen; the event is then delivered when it continues."""
         if self.frozen:
             self._missed.append(happening)
         return self.frozen
 
     def on_event(self, event: object) -> None:
-        """The timer, or the disk."""
+        """Handle the timer, or the disk."""
         if self._misses(lambda: self.on_event(event)):
             return
         if isinstance(event, _DiskCompletion):
@@ -380,7 +384,7 @@ class NodeHost:
         return Instant(now.monotonic, now.wall_ms + self.clock_offset_ms) if self.clock_offset_ms else now
 
     def step(self, event: Input) -> None:
-        """One step of the node, and everything it asks for."""
+        """Run one step of the node, and everything it requests."""
         node = self.node
         if node is not None:
             outputs = node.step(event, self._instant)
@@ -395,7 +399,7 @@ class NodeHost:
         self._arm()
 
     def _carry_out(self, outputs: list[Output]) -> list[Written]:
-        """Does what the node asks for, in order. Returns what is to be reported after all of it."""
+        """Carry out the node's outputs in order. Return what must be reported after all of them."""
         written: list[Written] = []
         for output in outputs:
             match output:
@@ -474,7 +478,7 @@ class NodeHost:
             self.step(LockDone(work.batch, results))
 
     def _start_again(self) -> None:
-        """It gave way, and waits as backup from now on; without a lock store it cannot."""
+        """Start again as backup after giving way; without a lock store it cannot."""
         try:
             self.start()
         except LockFault as fault:

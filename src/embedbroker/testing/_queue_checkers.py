@@ -1,7 +1,8 @@
-"""Checkers of what queues and the memory account promise: who gets messages, how many may come, and when to wait.
+"""Checkers of queues and the memory account: which consumer receives messages, how many may come, and when to wait.
 
-They compare the broker after each step with what it was before: an exclusive queue serves one consumer until that one
-goes, a lower priority gets nothing while a higher one could take it, limits hold, and a full broker grants no credits.
+They compare the broker after each step with its state before. An exclusive queue serves one consumer until that
+consumer goes; a lower priority receives nothing while a higher one has room. Limits hold, and a full broker grants no
+credits.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from ._scene import Moment, Scene, Topic
 
 __all__ = ["QueueChecker", "moved_from"]
 
-#: With a high-water mark like this the connections of a scenario always take what they are sent.
+#: With a high-water mark of this size the connections of a scenario always take what they are sent.
 _NOBODY_FALLS_BEHIND_BYTES = 1_048_576
 _CREDITS = int(PacketType.SESS_PRODUCER_CREDITS)
 
 
 def moved_from(kernel: Kernel, subscription: str) -> set[str]:
-    """Keys of messages that went from a subscription to the dead letter or the expiry address."""
+    """Return the keys of messages that went from a subscription to the dead letter or the expiry address."""
     keys = set()
     for name in ("DLQ", "expired"):
         queue = kernel.address_manager.queues.get(name)
@@ -38,7 +39,7 @@ def moved_from(kernel: Kernel, subscription: str) -> set[str]:
 
 @define(eq=False)
 class QueueChecker:
-    """Watches the queues and the memory of one broker."""
+    """Check the queues and the memory of one broker."""
 
     scene: Scene
     broker: BrokerView
@@ -46,7 +47,7 @@ class QueueChecker:
     #: Connection, channel and consumer of each first delivery since the last step.
     deliveries: dict[tuple[int, int, int], None]
     _life: int = field(default=0, init=False)
-    # What was seen after the last step.
+    # The state after the last step.
     _holders: dict[Queue, Consumer] = field(factory=dict, init=False)
     _ranked: dict[Consumer, tuple[bool, int]] = field(factory=dict, init=False)
     _automatic: dict[str, Queue] = field(factory=dict, init=False)
@@ -58,11 +59,11 @@ class QueueChecker:
     _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
     #: The connection of each session, by its name.
     _connections: dict[str, int] = field(factory=dict, init=False)
-    #: Queue and message of what was acknowledged in advance in this life.
+    #: Queue and message of each acknowledgement in advance in this life.
     _settled_early: set[tuple[str, int]] = field(factory=set, init=False)
 
     def watch(self) -> None:
-        """Registers with the broker."""
+        """Register with the broker."""
         self.broker.after_step.append(self._check_step)
         self.broker.on_start.append(self._tap_settlements)
         self._tap_settlements()
@@ -107,7 +108,7 @@ class QueueChecker:
         self._used_bytes = self._settled = 0
 
     def _tap_settlements(self) -> None:
-        """Learns of each message that counts as acknowledged when it leaves, even if its consumer is not there."""
+        """Record each message that counts as acknowledged when it leaves, even if its consumer is not there."""
         node = self.broker.node
         assert node is not None, "it has just started"
         settle = node.kernel.schedule.settle_delivered
@@ -122,16 +123,19 @@ class QueueChecker:
             self.scene.hit(Moment.PRE_ACKNOWLEDGED)
             settle(queue, reference)
 
-        node.kernel.schedule.settle_delivered = tapped  # type: ignore[method-assign]  # nothing of a frame says it so early
+        node.kernel.schedule.settle_delivered = tapped  # type: ignore[method-assign]  # no frame shows it this early
 
     def _look_at_recovery(self, kernel: Kernel) -> None:
-        """Some messages are back and others are not: the moment that a crash, or a client, may come into."""
+        """Note a moment in which some messages are restored and others are not.
+
+        A crash, or a client, may come into it.
+        """
         if not self._slices_seen and kernel.memory.used_bytes:
             self._slices_seen = True
             self.scene.hit(Moment.RECOVERED_IN_SLICES)
 
     def _check_exclusive(self, queue: Queue) -> None:
-        """Who has got messages keeps the queue until he goes."""
+        """Check that the consumer of an exclusive queue keeps it until that consumer goes."""
         holder = self._holders.get(queue)
         for consumer in queue.consumers:
             if not consumer.unsettled or consumer is holder:
@@ -145,11 +149,13 @@ class QueueChecker:
     def _check_priorities(
         self, queue: Queue, ranked: dict[Consumer, tuple[bool, int]], served: dict[Consumer, None]
     ) -> None:
-        """While somebody was, and still is, able to take messages, nobody below him gets any.
+        """Check that no lower priority receives messages while a consumer above it can take them.
 
-        Who has the same credit as before, and got nothing or cannot run out, had it all the time. Only a peer that
-        falls behind in between cannot be seen from here; with a high mark none does. Nor can it be seen when a message
-        was given to somebody that is on its way behind a record.
+        The consumer above was able to take them before the step, and still is.
+
+        A consumer with the same credit as before that received nothing, or that cannot run out, was able all the time.
+        Only a peer that falls behind in between cannot be seen from here; with a high mark no peer does. Nor can a
+        message be seen that was given to a consumer and is on its way behind a record.
         """
         best: int | None = None
         for consumer in queue.consumers:
@@ -171,7 +177,7 @@ class QueueChecker:
                     self.scene.hit(Moment.PRIORITY_PREFERRED)
 
     def _served(self) -> dict[Consumer, None]:
-        """The consumers that were sent messages in this step."""
+        """Return the consumers that were sent messages in this step."""
         deliveries, node = self.deliveries, self.broker.node
         assert node is not None, "only a living broker sends"
         served: dict[Consumer, None] = {}
@@ -184,7 +190,7 @@ class QueueChecker:
         return served
 
     def _check_automatic(self, kernel: Kernel, name: str) -> None:
-        """A queue that nobody uses may go, but not with a message in it."""
+        """Check that an unused queue is removed only if it is empty."""
         queue, before = kernel.address_manager.queues.get(name), self._automatic.get(name)
         if before is not None and queue is not before:
             self.scene.hit(Moment.QUEUE_AUTO_DELETED)
@@ -211,7 +217,7 @@ class QueueChecker:
                 self._granted = self._granted or not self._is_repeated(connection, channel)
 
     def _is_repeated(self, connection: int, channel: int) -> bool:
-        """True if the session has just come to this connection: what it is sent now was sent before."""
+        """Return True if the session has just come to this connection: what it is sent now was sent before."""
         node = self.broker.node
         assert node is not None, "only a living broker sends"
         for session in node.core.sessions.values():
@@ -220,7 +226,7 @@ class QueueChecker:
         return False
 
     def _check_memory(self, kernel: Kernel) -> None:
-        """Credits leave only while there is room, or where something made room in the same step."""
+        """Check that credits leave only while there is room, or where something made room in the same step."""
         node = self.broker.node
         assert node is not None, "only a living broker is looked at"
         self._connections = {name: session.connection.link.id for name, session in node.core.sessions.items()}

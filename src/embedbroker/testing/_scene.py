@@ -1,4 +1,4 @@
-"""What the actors of one scenario share: the world, the ledger, the phase of the run, and the verdict on findings.
+"""The shared state of the actors of one scenario: the world, the ledger, the phase of the run, the verdict on findings.
 
 It holds no behaviour of users, faults or brokers.
 """
@@ -18,13 +18,13 @@ __all__ = ["Moment", "Phase", "Scene", "SimulationFailure", "Topic"]
 
 
 class SimulationFailure(AssertionError):
-    """A checker found a broken promise. The text says which; the seed and the trace come from the scenario."""
+    """A checker found a broken promise. The text names it; the seed and the trace come from the scenario."""
 
 
 class Phase(IntEnum):
-    """Where a scenario is: users work under faults, then everything is healed.
+    """The progress of a scenario: users work under faults, then everything is healed.
 
-    Consumers drain their queues, each answers a roll call, sweepers take what nobody wanted, and clients leave.
+    Consumers drain their queues, each answers a roll call, sweepers take the messages that are left, and clients leave.
     """
 
     WORK = 0
@@ -152,22 +152,22 @@ class Topic:
     subscriptions: dict[str, str | None] = field(factory=dict)
     #: Subscriptions that are not durable; they come and go.
     listeners: dict[str, str | None] = field(factory=dict)
-    #: Its queue is created by whoever wants it, and deleted when it is empty and nobody does.
+    #: Its queue is created by its first user, and deleted when it is empty and unused.
     automatic: bool = False
 
     @property
     def names(self) -> list[str]:
-        """Every subscription there is now."""
+        """The names of all current subscriptions."""
         return [*self.subscriptions, *self.listeners]
 
     def reached_by(self, color: str) -> list[str]:
-        """The subscriptions whose filter takes a color."""
+        """Return the subscriptions whose filter takes a color."""
         everybody = (*self.subscriptions.items(), *self.listeners.items())
         return [name for name, taken in everybody if taken is None or taken == color]
 
 
-# Broken promises end the run at once. Here everybody tells the ledger at once who comes and goes, so a flag that
-# comes too early is one of them.
+# Broken promises end the run at once. Here all clients report their arrivals and departures to the ledger at once, so a
+# flag that comes too early is one of them.
 _FATAL = FAULTS | Finding.FLAGGED_AT_ONCE
 _AGAIN = Finding.REDELIVERED | Finding.DUPLICATED_FLAGGED
 
@@ -183,16 +183,16 @@ class Scene:
     hits: list[int] = field(factory=lambda: [0] * len(Moment))
 
     def hit(self, moment: Moment) -> None:
-        """Counts an interesting moment."""
+        """Count an interesting moment."""
         self.hits[moment] += 1
 
     def operate(self, actor: str, what: str, detail: object = "") -> None:
-        """Counts and traces one operation of a user."""
+        """Count and trace one operation of a user."""
         self.operations += 1
         self.world.trace.add(self.world.now, actor, what, detail)
 
     def judge(self, finding: Finding, where: str, key: str) -> None:
-        """Ends the run if a finding is a broken promise."""
+        """End the run if a finding is a broken promise."""
         if not finding:
             return
         if finding & _AGAIN:
@@ -201,17 +201,17 @@ class Scene:
             raise SimulationFailure(f"{where}: message {key}: {finding & _FATAL!r}")
 
     def fail(self, text: str) -> None:
-        """Ends the run."""
+        """End the run."""
         raise SimulationFailure(text)
 
     def color(self) -> str:
-        """A random color."""
+        """Return a random color."""
         return self.world.random.choice(COLORS)
 
     def chance(self, probability: float) -> bool:
-        """True with the given probability."""
+        """Return True with the given probability."""
         return self.world.random.random() < probability
 
     def wall_to_virtual(self, wall_ms: int) -> float:
-        """The virtual time of a wall time."""
+        """Return the virtual time of a wall time."""
         return (wall_ms - WALL_START_MS) / 1000

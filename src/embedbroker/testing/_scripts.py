@@ -1,7 +1,8 @@
-"""Scripts: what a simulated user does, written as a generator that waits by yielding.
+"""Scripts: the behaviour of a simulated user, written as a generator that waits by yielding.
 
-A script yields a ``Call`` (and gets its result or its error), a number of seconds to sleep, or ``Arrival(consumer)``
-to wait until the consumer has something to say. It runs between steps of its client's agent, never inside one.
+A script yields a ``Call`` (and receives its result or its error), or a number of seconds to sleep. It yields
+``Arrival(consumer)`` to wait until the consumer has an event. It runs between steps of its client's agent, never inside
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ._world import World
 
 __all__ = ["Arrival", "Script", "Steps"]
 
-#: So many wishes may be fulfilled at once before a script counts as one that spins.
+# A script counts as an endless loop after this many requests fulfilled at the same moment.
 _WISHES_MAX = 10_000
 
 
@@ -30,12 +31,12 @@ class Arrival:
     timeout_s: float
 
 
-# What comes back into a generator depends on what it yielded, which no type of a generator can say.
+# What comes back into a generator depends on what it yielded; the type of a generator cannot express that.
 Steps = Generator[Call[Any] | float | Arrival, Any, None]
 
 
 class Script:
-    """One running script. ``resume_soon`` is the host's way to be told that the script can go on."""
+    """One running script. ``resume_soon`` notifies the host that the script can go on."""
 
     __slots__ = ("_awaited", "_generation", "_generator", "_resume_soon", "_world", "done", "name")
 
@@ -49,7 +50,7 @@ class Script:
         self._generation = 0
 
     def advance(self) -> None:
-        """Runs up to the next wish that is not fulfilled yet."""
+        """Run up to the next request that is not fulfilled yet."""
         call = self._awaited if isinstance(self._awaited, Call) else None
         self._awaited = None
         self._generation += 1
@@ -79,14 +80,14 @@ class Script:
         raise AssertionError(f"{self.name} goes on for ever without waiting")
 
     def stop(self) -> None:
-        """Ends the script where it stands; its ``finally`` clauses run and must not wait."""
+        """End the script where it stands; its ``finally`` clauses run and must not wait."""
         if not self.done:
             self._generation += 1
             self.done = True
             self._generator.close()
 
     def on_event(self, event: object) -> None:
-        """A sleep is over, or a wait for a message has lasted long enough."""
+        """Handle the end of a sleep, or of a wait for a message that has lasted long enough."""
         if event == self._generation and not self.done:
             self._go_on()
 

@@ -1,7 +1,7 @@
 """The trace of a simulated run: a running digest over everything that happened, and the last lines for a report.
 
-Two runs of one seed must give the same digest, whatever PYTHONHASHSEED or Python version: lines hold names, numbers
-and checksums, never object identities, hashes or the order of a set.
+Two runs of one seed must give the same digest, whatever PYTHONHASHSEED or Python version. Lines hold names, numbers and
+checksums, never object identities, hashes or the order of a set.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from zlib import crc32
 
 __all__ = ["Trace"]
 
-#: So many lines go into the digest at a time.
+#: The number of lines that go into the digest at a time.
 _CHUNK_LINES = 256
 
-#: Time, actor, what it did, and a detail: text, or length and checksum of bytes.
+#: Time, actor, action, and a detail: text, or length and checksum of bytes.
 _Line = tuple[float, str, str, str] | tuple[float, str, str, int, int]
 
 
 class Trace:
-    """Takes one line per event. Lines are values; they become text only for a report."""
+    """Take one line per event. Lines are values; they become text only for a report."""
 
     __slots__ = ("_digest", "_fresh", "_tail")
 
@@ -30,25 +30,25 @@ class Trace:
         self._fresh: list[_Line] = []
 
     def add(self, at: float, actor: str, what: str, detail: object = "") -> None:
-        """Notes that ``actor`` did ``what`` at the virtual time ``at``."""
+        """Note that ``actor`` did ``what`` at the virtual time ``at``."""
         self._fresh.append((at, actor, what, detail if type(detail) is str else str(detail)))
         if len(self._fresh) >= _CHUNK_LINES:
             self._fold()
 
     def add_bytes(self, at: float, actor: str, what: str, data: bytes | bytearray | memoryview) -> None:
-        """The same for bytes, of which the length and a checksum are noted."""
+        """Note the length and a checksum of bytes."""
         self._fresh.append((at, actor, what, len(data), crc32(data)))
         if len(self._fresh) >= _CHUNK_LINES:
             self._fold()
 
     def digest(self) -> str:
-        """The digest over all lines so far, in hexadecimal."""
+        """Return the digest over all lines so far, in hexadecimal."""
         digest = self._digest.copy()
         digest.update(repr(self._fresh).encode())
         return digest.hexdigest()
 
     def tail(self) -> list[str]:
-        """The last lines."""
+        """Return the last lines."""
         lines = [*self._tail, *self._fresh]
         return [_text(line) for line in lines[-(self._tail.maxlen or 0) :]]
 

@@ -1,7 +1,7 @@
 """The world of a simulation: virtual time, one heap of events, one source of chance.
 
-Time jumps from event to event. Everything random in a run is drawn from ``World.random``, so a seed fixes the run.
-The world knows actors only as something that takes events; nodes, clients, links and faults are all actors.
+Time jumps from event to event. Everything random in a run is drawn from ``World.random``, so a seed fixes the run. The
+world treats actors only as receivers of events; nodes, clients, links and faults are all actors.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["Actor", "SeededEntropy", "World"]
 
 #: The wall clock of every world starts here (2024-01-01T00:00:00Z), so that runs do not depend on today.
 WALL_START_MS = 1_704_067_200_000
-#: Virtual time in which events are counted to find out what spins.
+#: Virtual time in which events are counted to detect an endless loop.
 _COUNTED_S = 10.0
 
 
 class Actor(Protocol):
-    """Something that events are addressed to."""
+    """A receiver of events."""
 
     def on_event(self, event: object) -> None:
-        """Takes an event at its time, which is ``World.now``."""
+        """Handle an event at its time, which is ``World.now``."""
 
 
 class SeededEntropy:
-    """Ids and randomness of one node or client: a stream of its own, so that one does not shift the other's."""
+    """Ids and randomness of one node or client: a separate stream, so that one does not shift the other's."""
 
     __slots__ = ("_random",)
 
@@ -46,7 +46,7 @@ class SeededEntropy:
 
 
 class World:
-    """Runs events in the order of (time, sequence)."""
+    """Run events in the order of (time, sequence)."""
 
     __slots__ = ("_halted", "_heap", "_instant", "_sequence", "events", "now", "random", "seed", "trace")
 
@@ -70,29 +70,29 @@ class World:
         return instant
 
     def wall_ms_at(self, when: float) -> int:
-        """The wall time at a virtual time."""
+        """Return the wall time at a virtual time."""
         return WALL_START_MS + int(when * 1000)
 
     def entropy(self) -> SeededEntropy:
-        """A new independent stream, fixed by the seed."""
+        """Return a new independent stream, fixed by the seed."""
         return SeededEntropy(self.random.getrandbits(64))
 
     def at(self, when: float, actor: Actor, event: object) -> None:
-        """Schedules an event; the past means now."""
+        """Schedule an event; the past means now."""
         self._sequence += 1
         heappush(self._heap, (when if when > self.now else self.now, self._sequence, actor, event))
 
     def after(self, delay_s: float, actor: Actor, event: object) -> None:
-        """Schedules an event ``delay_s`` from now."""
+        """Schedule an event ``delay_s`` from now."""
         self._sequence += 1
         heappush(self._heap, (self.now + delay_s, self._sequence, actor, event))
 
     def note(self, actor: str, what: str, detail: object = "") -> None:
-        """Adds a line to the trace."""
+        """Add a line to the trace."""
         self.trace.add(self.now, actor, what, detail)
 
     def step(self) -> bool:
-        """Runs the earliest event. False if there is none."""
+        """Run the earliest event. Return False without one."""
         if not self._heap:
             return False
         self.now, _, actor, event = heappop(self._heap)
@@ -101,13 +101,13 @@ class World:
         return True
 
     def halt(self) -> None:
-        """Ends `run` behind the event that goes on now."""
+        """End `run` after the current event."""
         self._halted = True
 
     def run(self, until: float, *, events_max: int = 100_000) -> bool:
-        """Runs events up to the time ``until``, or until one of them calls `halt`. True if one did.
+        """Run events up to the time ``until``, or until one of them calls `halt`. Return True if one did.
 
-        More than ``events_max`` events within ten seconds mean that something spins while hardly any time passes.
+        More than ``events_max`` events within ten seconds indicate a loop in which hardly any time passes.
         """
         heap = self._heap
         limit, counted_until = 0, -inf

@@ -1,12 +1,12 @@
 """The bytes of an audit log's records, and the names of its files.
 
-Responsible for the layouts, version 1, and for the table of fields by which others take them apart in bulk. Headers,
-batches and checksums are those of the journal; so are the identity in them and, in each batch, the broker's wall time,
-which is that of the step in which all its records happened. Refuses to know what records mean together.
+Responsible for the layouts, version 1, and for the table of fields by which bulk readers decode them. Headers, batches
+and checksums are those of the journal. So are the identity in them and, in each batch, the broker's wall time: the
+time of the step in which all its records happened. Does not depend on the combined meaning of records.
 
-All numbers are little-endian. Files are named ``audit-0000000042.log``, with a number that grows by one, so a file
-that is missing among others shows. Every life of a broker begins a file. Kinds share the numbers of the journal's
-records: none means two things::
+All numbers are little-endian. Files are named ``audit-0000000042.log``, with a number that grows by one, so that a
+missing file between others is detected. Every life of a broker begins a file. Kinds share the numbers of the journal's
+records: no number has two meanings::
 
     SENT         size u32 | kind u8 | flags u8 | 2 bytes | message id i64 | queue id i64 | transaction id i64
     LEFT         the same; flags has the `Leaving`
@@ -17,8 +17,8 @@ records: none means two things::
     NAMED_QUEUE, NAMED_CONSUMER, BEGUN, ENDED    size u32 | kind u8 | 3 bytes | UTF-8 JSON, an object
     QUEUE_GONE   size u32 | kind u8 | 3 bytes | queue id i64
 
-Ids of messages and transactions come from one counter of the broker. CONFIRMED says: what was sent outside a
-transaction with an id up to ``number`` may be confirmed to its producer, and so may commits whose ``number`` is up to
+Ids of messages and transactions come from one counter of the broker. CONFIRMED means: messages sent outside a
+transaction, with ids up to ``number``, may be confirmed to their producers. So may commits whose ``number`` is up to
 that. A message that is not durable is confirmed when it is sent. Names stand in each file before they are used.
 """
 
@@ -37,7 +37,7 @@ __all__ = ["AUDIT_FIELDS", "AuditRecordKind", "audit_name", "audit_number", "aud
 
 
 class AuditRecordKind(IntEnum):
-    """Stored numbers: never reuse one, nor one of `RecordKind`."""
+    """The kinds of audit records. Stored numbers: never reuse one, nor one of `RecordKind`."""
 
     SENT = 64
     LEFT = 65
@@ -52,8 +52,8 @@ class AuditRecordKind(IntEnum):
     ENDED = 74
 
 
-# Flags: of SENT, a crash leaves the message there; of DELIVERED, the consumer was told that it is not the first time;
-# of RETURNED, the next delivery is to be told so.
+# Flags. Of SENT: a crash leaves the message there. Of DELIVERED: the consumer received it as a redelivery. Of RETURNED:
+# the next delivery must be marked as a redelivery.
 DURABLE = REDELIVERED = COUNTED = 1
 
 MESSAGE = Struct("<IBBHqqq")  # SENT and LEFT
@@ -81,23 +81,23 @@ _NAME = re.compile(r"audit-(\d{10,})\.log\Z")
 
 
 def audit_name(number: int) -> str:
-    """The name of a file."""
+    """Return the name of a file."""
     return f"audit-{number:010}.log"
 
 
 def audit_number(name: str) -> int | None:
-    """The number in the name of a file, None for other names."""
+    """Return the number in the name of a file, None for other names."""
     match = _NAME.match(name)
     return int(match[1]) if match is not None else None
 
 
 def audit_range(name: str) -> tuple[int, int] | None:
-    """The same, as of a segment that stands for itself."""
+    """Return the number as the range of a segment that stands for itself."""
     number = audit_number(name)
     return (number, number) if number is not None else None
 
 
 def encode_facts(kind: AuditRecordKind, facts: Mapping[str, object]) -> bytes:
-    """A record that is rare, so readable beats compact."""
+    """Encode a rare record: readable beats compact."""
     payload = json.dumps(facts, separators=(",", ":")).encode()
     return PREFIX.pack(PREFIX.size + len(payload), kind, 0, 0) + payload

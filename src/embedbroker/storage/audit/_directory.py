@@ -1,7 +1,7 @@
 """A directory with audit logs of earlier lives, as the next life finds it.
 
-Responsible for the list of segments, and for cutting what the end of a life left half written. Refuses to judge what
-is missing in between: an audit does that.
+Responsible for the list of segments, and for cutting what the end of a life left half written. Does not judge what is
+missing in between: an audit does that.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ __all__ = ["AuditDirectory", "scan_audit_directory"]
 
 @define(eq=False)
 class AuditDirectory:
-    """``segments``: (number, bytes) of each, oldest first. ``notes``: what was cut, for the broker's log."""
+    """The content of an audit directory.
+
+    ``segments``: (number, bytes) of each, oldest first. ``notes``: what was cut, for the broker's log.
+    """
 
     segments: deque[tuple[int, int]] = Factory(deque)
     notes: list[str] = Factory(list)
 
 
 def scan_audit_directory(disk: Disk) -> AuditDirectory:
-    """List what is there. The torn end of the newest segment is cut; whole batches are never touched.
+    """List the segments. The torn end of the newest one is cut; whole batches are never touched.
 
     Raises:
         DiskFault: the directory cannot be read or written.
@@ -56,8 +59,11 @@ def scan_audit_directory(disk: Disk) -> AuditDirectory:
 
 
 def _end_of(disk: Disk, name: str, size: int) -> int:
-    """Behind the last whole batch; the size where it cannot be told, or where a whole batch follows damage. 0: there is
-    neither a header nor a batch."""
+    """Return the offset behind the last whole batch.
+
+    Return the size if that offset is unknown, or if a whole batch follows damage. Return 0 if there is neither a header
+    nor a batch.
+    """
     (data,) = disk.run((Read(name, 0, size),))
     assert isinstance(data, bytes)
     header = decode_header(data[:FIRST_BATCH_OFFSET])

@@ -1,13 +1,13 @@
-"""The audit log: what a broker did with each message, for those who want to prove it later.
+"""The audit log: what a broker did with each message, as evidence for a later audit.
 
 Responsible for what is written where: records gather in one buffer during a step, and `take_work` hands out one write
-of them. Segments are like those of the journal, with records of their own, never compacted: the oldest is removed when
-all of them together would take more than the retention. Refuses to open files, and to be of any use to the broker
-itself: when it cannot be written it stops, and the broker goes on.
+of them. Segments are like those of the journal, with other records, never compacted. The oldest is removed when all of
+them together would take more than the retention. Opens no files, and is never needed by the broker itself: when the log
+cannot be written it stops, and the broker goes on.
 
-What is handed out is to be written before the other outputs of its step are carried out. So a peer has seen nothing
-that is not in the log, and neither has the journal's disk, when the process is killed. Nothing waits for a sync: those
-come with the ends of segments and with the end of the log, and a power cut may take what was not synced.
+The write must be done before the other outputs of its step are carried out. So a peer has seen nothing that is not in
+the log, and neither has the journal's disk, when the process is killed. Nothing waits for a sync: syncs come with the
+ends of segments and with the end of the log. A power cut may take what was not synced.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["AuditLog", "AuditWork"]
 
 _BUFFER_BYTES = 256 * 1024
-# Of names of peers, in characters.
+# The maximum length of names of peers, in characters.
 _NAME_CHARACTERS_MAX = 128
-# Transactions in one record.
+# The maximum number of transactions in one record.
 _COMMITTED_MAX = 256
 _SENT, _LEFT, _DELIVERED, _RETURNED, _CONFIRMED = (
     int(kind)
@@ -59,9 +59,10 @@ _pack_message, _pack_delivered, _pack_returned = MESSAGE.pack_into, DELIVERED.pa
 
 @frozen
 class AuditWork:
-    """``operations`` are to be done before anything else of the step, ``later`` in the background, in order.
+    """Disk work of the log.
 
-    Only a failure is answered.
+    ``operations`` must be done before anything else of the step, ``later`` in the background, in order. Only a failure
+    is answered.
     """
 
     operations: tuple[DiskOperation, ...]
@@ -69,15 +70,15 @@ class AuditWork:
 
 
 class AuditLog(DecisionObserver):
-    """Of one life of a broker, from `begin` to `end`. Its caller keeps ``wall_ms`` current (Unix ms).
+    """The audit log of one life of a broker, from `begin` to `end`. Its caller must keep ``wall_ms`` current (Unix ms).
 
-    ``retention_bytes`` is for all segments together, ``segment_size_bytes`` for each. The methods that take facts are
+    ``retention_bytes`` is for all segments together, ``segment_size_bytes`` for each. The methods that record facts are
     those of `embedbroker.kernel.DecisionObserver`.
     """
 
     def __init__(self, place: AuditDirectory, *, retention_bytes: int, segment_size_bytes: int) -> None:
         self.wall_ms = 0
-        #: Whether facts are taken.
+        #: Whether facts are recorded.
         self.is_open = False
         self.notes = place.notes
         self._retention_bytes = retention_bytes
@@ -99,7 +100,7 @@ class AuditLog(DecisionObserver):
         self._end = 0
         self._operations: list[DiskOperation] = []
         self._later: list[DiskOperation] = []
-        # Queues and consumers that this segment has the names of.
+        # The queues and consumers whose names this segment contains.
         self._queues: set[int] = set()
         self._consumers: set[int] = set()
         self._consumer = 0
@@ -110,13 +111,16 @@ class AuditLog(DecisionObserver):
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def routed(self, queue: Queue, message_id: int, durable: bool, transaction_id: int) -> None:
-        """A message has its place in a queue, or will have it with the commit; ``durable``: a crash leaves it there."""
+        """Record that a message has its place in a queue, or will have it with the commit.
+
+        ``durable``: a crash leaves it there.
+        """
         self._tell(_SENT, durable, queue, message_id, transaction_id)
         if durable and not transaction_id:
             self._unmarked = True
 
     def delivered(self, consumer: Consumer, reference: Reference) -> None:
-        """A consumer is given a message."""
+        """Record that a consumer is given a message."""
         queue_id, number = consumer.queue.id, consumer.number
         if number not in self._consumers:
             number = self._name_consumer(consumer)
@@ -132,11 +136,11 @@ class AuditLog(DecisionObserver):
         self._end = end + _DELIVERED_BYTES
 
     def settled(self, queue: Queue, message_id: int, why: int, transaction_id: int) -> None:
-        """A queue is done with a message, or will be with the commit."""
+        """Record that a queue has settled a message, or will with the commit."""
         self._tell(_LEFT, why, queue, message_id, transaction_id)
 
     def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
-        """A delivery is back in its queue; ``counted``: the next one is a redelivery."""
+        """Record that a delivery is back in its queue; ``counted``: the next one is a redelivery."""
         if queue.id not in self._queues:
             self._name_queue(queue)
         if self._end + _RETURNED_BYTES > self._limit:
@@ -146,7 +150,7 @@ class AuditLog(DecisionObserver):
         self._end += _RETURNED_BYTES
 
     def committed(self, transaction_ids: Sequence[int], number: int) -> None:
-        """Transactions are committed; ``number`` is the last id that was given by then."""
+        """Record that transactions are committed; ``number`` is the last id that was given by then."""
         for first in range(0, len(transaction_ids), _COMMITTED_MAX):
             ids = transaction_ids[first : first + _COMMITTED_MAX]
             size = _NUMBER_BYTES + 8 * len(ids)
@@ -154,13 +158,13 @@ class AuditLog(DecisionObserver):
         self._unmarked = True
 
     def queue_removed(self, queue: Queue) -> None:
-        """A queue is gone with what was in it."""
+        """Record that a queue is gone with its content."""
         self._add(NUMBER.pack(_NUMBER_BYTES, AuditRecordKind.QUEUE_GONE, 0, 0, queue.id))
 
     # -- life --------------------------------------------------------------------------------------------------------
 
     def begin(self, identity: int, broker: str, node_id: str) -> None:
-        """Take facts from now on, into a new segment. ``identity`` is the journal's."""
+        """Record facts from now on, into a new segment. ``identity`` is the journal's."""
         assert not self._life, "one log is of one life"
         self._life = self._number + 1
         self._header = SegmentHeader(identity, 0, 0, 0, 0, 0, 0, SegmentFlags.AUDIT)
@@ -169,7 +173,7 @@ class AuditLog(DecisionObserver):
         self._begin_segment()
 
     def end(self) -> None:
-        """The broker has stopped in order, or on a fault of its own: nothing comes any more."""
+        """End the log after an orderly stop, or a fault of the broker: no more facts come."""
         if self.is_open:
             self._add(encode_facts(AuditRecordKind.ENDED, {"life": self._life}))
             self._close_batch()
@@ -180,22 +184,22 @@ class AuditLog(DecisionObserver):
             self._later = []
 
     def fail(self) -> AuditWork:
-        """It cannot be written: nothing is taken any more. Returns what may still say so in its last segment."""
+        """Stop the log because it cannot be written. Return the work that may still record this in its last segment."""
         self.is_open = False
         self._operations.clear()
         self._later.clear()
         self._marks.clear()
         self._end = 0
-        # In place, so that it needs no room on a full disk; in the segment before, too, should this one have no file.
+        # In place, so that it needs no room on a full disk; in the segment before, too, if this one has no file.
         numbers = [number for number, _ in list(self._kept)[-1:]] + [self._number]
         flags = SegmentFlags.CUT_SHORT
         return AuditWork(tuple([WriteAt(audit_name(each), 0, (self._header_bytes(each, flags),)) for each in numbers]))
 
     def take_work(self, point: int, confirmed: int, last_id: int) -> AuditWork | None:
-        """What the step has to write.
+        """Return what the step must write.
 
-        ``point`` covers everything appended to the journal so far, ``confirmed`` is up to where nobody has to wait for
-        it any more, and ``last_id`` is the last id that was given.
+        ``point`` covers everything appended to the journal so far. Up to ``confirmed`` no reply has to wait any more.
+        ``last_id`` is the last id that was given.
         """
         if self._unmarked:
             self._unmarked = False
@@ -269,7 +273,7 @@ class AuditLog(DecisionObserver):
         return consumer.number
 
     def _close_batch(self) -> None:
-        """What gathered is a batch of this segment; if that is full now, the next record opens another one."""
+        """Close what gathered as a batch of this segment; if that is full now, the next record opens another one."""
         assert self._header is not None
         if not self._offset:
             self._operations.append(WriteAt(self._name, 0, (self._header_bytes(self._number),)))

@@ -1,7 +1,7 @@
-"""Looking at a journal that no broker uses, and saving what can be saved of a damaged one.
+"""Reading a journal that no broker uses, and saving what can be saved of a damaged one.
 
 Responsible for the verdict ("would a broker start on it?"), for rows that people can read, and for salvaged copies.
-Refuses to change the journal it looks at: a salvaged copy goes to another directory.
+Never changes the journal that it reads: a salvaged copy goes to another directory.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _MESSAGES_PER_PORTION = 1000
-# What a broker remembers of itself beside its journal, whatever its policy.
+# The node record that a broker keeps beside its journal, whatever its policy.
 _NODE_RECORD = "node.state"
 _NODE_RECORD_BYTES_MAX = 64 * 1024
 _NUMBERS_SHOWN_MAX = 20
@@ -52,7 +52,7 @@ _NUMBERS_SHOWN_MAX = 20
 
 @frozen
 class SegmentReport:
-    """One segment file. Numbers of batches are those of the journal, also for what compaction wrote."""
+    """The report on one segment file. Numbers of batches are those of the journal, also for what compaction wrote."""
 
     file: str
     size_bytes: int
@@ -65,7 +65,10 @@ class SegmentReport:
 
 @frozen
 class JournalReport:
-    """What a broker would find. ``refusal`` says why it would not start; None: it would."""
+    """The journal as a starting broker would find it.
+
+    ``refusal`` is the reason why it would not start; None if it would.
+    """
 
     refusal: str | None
     # What it would report while it starts, such as a torn tail that it cuts.
@@ -74,11 +77,11 @@ class JournalReport:
     segments: tuple[SegmentReport, ...]
     records: dict[str, int]
     sealed: bool
-    # What a broker would have after its start; None, which is unknown, where it would not start.
+    # The messages that a broker would have after its start; None (unknown) where it would not start.
     messages: int | None
     queues: int | None
     prepared_transactions: int | None
-    # Their names, and those of branches that were decided without their transaction managers.
+    # The names of prepared branches, and of branches that were decided without their transaction managers.
     in_doubt: tuple[str, ...]
     decided: tuple[str, ...]
     duplicate_ids: int | None
@@ -86,13 +89,13 @@ class JournalReport:
 
     @property
     def sound(self) -> bool:
-        """Nothing at all is wrong."""
+        """True if the report contains no fault at all."""
         return self.refusal is None and not self.notes and not self.findings
 
 
 @frozen
 class RecordRow:
-    """One record for people to read."""
+    """One record in a form that people can read."""
 
     file: str
     offset: int
@@ -104,7 +107,7 @@ class RecordRow:
 
 @frozen
 class RepairableJournal:
-    """Everything that could be read of a journal, as one state, and what was in the way."""
+    """Everything that could be read of a journal, as one state, and the damage that was found."""
 
     replay: Replay
     findings: tuple[Finding, ...]
@@ -113,7 +116,7 @@ class RepairableJournal:
 
 @define(eq=False)
 class _ReadingDisk:
-    """A disk on which recovery can be tried: what it would write is left out."""
+    """A disk on which recovery can be tried: its writes are left out."""
 
     disk: Disk
 
@@ -182,7 +185,10 @@ def inspect_journal(disk: Disk) -> JournalReport:
 
 
 def _missing_end(disk: Disk, identity: int, last_batch: int) -> str | None:
-    """Return what the journal lacks by the record beside it, None if nothing. Without a record nothing is known."""
+    """Return what the journal lacks according to the record beside it, None if nothing.
+
+    Without a record there is nothing to compare with.
+    """
     (names,) = disk.run((ListFiles(),))
     assert isinstance(names, tuple)
     if _NODE_RECORD not in names:
@@ -205,7 +211,7 @@ def _missing_end(disk: Disk, identity: int, last_batch: int) -> str | None:
 
 
 def journal_rows(disk: Disk) -> Iterator[RecordRow | Finding]:
-    """All records that can be read, oldest first, with findings where they turned up. Reads as it is iterated."""
+    """Return all records that can be read, oldest first, with findings at their places. Reads while it is iterated."""
     pending: list[RecordRow | Finding] = []
 
     def collect(segment: Segment, data: bytes, batch: BatchExtent) -> None:
@@ -232,7 +238,7 @@ def journal_rows(disk: Disk) -> Iterator[RecordRow | Finding]:
 
 
 def find_refusal(disk: Disk) -> Corruption | None:
-    """Why a broker would not start on this journal, None if it would. Nothing is written."""
+    """Return why a broker would not start on this journal, None if it would. Nothing is written."""
     try:
         run_steps(recover(JournalSettings()), _ReadingDisk(disk))
     except Corruption as corruption:
@@ -243,7 +249,7 @@ def find_refusal(disk: Disk) -> Corruption | None:
 def repair_scan(disk: Disk) -> RepairableJournal:
     """Apply everything that can be read, damaged or not, to one state.
 
-    What was in unreadable batches is missing: a message may be lost, an acknowledged one may be back, a transaction
+    The content of unreadable batches is missing: a message may be lost, an acknowledged one may be back. A transaction
     whose end is unreadable counts as rolled back unless it was prepared.
     """
     replay = Replay()
@@ -270,7 +276,10 @@ def repair_scan(disk: Disk) -> RepairableJournal:
 
 
 def _ids_in(replay: Replay) -> Iterator[int]:
-    """One above every id and position that is known to be in use: the record that reserved them may be unreadable."""
+    """Return one above every id and position that is known to be in use.
+
+    The record that reserved them may be unreadable.
+    """
     for message_id, stored in replay.messages.items():
         yield message_id + 1
         _, _, _, _, _, _, _, *tail = stored
@@ -294,7 +303,7 @@ def _segment_report(segment: Segment, batches: dict[str, int]) -> SegmentReport:
 
 
 def _records(data: bytes, batch: BatchExtent) -> Iterator[tuple[int, int, int]]:
-    """(position, size, kind) of each record of a batch; ends at one that makes no sense."""
+    """Return (position, size, kind) of each record of a batch; end at one that makes no sense."""
     position = batch.start
     while position + PREFIX.size <= batch.end:
         size, kind, _, _ = PREFIX.unpack_from(data, position)

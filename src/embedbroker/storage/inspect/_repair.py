@@ -1,7 +1,7 @@
 """Writing a salvaged copy of a damaged journal to another directory.
 
-Responsible for turning what could be read into a clean journal, on which no broker starts before it is complete.
-Refuses to touch the damaged one.
+Responsible for turning what could be read into a clean journal, on which no broker starts before it is complete. Never
+touches the damaged one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MESSAGES_PER_BATCH = 1000
 
 @frozen
 class RepairReport:
-    """What stands in the copy, and what was in the way."""
+    """The content of the copy, and the damage that was found."""
 
     messages: int
     queues: int
@@ -37,7 +37,7 @@ class RepairReport:
 def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: Instant) -> RepairReport:
     """Write everything that can be read of a journal to ``copy``, which must hold no journal.
 
-    What stood in unreadable batches is missing: messages may be lost, acknowledged ones may be back, and a transaction
+    The content of unreadable batches is missing: messages may be lost, acknowledged ones may be back. A transaction
     whose end cannot be read counts as rolled back unless it was prepared. ``settings.identity`` should be new.
 
     Raises:
@@ -86,9 +86,10 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
 
 
 def _missing(damaged: Disk, known: set[str]) -> tuple[Finding, ...]:
-    """What is not there shows in nothing that can be read, but in what a broker says.
+    """Return findings for missing parts.
 
-    It names the end of a segment, too, when the beginning of the next one is damaged, which is known.
+    Readable data does not show a missing part; the reason why a broker would not start does. That reason also names the
+    end of a segment when the beginning of the next one is damaged, which is a finding already.
     """
     refusal = find_refusal(damaged)
     if refusal is None:

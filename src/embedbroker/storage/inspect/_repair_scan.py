@@ -1,6 +1,7 @@
-"""Reading a journal whatever its condition: all batches that are whole, and where others should be.
+"""Reading a journal whatever its condition: all batches that are whole, and the places where others should be.
 
-Responsible for going on behind damage, which recovery must never do. Refuses to write and to say what records mean.
+Responsible for reading on behind damage, which recovery must never do. Never writes, and does not depend on the meaning
+of records.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SLICE_BYTES = 1024 * 1024
 
 @frozen
 class Finding:
-    """Something that is not as it should be, and where."""
+    """A fault in a journal, and its place."""
 
     file: str
     offset: int
@@ -30,7 +31,7 @@ class Finding:
 
 @define(eq=False)
 class RepairScan:
-    """A walk over everything that can be read. ``on_batch`` gets segment, data and the batch in it, in order."""
+    """A walk over everything that can be read. ``on_batch`` receives segment, data and the batch in it, in order."""
 
     on_batch: Callable[[Segment, bytes, BatchExtent], None]
     findings: list[Finding] = Factory(list)
@@ -40,7 +41,7 @@ class RepairScan:
     sealed: bool = False
     number: int = 0
     slice_bytes: int = _SLICE_BYTES
-    # Which files are read, and what their names say they stand for.
+    # Selects the files to read; returns the generations that each name stands for.
     range_of: Callable[[str], tuple[int, int] | None] = segment_range
 
     def run(self) -> Steps[None]:

@@ -1,8 +1,8 @@
-"""One segment file as stretches of records: where each record stands, in plain arrays, and what could not be read.
+"""One segment file as stretches of records: the place of each record, in plain arrays, and what could not be read.
 
-Responsible for reading a single segment of any journal, live, copied or damaged, without what the other segments say,
-and for the table of fixed fields by which others take records apart in bulk. Refuses to make an object per record, to
-open files, and to know what records mean together.
+Responsible for reading a single segment of any journal, live, copied or damaged, without the other segments.
+Responsible, too, for the table of fixed fields by which bulk readers decode records. Makes no object per record, opens
+no files, and does not depend on the combined meaning of records.
 """
 
 from __future__ import annotations
@@ -81,10 +81,12 @@ _SLICE_BYTES = 4 * 1024 * 1024
 
 @define(eq=False)
 class RecordArrays:
-    """Records of consecutive batches. ``starts`` are offsets in ``data``; ``base`` + start is the offset in the file.
+    """The records of consecutive batches.
 
-    For each batch there is its number, the broker's wall time (Unix ms) when it was put together, and how many of
-    ``starts`` are its records.
+    ``starts`` are offsets in ``data``; ``base`` + start is the offset in the file.
+
+    Each batch has its number, the broker's wall time (Unix ms) when it was put together, and the number of its records
+    in ``starts``.
     """
 
     data: bytes
@@ -97,7 +99,7 @@ class RecordArrays:
 
 @frozen
 class SegmentScan:
-    """How the reading of a file ended: its header, None if that is damaged, and where its last whole batch ends."""
+    """The outcome of reading a file: its header, None if that is damaged, and the end of its last whole batch."""
 
     header: SegmentHeader | None
     end: int
@@ -107,7 +109,7 @@ class SegmentScan:
 
 @frozen
 class _OneFile:
-    """A disk on which there is one segment."""
+    """A disk that holds one segment."""
 
     name: str
     size: int
@@ -129,7 +131,7 @@ class _OneFile:
 
 
 def read_header(data: bytes) -> SegmentHeader | str:
-    """The header in the first 4,096 bytes of a segment file, or what is wrong with it."""
+    """Return the header in the first 4,096 bytes of a segment file, or a description of its damage."""
     return decode_header(data[:FIRST_BATCH_OFFSET])
 
 
@@ -138,12 +140,12 @@ def read_records(
 ) -> Iterator[RecordArrays | SegmentScan]:
     """Read the segment file ``name``, of a journal or an audit log, of ``size`` bytes; a `SegmentScan` comes last.
 
-    ``read_at(offset, count)`` answers like ``os.pread``. Whole batches behind damage are read; each damage is a
+    ``read_at(offset, count)`` must answer like ``os.pread``. Whole batches behind damage are read; each damage is a
     finding. A stretch takes about ``slice_bytes`` (4 MiB by default), or one batch where that is larger.
 
     Raises:
-        ValueError: this is no name of a segment file.
-        Exception: what ``read_at`` raised.
+        ValueError: ``name`` is not a name of a segment file.
+        Exception: the exception that ``read_at`` raised.
     """
     range_of = segment_range if segment_range(name) is not None else audit_range
     if range_of(name) is None:
@@ -161,7 +163,7 @@ def read_records(
             request = steps.send(results)
         except StopIteration:
             request = None
-        # A stretch is whole when the walk asks for other bytes.
+        # A stretch is whole when the walk requests other bytes.
         yield from gathered.take()
     end = walk.segments[0].end if walk.segments else 0
     yield SegmentScan(
@@ -173,9 +175,9 @@ def read_records(
 
 
 def _note_starts(data: bytes, position: int, end: int, note: Callable[[int], None]) -> bool:
-    """Note where each record begins; False: the last one noted makes no sense.
+    """Note where each record begins; return False if the last one noted makes no sense.
 
-    Hot: what can be found out behind the last record is not asked of each.
+    Hot: a check that can be made behind the last record is not made for each record.
     """
     size_of, smallest, start = _size, PREFIX.size, position
     try:

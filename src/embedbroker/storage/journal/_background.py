@@ -1,7 +1,7 @@
-"""What the journal does beside traffic: preparing the next segment, dropping dead segments, compaction.
+"""The journal's work beside traffic: preparing the next segment, dropping dead segments, compaction.
 
-Responsible for choosing the next piece of such work and for seeing it through. Refuses to do two at a time, and to take
-anything away before the records that make it unneeded are durable.
+Responsible for choosing the next piece of such work and for completing it. Never does two at a time, and never removes
+anything before the records that make it unneeded are durable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ._settings import JournalSettings
 
 __all__ = ["Background"]
 
-# Segments are looked through once in so many calls: what can be found changes slowly, calls come with every batch.
+# Segments are examined once in this many calls: candidates change slowly, and calls come with every batch.
 _CALLS_PER_LOOK = 16
 # A segment with less than this share of the usual size in it is merged with its neighbours.
 _SMALL_SHARE = 8
@@ -30,7 +30,10 @@ _SMALL_SHARE = 8
 
 @define(eq=False)
 class Background:
-    """``segments`` is the journal's own list, oldest first, the current one last."""
+    """The background work of one journal.
+
+    ``segments`` is the journal's own list, oldest first, the current one last.
+    """
 
     settings: JournalSettings
     segment_pool: SegmentPool
@@ -42,7 +45,7 @@ class Background:
     note: Callable[[str], None]
     lane: StepLane = Factory(StepLane)
     _calls: int = 0
-    # Files are being taken away or replaced. If that fails half-way nobody knows which of them count: no more of it.
+    # Files are being removed or replaced. If that fails half-way it is unknown which of them count: no more of it.
     _replacing: bool = False
     _stopped: bool = False
     # Compaction failed while this was the current segment; it is tried again when the next one is.
@@ -52,7 +55,7 @@ class Background:
 
     @property
     def has_room(self) -> bool | None:
-        """Whether the journal can go on when the current segment is full; None: that is being found out."""
+        """Return True if the journal can go on when the current segment is full; None while that is being found out."""
         prepared = self.segment_pool.prepared
         if not self.segments or self.segment_pool.spares or (prepared is not None and prepared.made):
             return True
@@ -64,7 +67,7 @@ class Background:
         return None
 
     def choose(self, wall_ms: int, at_leisure: bool = False) -> None:
-        """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look carefully."""
+        """Begin the most urgent work, if there is any and the lane is free; ``at_leisure``: look in this call."""
         if self.lane.steps is not None or not self.segments or self.live_index.ending:
             return
         current = self.segments[-1]
@@ -73,8 +76,8 @@ class Background:
                 self.lane.begin(self.segment_pool.prepare(wall_ms))
             return
         if not current.first_number:
-            # Behind a cut the next segment has not begun. What says which segments there were, and which were dropped,
-            # is in the last ones before it: merged, they would not say it any more.
+            # Behind a cut the next segment has not begun. The list of segments, and of dropped ones, is in the last
+            # segments before it: a merge would lose that list.
             return
         self._calls += 1
         if self._stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
@@ -88,7 +91,7 @@ class Background:
                 self.lane.begin(self._compact(run, wall_ms))
 
     def failed(self, fault: DiskFault) -> None:
-        """The disk could not do what the lane asked for. Traffic goes on with what there is."""
+        """Handle a failure of the disk in the lane. Traffic goes on with the existing segments."""
         self.lane.failed(fault)
         self._stopped = self._stopped or self._replacing
         self._failed_in = self.segments[-1] if self.segments else None
@@ -104,7 +107,7 @@ class Background:
     # -- choosing ----------------------------------------------------------------------------------------------------
 
     def _dead_segments(self) -> list[Segment]:
-        """Segments in which nothing lives and that nothing older needs, each after those it depends on."""
+        """Return segments without live content that nothing older needs, each after those it depends on."""
         dead: dict[Segment, None] = {}
         for segment in self.segments[:-1]:
             if segment.living or segment.pins or segment.orphaned or segment.damaged:
@@ -114,7 +117,7 @@ class Background:
         return list(dead)
 
     def _worst_run(self) -> list[Segment]:
-        """The run of neighbours that frees most when it is rewritten, empty while that is not worth it."""
+        """Return the run of neighbours that frees most when it is rewritten; empty while that is not worth it."""
         runs: list[list[Segment]] = [[]]
         for segment in self.segments[:-1]:
             if segment.damaged or not self._is_sparse(segment):
@@ -138,7 +141,7 @@ class Background:
     # -- doing -------------------------------------------------------------------------------------------------------
 
     def _drop(self, dead: list[Segment]) -> Steps[None]:
-        """Free segments. The record makes their absence no damage; the order keeps what ends things longest."""
+        """Free segments. The record makes their absence no damage; the order keeps ending records longest."""
         self.append(encode_dropped([(segment.first, segment.last) for segment in dead]))
         for segment in dead:
             self.segments.remove(segment)

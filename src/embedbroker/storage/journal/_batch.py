@@ -1,10 +1,10 @@
-"""Batches: what one write and one sync put into a segment, and how a reader walks over them.
+"""Batches: the unit of one write and one sync in a segment, and the walk of a reader over them.
 
-Responsible for the batch header, its checksums and the walk that ends where the valid batches end. Refuses to judge
-what an end means (torn tail, corruption, old data): that takes the other segments, and ``_recovery`` has them.
+Responsible for the batch header, its checksums and the walk that ends where the valid batches end. Does not judge the
+meaning of an end (torn tail, corruption, old data): that requires the other segments, which ``_recovery`` has.
 
-A batch starts at a multiple of 512 bytes and fills whole sectors, so that a torn write of the next batch cannot touch
-one that is synced. Little-endian, 64 bytes, then the records, then zeros up to the next sector::
+A batch starts at a multiple of 512 bytes and fills whole sectors. So a torn write of the next batch cannot touch one
+that is synced. Little-endian, 64 bytes, then the records, then zeros up to the next sector::
 
      0  magic "EBJB" | format version u8 | flags u8 | header size u16
      8  journal identity u64
@@ -12,12 +12,13 @@ one that is synced. Little-endian, 64 bytes, then the records, then zeros up to 
     24  batch number u64
     32  wall time i64                  Unix ms, when the batch was put together
     40  payload size u32 | two reserved u32, zero
-    52  crc of the previous batch's body u32, 0 when there is none to follow
+    52  crc of the previous batch's body u32, 0 without a batch to follow
     56  crc of the body u32            records and padding
     60  crc of the header u32          bytes 0 to 59
 
-Every byte of a batch is under one of the two checksums. The generation tells it from what an earlier life of the file
-left behind, the identity from bytes that only look like a batch, the number and the previous crc tie it to its place.
+Every byte of a batch is under one of the two checksums. The generation distinguishes it from remains of an earlier
+life of the file, the identity from bytes that only look like a batch. The number and the previous crc tie it to its
+place.
 """
 
 from __future__ import annotations
@@ -51,14 +52,17 @@ _unpack = HEADER.unpack_from
 
 
 class BatchFlags(IntFlag):
-    """SEAL: nothing was outstanding when this batch was written. COMPACTED: written by compaction."""
+    """The flags of a batch.
+
+    SEAL: nothing was outstanding when this batch was written. COMPACTED: written by compaction.
+    """
 
     SEAL = 1
     COMPACTED = 2
 
 
 def stored_size(payload_size: int) -> int:
-    """Bytes that a batch with so large a payload takes in its segment."""
+    """Return the bytes that a batch with a payload of this size takes in its segment."""
     return (BATCH_HEADER_BYTES + payload_size + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
 
 
@@ -73,8 +77,9 @@ def encode_batch(
     previous_crc: int = 0,
     flags: int = 0,
 ) -> tuple[bytes, bytes, int]:
-    """Return header, body and the body's crc. ``parts`` gets the padding appended: the one join copies every byte
-    once.
+    """Return header, body and the body's crc.
+
+    ``parts`` gets the padding appended: the one join copies every byte once.
     """
     parts.append(ZEROS[: stored_size(payload_size) - BATCH_HEADER_BYTES - payload_size])
     body = b"".join(parts)
@@ -99,7 +104,7 @@ def encode_batch(
 
 
 class BatchExtent(NamedTuple):
-    """One valid batch: where its records are in the data that was walked, and where it stands in the file.
+    """One valid batch: the place of its records in the data that was walked, and its place in the file.
 
     Recovery makes one for each batch, and a batch may hold a single message.
     """
@@ -117,8 +122,8 @@ class BatchWalk:
     """The walk over the batches of one segment, fed with consecutive stretches of the file.
 
     ``offset`` is where the next batch must start. ``number`` is the last valid batch's, None before the first. After
-    ``feed`` either ``wanted`` says how many bytes from ``offset`` are needed to go on, or ``ended`` is true; ``damage``
-    then says what is wrong with a batch that can be recognised there, None when there is none.
+    ``feed`` either ``wanted`` is the number of bytes from ``offset`` that are needed to go on, or ``ended`` is true.
+    ``damage`` then describes the fault of a batch that can be recognised there, or contains None.
     """
 
     identity: int
@@ -174,7 +179,7 @@ class BatchWalk:
             self.wanted = count
 
     def _is_next(self, header: tuple[object, ...], checked: memoryview) -> bool:
-        """Whether this is the header of the next batch, whole; records the damage when it once was one."""
+        """Return True if this is the whole header of the next batch; record the damage if it once was one."""
         magic, version, _flags, _size, identity, generation, number, *_rest, previous_crc, _body_crc, crc = header
         ours = generation == self.generation and (self.expected is None or number == self.expected)
         if crc32(checked) == crc and magic == MAGIC:
@@ -187,7 +192,7 @@ class BatchWalk:
                 self.damage = f"batch {number} does not follow the batch before it"
                 return False
             return True
-        # Two fields are enough to tell a damaged header from bytes an earlier life left here: no other batch ever has
+        # Two fields are enough to distinguish a damaged header from remains of an earlier life. No other batch ever has
         # this generation at this place or this number.
         if generation == self.generation or (self.expected is not None and number == self.expected):
             self.damage = f"the header of batch {self.expected or '?'} is damaged"

@@ -1,16 +1,16 @@
-"""Compaction: rewrites a run of old segments without what nobody needs.
+"""Compaction: rewrites a run of old segments without the records that are no longer needed.
 
-Responsible for which records survive and for putting the result in the place of the old segments. Refuses to choose the
-run, and to change a record: each one is copied as it is or left out, in the order they stood in.
+Responsible for which records survive and for replacing the old segments by the result. Does not choose the run, and
+never changes a record: each one is copied unchanged or left out, in the original order.
 
-History of one compaction, and why a crash between any two steps is harmless:
-1. The result grows in a file that recovery removes. Traffic goes on meanwhile, so a record may be copied although what
-   it speaks of dies a moment later: the record that ended it stands in a later segment and stays while it is needed.
-2. A record may be left out because a record ended it that is appended but not durable. So the result waits until all
-   that was appended while it grew is durable; if that never happens, nothing was replaced.
-3. The result is synced and gets its name, which covers the generations of the old segments: from the moment the name is
+Steps of one compaction, and why a crash between any two steps is harmless:
+1. The result grows in a file that recovery removes. Traffic goes on meanwhile, so a record may be copied although its
+   message ends a moment later. The record that ended it stands in a later segment and stays while it is needed.
+2. A record may be left out because of an ending record that is appended but not durable. So the result waits until
+   everything appended while it grew is durable; if that never happens, nothing was replaced.
+3. The result is synced and gets its name, which covers the generations of the old segments. From the moment the name is
    durable they do not count any more. Until then they do.
-4. The old files go. Recovery does that if it finds some of them left.
+4. The old files are removed. Recovery does that if it finds some of them left.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SIZE_AND_KIND = Struct("<IB")
 
 @define(eq=False)
 class Compaction:
-    """One run of adjacent closed segments on its way to being one. ``result`` is None while nothing survives."""
+    """The merge of one run of adjacent closed segments. ``result`` stays None while nothing survives."""
 
     settings: JournalSettings
     identity: int
@@ -64,11 +64,11 @@ class Compaction:
     number: int = 0
     _outside: list[Segment] = Factory(list)
     _ended_outside: set[tuple[int, int]] = Factory(set)
-    # Dead messages of the segments outside that the run speaks of, and how much of their lists is in here.
+    # Dead messages of segments outside that records of the run refer to, and how much of their lists is in the run.
     _ghosts: set[int] = Factory(set)
     _ghosts_taken: dict[Segment, int] = Factory(dict)
     _rolled_back: set[int] = Factory(set)
-    # Of each segment of the run, how much was dead and narrowed when it began.
+    # For each segment of the run, how much was dead and narrowed when compaction began.
     _before: dict[Segment, tuple[int, int]] = Factory(dict)
     _parts: list[bytes | bytearray] = Factory(list)
     _size: int = 0
@@ -76,7 +76,7 @@ class Compaction:
     _synced: int = 0
 
     def copy(self) -> Steps[None]:
-        """Write what survives to a file of its own; no file is left if nothing does.
+        """Write the surviving records to a separate file; no file is left if nothing survives.
 
         Raises:
             Corruption: a segment of the run is damaged.
@@ -103,16 +103,16 @@ class Compaction:
         yield (Sync(COMPACTING),)
 
     def replace(self) -> Steps[None]:
-        """Put the result in its place; what it was made from must be durable."""
+        """Replace the run by the result; the records that it was made from must be durable."""
         yield (Rename(COMPACTING, segment_name(self.run[0].first, self.run[-1].last)), SyncDirectory())
 
     @property
     def empty(self) -> bool:
-        """Nothing survives: the run can be dropped like dead segments."""
+        """True if nothing survives: the run can be dropped like dead segments."""
         return not self.copied and not self.retained
 
     def account(self) -> Segment:
-        """The account of the result, as of now."""
+        """Return the account of the result at this moment."""
         header = self._header()
         result = Segment(
             first=header.first,
@@ -138,11 +138,11 @@ class Compaction:
         return result
 
     def speaks_for_itself(self, result: Segment) -> bool:
-        """Whether no record before the current segment says anything about what is in the result.
+        """Return True if no record before the current segment refers to the content of the result.
 
-        True in the common case: messages that simply lie in their queues. Then the segments behind the run need it no
-        more, and those without anything alive can go without being read. An acknowledgement that stands in one of them
-        still says something if its transaction was committed while the result grew.
+        This is the common case: messages that simply lie in their queues. Then the segments behind the run do not need
+        it any more, and those without live content can be dropped without being read. An acknowledgement in one of them
+        still refers to the result if its transaction was committed while the result grew.
         """
         if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
             return False
@@ -205,7 +205,10 @@ class Compaction:
         return self._needs_living(message_id=fields[5], transaction_id=fields[6], count=fields[11])
 
     def _needs_living(self, message_id: int, transaction_id: int, count: int) -> bool:
-        """A message, or a duplicate id: its address counts as the one queue that has it."""
+        """Return True if a message, or a duplicate id, is needed.
+
+        The address of a duplicate id counts as its one queue.
+        """
         placement = self.live_index.index.get(message_id)
         if placement is None:
             self.seen[message_id] = False
@@ -243,7 +246,7 @@ class Compaction:
         _, number, _, _ = PREFIX.unpack_from(data, position)
         if number not in RecordKind._value2member_map_:
             self.retained += 1
-            return True  # of a newer version, which knows when it may go
+            return True  # of a newer version, which decides when it may go
         kind = RecordKind(number)
         if kind is RecordKind.DUPLICATE_ID:
             entry, transaction_id = codec.decode_duplicate_id(data, position, size)
@@ -264,14 +267,14 @@ class Compaction:
             key = _REMOVED[kind], codec.IDENTIFIER.unpack_from(data, position)[4]
             outside = key in self._ended_outside
             self.refers_outside |= outside
-            # A commit set may be here for its transactions alone: what it says of its marker has to be unsaid.
+            # A commit set may be here for its transactions alone: then the removal of its marker is still needed.
             needed = outside or (kind is RecordKind.REMOVE_MARKER and key in self.definitions)
         elif kind is RecordKind.COMMIT_SET:
             needed = self._needs_commit_set(data, position, size, segment)
         elif kind in _REMOVED.values():
             needed = self._needs_definition(kind, data, position, size, segment)
         else:
-            # The id limit and the list of segments stand again at the start of every later segment.
+            # The id limit and the list of segments are repeated at the start of every later segment.
             needed = False
         self.retained += needed
         return needed
@@ -279,10 +282,10 @@ class Compaction:
     def _needs_delivery_count(self, data: bytes, position: int, segment: Segment) -> bool:
         *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
         if self.live_index.counts.get(queue_id, {}).get(message_id) != count:
-            return False  # gone, or a later record says something else
+            return False  # gone, or a later record differs
         recounted = self.live_index.recounted.get(queue_id, {})
         if not segment.first <= recounted.get(message_id, segment.last) <= segment.last:
-            return False  # a later record says the same
+            return False  # a later record is equal
         self.complete = False
         self.refers_outside |= message_id not in self.seen
         return True
@@ -305,7 +308,10 @@ class Compaction:
         return True
 
     def _needs_commit_set(self, data: bytes, position: int, size: int, segment: Segment) -> bool:
-        """It ends transactions, and says what a marker is: whoever needs either needs all of it."""
+        """Return True if a commit set is needed.
+
+        It ends transactions and defines a marker; either of them needs all of it.
+        """
         marker, transactions = codec.decode_commit_set(data, position, size)
         needed = False
         for transaction_id in transactions:

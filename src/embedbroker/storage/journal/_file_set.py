@@ -1,13 +1,14 @@
-"""The journal as a set of files that somebody else keeps a copy of.
+"""The journal as a set of files that a replica copies.
 
-Responsible for which files belong to it, for how much of them means anything, and for looking at a directory from
-before: what of each file is a whole run of batches, and is on the disk. Refuses to know who wants a copy, and why.
+Responsible for which files belong to it, and for the part of each that is significant. In a directory of an earlier
+life it finds, for each file, the whole run of batches that is on the disk. Does not depend on which replica copies it,
+and why.
 
-What a read shows may be in the operating system's memory alone: after a failed sync the system takes the bytes for
-clean, and neither a later sync nor a digest notices. So they are written again, as recovery does it with the last
-batch, and what the digest is taken of is what was synced then. Which bytes that may be:
-1. A journal writes a batch when the one before is synced: in a finished one, what stands in the newest segment, and in
-   those behind it, which have no batch yet.
+A read may return bytes that are in the operating system's memory alone. After a failed sync the system takes the bytes
+for clean, and neither a later sync nor a digest detects that. So they are written again, as recovery does with the last
+batch, and the digest covers what was synced then. These bytes may be affected:
+1. A journal writes a batch when the one before is synced. In a finished one these are the content of the newest
+   segment, and of those behind it, which have no batch yet.
 2. A copy is synced now and then, in no order of its files: in an unfinished one, everything.
 """
 
@@ -29,25 +30,25 @@ _NAME = re.compile(r"(?:segment-\d{10,20}(?:-\d{10,20})?|spare-\d{10,20}|compact
 
 
 def belongs(name: str) -> bool:
-    """Whether the journal works on files of such a name."""
+    """Return True if the journal works on files of such a name."""
     return _NAME.match(name) is not None
 
 
 def is_history(name: str) -> bool:
-    """Whether such a file holds what was confirmed, so that it is worth keeping when it is in the way."""
+    """Return True if such a file holds confirmed data, and is worth keeping when it is in the way."""
     return segment_range(name) is not None
 
 
 def copied_bytes(name: str, size: int) -> int:
-    """How much of a file from its start a copy needs; the rest may be anything."""
+    """Return how many bytes of a file from its start a copy needs; the rest may be anything."""
     return min(size, FIRST_BATCH_OFFSET) if name.startswith("spare-") else size
 
 
 @frozen
 class FileInventory:
-    """What a directory holds: (name, valid bytes from the start, their SHA-256) of each segment.
+    """The content of a directory: (name, valid bytes from the start, their SHA-256) of each segment.
 
-    ``newest`` is the name of the one in which the history ends, empty when there is none.
+    ``newest`` is the name of the segment in which the history ends, empty without segments.
     """
 
     identity: int
@@ -66,10 +67,10 @@ class _Found:
 
 
 def take_inventory(settings: JournalSettings, *, is_unfinished: bool = False) -> Steps[FileInventory]:
-    """Look at a directory as a power cut, a fault of the disk or an interrupted copy may have left it.
+    """Examine a directory as a power cut, a fault of the disk or an interrupted copy may have left it.
 
-    What is held survives a power cut, for which some of it is written once more: what files say does not change.
-    ``is_unfinished``: it is a copy that did not become whole.
+    Everything in the inventory survives a power cut. Some of it is written once more for that; the content of files
+    does not change. ``is_unfinished``: it is a copy that did not become whole.
     """
     (names,) = yield (ListFiles(),)
     assert isinstance(names, tuple)

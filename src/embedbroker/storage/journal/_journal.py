@@ -1,16 +1,19 @@
-"""The journal: takes durable facts as records, and says what to write where so that they stay.
+"""The journal: accepts durable facts as records, and returns the disk operations that make them durable.
 
-Responsible for gathering records into batches, for one batch on its way to the disk while the next gathers, for the
-durability point, and for what recovery, idle seals, background work and failures mean to those. Refuses to open files,
-to read clocks and to know what a message says: it returns ``DiskWork`` and is told how that went.
+Responsible for gathering records into batches, for one batch on its way to the disk while the next gathers, and for the
+durability point. Responsible, too, for the effect of recovery, idle seals, background work and failures on those. Opens
+no files, reads no clocks and does not depend on the content of messages: it returns ``DiskWork`` and receives its
+outcome.
 
-The path of a record: ``add_message`` and its like append bytes to the batch that gathers (segment, number and place of
-that batch are settled when its first record comes) -> ``take_work`` returns one write and one sync for the oldest batch
-not written yet -> ``on_disk_done`` moves ``reached`` to its number.
+The path of a record:
+1. ``add_message`` and its like append bytes to the batch that gathers. Segment, number and place of that batch are
+   settled when its first record comes.
+2. ``take_work`` returns one write and one sync for the oldest batch not written yet.
+3. ``on_disk_done`` moves ``reached`` to its number.
 
-A failed write or sync is final for this journal object: what the failed batch did to the disk is unknown, and a later
-sync that succeeds says nothing about it. ``reached`` never moves again; the next journal on the directory finds out by
-recovery. Everything that was confirmed is older and therefore safe.
+A failed write or sync is final for this journal object. What the failed batch did to the disk is unknown, and a later
+sync that succeeds proves nothing about it. ``reached`` never moves again; the next journal on the directory finds out
+by recovery. Everything that was confirmed is older and therefore safe.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ __all__ = ["Journal"]
 
 # Messages of large transactions taken off the index in one call: about 0.5 ms.
 _SETTLED_PER_CALL = 1000
-# Members by themselves: looking one up in its enumeration costs more than what is done with it, and each batch does.
+# Members by themselves: looking one up in its enumeration costs more than its use, and each batch does it.
 _READY, _CLOSING, _FAILED = JournalState.READY, JournalState.CLOSING, JournalState.FAILED
 _LANE = Lane.JOURNAL
 _SEAL = int(BatchFlags.SEAL)  # flag arithmetic on enumerations costs more than the rest of a batch's end
@@ -59,9 +62,9 @@ _ACKNOWLEDGE_BYTES, _ID_BYTES = ACKNOWLEDGE.size, codec.DUPLICATE_ID.size
 class Journal:
     """A journal over one directory. Not thread-safe; every method returns at once.
 
-    ``wall_ms`` (Unix milliseconds) goes into message records and batches: the caller keeps it current. ``recovered`` is
-    there once the state is READY, for the kernel to take (and to set to None). ``failure`` says why the state is
-    FAILED. ``notes`` collects lines for the log, those of recovery too; the caller takes them.
+    ``wall_ms`` (Unix milliseconds) goes into message records and batches: the caller must keep it current.
+    ``recovered`` is set once the state is READY, for the kernel to take (and to set to None). ``failure`` is the reason
+    of the state FAILED. ``notes`` collects lines for the log, those of recovery too; the caller takes them.
 
     While the state is RECOVERING each ``on_disk_done`` handles one slice of the journal and creates many objects that
     live on. The host may pause the garbage collector around that call and restore it afterwards; nothing here does.
@@ -139,7 +142,7 @@ class Journal:
         self._index[message_id] = placement
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
-        """Append that one queue is done with one message."""
+        """Append that one queue has settled one message."""
         if self._room < _ACKNOWLEDGE_BYTES:
             self._make_room(_ACKNOWLEDGE_BYTES)
         self._room -= _ACKNOWLEDGE_BYTES
@@ -159,7 +162,7 @@ class Journal:
     def add_message_once(
         self, message: JournaledMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
     ) -> None:
-        """Append a message without a transaction and the id that came with it, so that neither stays alone."""
+        """Append a message without a transaction and the id that came with it, so that neither is durable alone."""
         size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.raw) + _ID_BYTES + len(entry.value)
         if size > self._room:
             self._make_room(size)
@@ -167,11 +170,14 @@ class Journal:
         self.add_duplicate_id(entry, 0)
 
     def forget_duplicate_id(self, number: int) -> None:
-        """An id is not in force any more. Nothing is written: it left because of others, which leave later."""
+        """Forget an id that is not in force any more.
+
+        Nothing is written: other ids displaced it, and they leave later.
+        """
         self._live_index.forget(number)
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
-        """Append how often one queue has delivered one message."""
+        """Append the delivery count of one message in one queue."""
         size = UPDATE_DELIVERY_COUNT.size
         self._append(UPDATE_DELIVERY_COUNT.pack(size, _UPDATE, 0, 0, message_id, queue_id, count))
         self._live_index.update_delivery_count(message_id, queue_id, count, self._segment)
@@ -182,7 +188,7 @@ class Journal:
         self._live_index.prepare(transaction_id, xid, self._segment)
 
     def commit(self, transaction_id: int, positions: Sequence[tuple[int, int]]) -> None:
-        """Append a commit: what its messages have as positions counts from these, in each queue."""
+        """Append a commit: in each queue, the positions of its messages count from these."""
         self._append(codec.encode_commit(transaction_id, positions))
         self._live_index.commit(transaction_id, self._segment)
 
@@ -192,12 +198,12 @@ class Journal:
         self._live_index.rollback(transaction_id, self._segment)
 
     def add_outcome(self, outcome: HeuristicOutcome) -> None:
-        """Append what was decided about a prepared transaction. Its COMMIT or ROLLBACK has to follow."""
+        """Append the decision about a prepared transaction. Its COMMIT or ROLLBACK must follow."""
         self._append(codec.encode_outcome(outcome))
         self._live_index.define(RecordKind.HEURISTIC_OUTCOME, outcome.transaction_id, self._segment)
 
     def remove_outcome(self, transaction_id: int) -> None:
-        """Append that nobody asks for that decision any more."""
+        """Append that a decision is not needed any more."""
         self._append(codec.encode_id(RecordKind.FORGET_OUTCOME, transaction_id))
         self._live_index.remove(RecordKind.HEURISTIC_OUTCOME, transaction_id, self._segment, ())
 
@@ -222,7 +228,7 @@ class Journal:
         self._live_index.remove(RecordKind.QUEUE, queue_id, self._segment, self._segments)
 
     def note(self, fact: Fact) -> None:
-        """Append something rare."""
+        """Append a rare fact."""
         self._append(codec.encode_fact(fact))
         self._live_index.note(fact, self._segment)
 
@@ -280,7 +286,7 @@ class Journal:
         segment, size = self._segment, self._capacity - self._room
         self._gathered.append(GatheredBatch(self._number, segment, segment.end, self._parts, size, flags))
         segment.last_number = self._number
-        # Nobody waits for a seal; for the start of a segment in the same batch compaction does.
+        # No caller waits for a seal; compaction does wait for the start of a segment in the same batch.
         if not flags or segment.end == FIRST_BATCH_OFFSET:
             self._last_number = self._number
         segment.end += stored_size(size)
@@ -345,7 +351,7 @@ class Journal:
         return work
 
     def on_disk_done(self, batch: int, results: tuple[object, ...], now: Instant) -> None:
-        """The work numbered ``batch`` is done."""
+        """Handle the success of the work numbered ``batch``."""
         self.wall_ms = now.wall_ms
         self._active_at = now.monotonic
         if self._writing is not None and batch == self._writing[0]:
@@ -363,7 +369,10 @@ class Journal:
             self._continue_closing()
 
     def on_disk_failed(self, batch: int, fault: DiskFault, now: Instant) -> None:
-        """The work numbered ``batch`` failed. In the background that is a note; in the journal's lane it is the end."""
+        """Handle the failure of the work numbered ``batch``.
+
+        In the background it is a note; in the journal's lane it is final.
+        """
         self.wall_ms = now.wall_ms
         if self._background.lane.under_way and batch == self._background_work:
             self._background.failed(fault)
@@ -378,17 +387,17 @@ class Journal:
 
     @property
     def has_room(self) -> bool | None:
-        """Whether it can go on when the current segment is full; None: that is being found out."""
+        """Return True if the journal can go on when the current segment is full; None while that is being found out."""
         return self._background.has_room
 
     def next_deadline(self) -> float | None:
-        """When ``on_tick`` wants to be called, in seconds of the monotonic clock; None: not before other calls."""
+        """Return when ``on_tick`` must be called, in seconds of the monotonic clock; None: not before other calls."""
         if self._parts or self._sealed or self._writing or self._gathered or self.state is not _READY:
             return None
         return self._active_at + self.settings.seal_after_s
 
     def on_tick(self, now: Instant) -> None:
-        """Write a seal when nothing happened for a while: it makes the last batch provably complete."""
+        """Write a seal after a time without records: it makes the last batch provably complete."""
         self.wall_ms = now.wall_ms
         deadline = self.next_deadline()
         leisure = deadline is not None and now.monotonic >= deadline

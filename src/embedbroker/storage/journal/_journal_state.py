@@ -1,4 +1,4 @@
-"""The life of a journal, as others see it."""
+"""The states of a journal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["JournalState"]
 
 
 class JournalState(Enum):
-    """RECOVERING and READY are the only states in which the disk is asked for anything but the last seal."""
+    """The state of a journal. Only RECOVERING and READY request more of the disk than the last seal."""
 
     NEW = "new"
     RECOVERING = "recovering"

@@ -1,15 +1,15 @@
-"""What of the journal is still needed: the index of living messages, open transactions and definitions.
+"""The parts of the journal that are still needed: the index of live messages, open transactions and definitions.
 
-Responsible for following each record as it is appended or replayed, so that whole segments can be dropped and garbage
-can be found without reading. Refuses to know bytes and files.
+Responsible for following each record when it is appended or replayed, so that whole segments can be dropped and garbage
+can be found without reading. Does not depend on bytes and files.
 
-The index runs ahead of the disk: it knows records that are appended but not yet synced. Whoever acts on it (compaction)
-therefore waits until everything appended at that time is durable before the old segments go.
+The index runs ahead of the disk: it contains records that are appended but not yet synced. Compaction acts on it, and
+must therefore wait until everything appended at that time is durable before the old segments go.
 
-An edge "segment C needs segment A" says: C holds a record that ends something in A (an acknowledgement of a message
-that was added in A, the end of a transaction with records in A, the removal of something defined in A, a delivery
-count). C may go only after A, or the thing would come back to life. A segment may go when nothing in it lives and all
-it needs is gone.
+An edge "segment C needs segment A" means: C holds a record that ends something in A. Such a record acknowledges a
+message added in A, ends a transaction with records in A, or removes a definition in A. It may also hold a delivery
+count. C may go only after A, or the ended item would come back to life. A segment may go when nothing in it lives and
+all it needs is gone.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = ["LiveIndex", "OpenTransaction"]
 
 Key = tuple[int, int]
 
-# What one call may do beside its own record; a transaction of 100,000 messages would take 50 ms.
+# How many items one call may process beside its own record; a transaction of 100,000 messages would take 50 ms.
 _SETTLED_AT_ONCE = 100
-# Freeing so many entries of a list costs as much as taking one message off.
+# Freeing this many entries of a list costs as much as taking one message off.
 _FREED_AS_ONE = 16
 
 
@@ -49,50 +49,53 @@ class OpenTransaction:
 
     adds: list[int] = Factory(list)
     acknowledgements: list[tuple[int, int]] = Factory(list)
-    # Where its records stand; the value counts those that pin the segment while the transaction is open.
+    # The segments of its records; the value counts those that pin the segment while the transaction is open.
     segments: dict[Segment, int] = Factory(dict)
     xid: bytes | None = None
-    # What it leaves as it is: nobody asks for that again, but freeing much of it takes time.
+    # The entries that its end leaves unchanged: they are never used again, but freeing many of them takes time.
     over: list[int] | list[tuple[int, int]] = Factory(list[int])
 
 
 @define(eq=False)
 class LiveIndex:
-    """The state of all records. ``index`` maps the id of every living message to its placement."""
+    """The state of all records. ``index`` maps the id of every live message to its placement."""
 
     index: dict[int, Placement] = Factory(dict)
-    # By queue, so that they go with it: the latest persisted delivery count of living messages that have one.
+    # By queue, so that they are removed with it: the latest persisted delivery counts of live messages.
     counts: dict[int, dict[int, int]] = Factory(dict)
-    # Of those whose count did not only grow: the number of the segment with the latest record. Earlier records may say
-    # the same, and would stay for ever by what they say alone.
+    # Messages with a count that did not only grow: the number of the segment with the latest record. Earlier records
+    # may contain the same count, and their content alone would keep them for ever.
     recounted: dict[int, dict[int, int]] = Factory(dict)
     transactions: dict[int, OpenTransaction] = Factory(dict)
     # Transactions that ended, with the messages they took off: those of the acknowledgements after a commit, those of
-    # the adds after a rollback. Until they are settled their messages count as living, which is wrong on the safe side.
+    # the adds after a rollback. Until they are settled their messages count as live, which errs on the safe side.
     unsettled: deque[OpenTransaction] = Factory(deque)
-    # Commit sets, the transactions that have not ended here yet, and where the record stands. Those count as open until
-    # then, which is safe as long as no segment goes and no compaction begins meanwhile.
+    # Commit sets: the transactions that have not ended here yet, and the segment of the record. Those count as open
+    # until then, which is safe as long as no segment goes and no compaction begins meanwhile.
     ending: deque[tuple[list[int], Segment]] = Factory(deque)
     # Segments with records of a definition that is in force, the latest last.
     definitions: dict[Key, list[Segment]] = Factory(dict)
-    # Addresses of which there may be duplicate ids.
+    # Addresses that may have duplicate ids.
     _identified: set[int] = Factory(set)
 
     def add(self, message_id: int, queues: Sequence[int], segment: Segment) -> None:
-        """A message without a transaction."""
+        """Add a message without a transaction."""
         placement = segment.placement(queues[0] if len(queues) == 1 else tuple(queues))
         placement.count += 1
         self.index[message_id] = placement
 
     def add_in_transaction(self, message_id: int, queues: Sequence[int], transaction_id: int, segment: Segment) -> None:
-        """A message in a transaction; it lives at least as long as the transaction is open."""
+        """Add a message in a transaction; it lives at least as long as the transaction is open."""
         self.add(message_id, queues, segment)
         transaction = self._transaction(transaction_id)
         transaction.adds.append(message_id)
         transaction.segments.setdefault(segment, 0)
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
-        """An id that an address keeps, much as a queue keeps a message: it lives until that forgets it or is gone."""
+        """Add a duplicate id to its address.
+
+        The address keeps it as a queue keeps a message: it lives until the address forgets it or is gone.
+        """
         self._identified.add(entry.address_id)
         if transaction_id:
             self.add_in_transaction(entry.number, (entry.address_id,), transaction_id, segment)
@@ -100,13 +103,13 @@ class LiveIndex:
             self.add(entry.number, (entry.address_id,), segment)
 
     def acknowledge(self, message_id: int, queue_id: int, segment: Segment) -> None:
-        """One reference is gone. Unknown ones are no error: compaction may have dropped the message already."""
+        """Remove one reference. Unknown ones are no error: compaction may have dropped the message already."""
         home = self._settle(message_id, queue_id)
         if home is not None and home is not segment:
             segment.needs[home] = None
 
     def acknowledge_in_transaction(self, message_id: int, queue_id: int, transaction_id: int, segment: Segment) -> None:
-        """One reference goes when the transaction commits."""
+        """Remove one reference when the transaction commits."""
         transaction = self._transaction(transaction_id)
         transaction.acknowledgements.append((message_id, queue_id))
         transaction.segments[segment] = transaction.segments.get(segment, 0) + 1
@@ -116,7 +119,7 @@ class LiveIndex:
             segment.needs[placement.segment] = None
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, segment: Segment) -> None:
-        """A message was delivered so often."""
+        """Record the delivery count of a message in a queue."""
         placement = self.index.get(message_id)
         if placement is None:
             return
@@ -148,7 +151,7 @@ class LiveIndex:
             self._settle_later(transaction)
 
     def note(self, fact: Fact, segment: Segment) -> None:
-        """Something rare."""
+        """Record a rare fact."""
         match fact:
             case FencingToken():
                 self.define(RecordKind.MARKER, fact.id, segment)
@@ -168,11 +171,14 @@ class LiveIndex:
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether `settle` has something to do."""
+        """Return True if `settle` has something to do."""
         return bool(self.unsettled or self.ending)
 
     def settle(self, limit: int) -> None:
-        """End what commit sets committed, then take off the index what large transactions ended; ``limit`` of both."""
+        """End what commit sets committed, then remove what large transactions ended from the index.
+
+        ``limit`` bounds each.
+        """
         self._take_off(self._end_sets(limit))
 
     def _end_sets(self, limit: int) -> int:
@@ -186,7 +192,10 @@ class LiveIndex:
         return limit
 
     def _take_off(self, limit: int) -> None:
-        """Take up to ``limit`` messages off the index that large transactions ended; free what those leave as it is."""
+        """Remove up to ``limit`` messages that large transactions ended from the index.
+
+        Free the entries that the end of a transaction leaves unchanged.
+        """
         while self.unsettled and limit > 0:
             transaction = self.unsettled[0]
             acknowledgements, adds = transaction.acknowledgements, transaction.adds
@@ -205,18 +214,19 @@ class LiveIndex:
                 self.unsettled.popleft()
 
     def define(self, kind: RecordKind, identifier: int, segment: Segment) -> None:
-        """An address, a queue, a decision or a marker exists, or changed; ``kind`` is that of its record."""
+        """Record that an address, a queue, a decision or a marker exists or changed; ``kind`` is that of its record."""
         history = self.definitions.setdefault((kind, identifier), [])
         if history:
             history[-1].pins -= 1
         if not history or history[-1] is not segment:
-            # What changes with each batch of a reader would be in all segments there ever were.
+            # Without this, the history of a definition that changes with each batch of a reader would contain all
+            # segments there ever were.
             history[:] = [earlier for earlier in history if not earlier.gone]
             history.append(segment)
         segment.pins += 1
 
     def remove(self, kind: RecordKind, identifier: int, segment: Segment, segments: Iterable[Segment]) -> None:
-        """An address, queue, decision or marker is gone, and with it the duplicate ids or the references."""
+        """Remove an address, queue, decision or marker, and with it the duplicate ids or the references."""
         history = self.definitions.pop((kind, identifier), None)
         if history is not None:
             history[-1].pins -= 1
@@ -229,12 +239,12 @@ class LiveIndex:
                 other.remove_queue(identifier)
 
     def drop_counts(self, queue_id: int) -> None:
-        """There is no such queue any more."""
+        """Drop the delivery counts of a queue that is gone."""
         self.counts.pop(queue_id, None)
         self.recounted.pop(queue_id, None)
 
     def move(self, old: list[Segment], new: Segment, later: Iterable[Segment]) -> None:
-        """Compaction replaced ``old`` by ``new``: whatever spoke of the old segments speaks of the new one."""
+        """Replace ``old`` by ``new`` after compaction: edges to the old segments become edges to the new one."""
         for segment in old:
             segment.gone = True
             for placement in segment.orphans:
@@ -256,7 +266,7 @@ class LiveIndex:
                     transaction.segments[new] = transaction.segments.get(new, 0) + pins
         for history in self.definitions.values():
             if any(segment in replaced for segment in history):
-                # The latest stays last: it is the one that counts.
+                # The latest stays last: it is the one in force.
                 moved = [new if segment in replaced else segment for segment in reversed(history)]
                 history[:] = reversed(dict.fromkeys([segment for segment in moved if not segment.gone]))
 
@@ -287,7 +297,7 @@ class LiveIndex:
             earlier.ended.add(key)
 
     def _settle(self, message_id: int, queue_id: int) -> Segment | None:
-        """Take one queue from a message; returns the message's segment if that changed anything."""
+        """Take one queue from a message; return the message's segment if that changed anything."""
         placement = self.index.get(message_id)
         if placement is None or queue_id not in placement.queues:
             return None
@@ -309,7 +319,7 @@ class LiveIndex:
         return segment
 
     def forget(self, message_id: int) -> None:
-        """A message is gone whatever references it had, or a duplicate id."""
+        """Remove a message whatever references it had, or a duplicate id."""
         placement = self.index.pop(message_id, None)
         if placement is not None:
             placement.count -= 1

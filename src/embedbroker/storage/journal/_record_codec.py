@@ -1,7 +1,7 @@
-"""The bytes of journal records: layouts, kinds, and encoders for what is rare.
+"""The bytes of journal records: layouts, kinds, and encoders for rare kinds.
 
-Responsible for the record format, version 1. Refuses to know what records mean together (replay) and where they stand
-(batches, segments).
+Responsible for the record format, version 1. Does not depend on the combined meaning of records (replay) or on their
+place (batches, segments).
 
 All numbers are little-endian. Every record starts with the same eight bytes, so that a reader can step over kinds it
 does not know::
@@ -21,14 +21,14 @@ ADD_MESSAGE, hot, every field at a fixed offset::
     64  per reference: queue id i64 | position i64
         raw bytes of the message, in the encoding that the tag names
 
-In a transaction the position of a reference is an ordinal, which grows from each of the transaction's messages to the
-next one for the same queue; COMMIT brings what to add for each queue, and the sum is the message's position. A record
-of a transaction thus keeps its position when compaction drops its neighbours. There are gaps: the kernel gives ordinals
-to messages that are not recorded, too, so that positions are the same after a restart.
+In a transaction the position of a reference is an ordinal. It grows from each of the transaction's messages to the
+next one for the same queue. COMMIT contains the first position of each queue, and the sum is the message's position. A
+record of a transaction thus keeps its position when compaction drops its neighbours. There are gaps: the kernel gives
+ordinals to messages that are not recorded, too, so that positions are the same after a restart.
 
-DUPLICATE_ID: an id with which no second message may come to an address, until it is one of the oldest there or the
-address is removed. It has a number of its own, from the counter of message ids. Outside a transaction it stands in the
-batch of its message::
+DUPLICATE_ID: an id with which no second message may come to an address. It ends when it is one of the oldest there or
+the address is removed. It has a number from the counter of message ids. Outside a transaction it stands in the batch of
+its message::
 
      0  size u32 | kind u8 | flags u8 | two bytes, 0
      8  number i64 | address id i64 | transaction id i64
@@ -42,10 +42,10 @@ message is the first of all, plus the offset of its queue in its transaction, pl
     40  the marker's name, UTF-8
         per transaction: its id i64 | queue count i64 | per queue: queue id i64, offset i64
 
-A kind may be added without a new format version. A reader that does not know it steps over the record, and compaction
-keeps it, if the flag SKIPPABLE is set; otherwise the reader refuses the journal, because leaving it out would change
-what the broker promised. Replication ships records in the batches they were written in; large messages and pages stay
-in files of their own, with records that refer to them (flag LARGE is kept for that).
+A kind may be added without a new format version. If the flag SKIPPABLE is set, a reader that does not support the kind
+steps over the record, and compaction keeps it. Otherwise the reader refuses the journal, because leaving the record out
+would change what the broker promised. Replication ships records in the batches they were written in. Large messages and
+pages stay in separate files, with records that refer to them (flag LARGE is reserved for that).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class RecordKind(IntEnum):
     SEGMENT_START = 12
     SEGMENTS_DROPPED = 13
     SEAL = 14
-    # Of the broker's state again.
+    # Broker state again.
     DUPLICATE_ID = 15
     HEURISTIC_OUTCOME = 16
     FORGET_OUTCOME = 17
@@ -167,14 +167,14 @@ EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number 
 
 
 def encode_duplicate_id(entry: DuplicateId, transaction_id: int) -> bytes:
-    """DUPLICATE_ID: whose it is, then the id."""
+    """Encode DUPLICATE_ID: number, address and transaction, then the id."""
     size = DUPLICATE_ID.size + len(entry.value)
     kind = RecordKind.DUPLICATE_ID
     return DUPLICATE_ID.pack(size, kind, 0, 0, entry.number, entry.address_id, transaction_id) + entry.value
 
 
 def decode_duplicate_id(data: bytes, start: int, size: int) -> tuple[DuplicateId, int]:
-    """The entry in a DUPLICATE_ID record, and its transaction. Raises ValueError."""
+    """Return the entry in a DUPLICATE_ID record, and its transaction. Raises ValueError."""
     if size < DUPLICATE_ID.size:
         raise ValueError("a duplicate id cut short")
     _, _, _, _, number, address_id, transaction_id = DUPLICATE_ID.unpack_from(data, start)
@@ -182,30 +182,30 @@ def decode_duplicate_id(data: bytes, start: int, size: int) -> tuple[DuplicateId
 
 
 def encode_prepare(transaction_id: int, xid: bytes) -> bytes:
-    """PREPARE: the transaction id, then the bytes of the XA branch id."""
+    """Encode PREPARE: the transaction id, then the bytes of the XA branch id."""
     return TRANSACTION.pack(TRANSACTION.size + len(xid), RecordKind.PREPARE, 0, 0, transaction_id) + xid
 
 
 def encode_commit(transaction_id: int, positions: Sequence[tuple[int, int]]) -> bytes:
-    """COMMIT: the transaction id, then (queue id, first position) pairs."""
+    """Encode COMMIT: the transaction id, then (queue id, first position) pairs."""
     pairs = b"".join([PAIR.pack(queue_id, position) for queue_id, position in positions])
     return TRANSACTION.pack(TRANSACTION.size + len(pairs), RecordKind.COMMIT, 0, 0, transaction_id) + pairs
 
 
 def encode_rollback(transaction_id: int) -> bytes:
-    """ROLLBACK: the transaction id."""
+    """Encode ROLLBACK: the transaction id."""
     return TRANSACTION.pack(TRANSACTION.size, RecordKind.ROLLBACK, 0, 0, transaction_id)
 
 
 def encode_outcome(outcome: HeuristicOutcome) -> bytes:
-    """HEURISTIC_OUTCOME: the transaction id, what was decided, then the bytes of the XA branch id."""
+    """Encode HEURISTIC_OUTCOME: the transaction id, the decision, then the bytes of the XA branch id."""
     xid = xid_bytes(outcome.xid)
     size, kind = OUTCOME.size + len(xid), RecordKind.HEURISTIC_OUTCOME
     return OUTCOME.pack(size, kind, 0, 0, outcome.transaction_id, outcome.committed) + xid
 
 
 def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
-    """The decision in a HEURISTIC_OUTCOME record. Raises ValueError."""
+    """Return the decision in a HEURISTIC_OUTCOME record. Raises ValueError."""
     if size < OUTCOME.size:
         raise ValueError("a decision cut short")
     *_, transaction_id, committed = OUTCOME.unpack_from(data, start)
@@ -213,7 +213,7 @@ def decode_outcome(data: bytes, start: int, size: int) -> HeuristicOutcome:
 
 
 def encode_fact(fact: Fact) -> bytes:
-    """What `Store.note` was given."""
+    """Encode the argument of `Store.note`."""
     match fact:
         case FencingToken():
             name = fact.name.encode()
@@ -240,7 +240,7 @@ def _encode_commit_set(commit_set: CommitSet) -> bytes:
 
 
 def decode_marker(data: bytes, start: int, size: int) -> FencingToken:
-    """The marker in a MARKER record. Raises ValueError."""
+    """Return the marker in a MARKER record. Raises ValueError."""
     if size < MARKER.size:
         raise ValueError("a marker cut short")
     *_, identifier, value = MARKER.unpack_from(data, start)
@@ -248,7 +248,7 @@ def decode_marker(data: bytes, start: int, size: int) -> FencingToken:
 
 
 def decode_commit_set(data: bytes, start: int, size: int) -> tuple[FencingToken, dict[int, dict[int, int]]]:
-    """The marker in a COMMIT_SET record, and where each transaction begins in each queue. Raises ValueError."""
+    """Return the marker in a COMMIT_SET record, and where each transaction begins in each queue. Raises ValueError."""
     if size < COMMIT_SET.size:
         raise ValueError("a commit set cut short")
     *_, marker_id, value, first, count, name_size = COMMIT_SET.unpack_from(data, start)
@@ -272,12 +272,15 @@ def decode_commit_set(data: bytes, start: int, size: int) -> tuple[FencingToken,
 
 
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """All REMOVE records, FORGET_OUTCOME, RESERVE_IDS and SEAL: one number."""
+    """Encode one number: all REMOVE records, FORGET_OUTCOME, RESERVE_IDS and SEAL."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 
 def encode_definition(definition: AddressDefinition | QueueDefinition | CursorDefinition) -> bytes:
-    """ADDRESS, QUEUE and CURSOR: UTF-8 JSON, an object of the definition's fields. Rare, so readable beats compact."""
+    """Encode ADDRESS, QUEUE and CURSOR: UTF-8 JSON, an object of the definition's fields.
+
+    Rare, so readable beats compact.
+    """
     kind = _KINDS[type(definition)]
     # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
     text = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":"))
@@ -286,7 +289,7 @@ def encode_definition(definition: AddressDefinition | QueueDefinition | CursorDe
 
 
 def encode_segment_start(id_limit: int, extents: Iterable[tuple[int, int, int]]) -> bytes:
-    """SEGMENT_START, the first record of a segment: the id limit, and the extents of the segments before this one.
+    """Encode SEGMENT_START, the first record of a segment: the id limit and the extents of earlier segments.
 
     It makes a missing file detectable although segments go from the middle of the journal, not only from its start.
     """
@@ -295,41 +298,41 @@ def encode_segment_start(id_limit: int, extents: Iterable[tuple[int, int, int]])
 
 
 def encode_dropped(generations: Sequence[tuple[int, int]]) -> bytes:
-    """SEGMENTS_DROPPED: (first, last) generation of segments whose files may be gone from now on."""
+    """Encode SEGMENTS_DROPPED: (first, last) generation of segments whose files may be gone from now on."""
     body = b"".join([PAIR.pack(first, last) for first, last in generations])
     return PREFIX.pack(PREFIX.size + len(body), RecordKind.SEGMENTS_DROPPED, 0, 0) + body
 
 
 def decode_pairs(data: bytes, start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs of a COMMIT or an ADD_MESSAGE record."""
+    """Return the pairs of a COMMIT or an ADD_MESSAGE record."""
     return list(PAIR.iter_unpack(memoryview(data)[start:end]))
 
 
 def decode_dropped(data: bytes, start: int, size: int) -> list[tuple[int, int]]:
-    """The (first, last) generations of a SEGMENTS_DROPPED record."""
+    """Return the (first, last) generations of a SEGMENTS_DROPPED record."""
     return decode_pairs(data, start + PREFIX.size, start + size)
 
 
 def decode_segment_start(data: bytes, start: int, size: int) -> tuple[int, list[tuple[int, int, int]]]:
-    """The id limit and the extents of a SEGMENT_START record."""
+    """Return the id limit and the extents of a SEGMENT_START record."""
     id_limit: int = SEGMENT_START.unpack_from(data, start)[4]
     return id_limit, list(EXTENT.iter_unpack(memoryview(data)[start + SEGMENT_START.size : start + size]))
 
 
 def decode_address(data: bytes, start: int, size: int) -> tuple[AddressDefinition, list[str]]:
-    """The definition in an ADDRESS record, and the names of fields this version does not know."""
+    """Return the definition in an ADDRESS record, and the names of fields this version does not support."""
     known, unknown = _fields_of(AddressDefinition, data, start, size)
     return AddressDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
 def decode_queue(data: bytes, start: int, size: int) -> tuple[QueueDefinition, list[str]]:
-    """The definition in a QUEUE record, and the names of fields this version does not know."""
+    """Return the definition in a QUEUE record, and the names of fields this version does not support."""
     known, unknown = _fields_of(QueueDefinition, data, start, size)
     return QueueDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
 def decode_cursor(data: bytes, start: int, size: int) -> tuple[CursorDefinition, list[str]]:
-    """The definition in a CURSOR record, and the names of fields this version does not know."""
+    """Return the definition in a CURSOR record, and the names of fields this version does not support."""
     known, unknown = _fields_of(CursorDefinition, data, start, size)
     return CursorDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 

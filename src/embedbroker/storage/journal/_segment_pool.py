@@ -1,12 +1,12 @@
 """The supply of empty segments, so that the journal never waits for a file to be made.
 
-Responsible for generations, for preparing the next segment ahead of its use and for reusing files whose content nobody
-needs. Refuses to know what goes into a segment.
+Responsible for generations, for preparing the next segment ahead of its use and for reusing files with obsolete
+content. Does not depend on the content of a segment.
 
-A segment file appears under its name only when its header is synced, so a segment with a damaged header is damage and
-never a half-made file. Normally the next segment is prepared in the background; when that failed or came too late, the
-journal makes it in the same breath as its first batch: header and batch are written into a spare file and synced, and
-then the file gets its name.
+A segment file appears under its name only when its header is synced. So a segment with a damaged header is damage, and
+never a half-made file. Normally the next segment is prepared in the background. When that failed or came too late, the
+journal makes it together with its first batch. Header and batch are written into a spare file and synced, and then the
+file gets its name.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from ._settings import JournalSettings
 
 __all__ = ["SegmentPool"]
 
-# So many pieces of a new segment are written between two syncs of it.
+# The number of pieces of a new segment that are written between two syncs of it.
 _ZEROED_PER_SYNC = 4
 
 
 @define(eq=False)
 class SegmentPool:
-    """``generation`` is the highest ever used; ``spares`` are (name, size) of files free for use."""
+    """The empty segments.
+
+    ``generation`` is the highest ever used; ``spares`` are (name, size) of files free for use.
+    """
 
     settings: JournalSettings
     identity: int = 0
@@ -38,14 +41,17 @@ class SegmentPool:
     preparing: bool = False
 
     def take(self, size: int) -> Segment:
-        """The segment after the current one, at least ``size`` bytes long; its file may still have to be made."""
+        """Return the segment after the current one, at least ``size`` bytes long.
+
+        Its file may still have to be made.
+        """
         segment = self.prepared or self._new_segment()
         self.prepared = None
         segment.size = max(segment.size, size)
         return segment
 
     def opening(self, segment: Segment, wall_ms: int) -> tuple[str, list[DiskOperation], list[DiskOperation]]:
-        """How to write the first batch of a segment: the file, what to do before the write, what after the sync."""
+        """Return how to write a segment's first batch: its file, operations before the write and after the sync."""
         if segment.made:
             grow = segment.size > self.settings.segment_size_bytes
             growth: list[DiskOperation] = [Allocate(segment.name, segment.size)] if grow else []
@@ -56,16 +62,16 @@ class SegmentPool:
         return name, before, [Rename(name, segment.name), SyncDirectory()]
 
     def prepare(self, wall_ms: int) -> Steps[None]:
-        """Background work: have the next segment ready."""
+        """Prepare the next segment, as background work."""
         segment = self.prepared = self._new_segment()
         self.preparing = True
         try:
             name = self._take_spare(segment)
             yield (Allocate(name, segment.size),)
             if not segment.reused:
-                # Space that was only reserved costs a journal entry of the file system with each first write to it;
-                # written space does not (0.15 against 0.24 ms for a batch of 100 KiB on ext4).
-                # Synced piece by piece, so that no batch of the journal waits behind one large sync.
+                # Space that was only reserved costs a journal entry of the file system with each first write to it.
+                # Written space does not (0.15 against 0.24 ms for a batch of 100 KiB on ext4). Synced piece by piece,
+                # so that no batch of the journal waits behind one large sync.
                 every = self.settings.background_sync_bytes
                 step = max(every // _ZEROED_PER_SYNC, 1)
                 for number, offset in enumerate(range(FIRST_BATCH_OFFSET, segment.size, step), 1):
@@ -78,19 +84,19 @@ class SegmentPool:
             self.preparing = False
 
     def recycle(self, segment: Segment) -> tuple[DiskOperation, ...]:
-        """The operations that free a segment's file; sizes that are not usual are not kept."""
+        """Return the operations that free a segment's file; files of unusual size are removed."""
         usual = segment.size == self.settings.segment_size_bytes
         if segment.compacted or not usual or len(self.spares) >= self.settings.spare_segments_max:
             return Remove(segment.name), SyncDirectory()
         return Rename(segment.name, spare_name(segment.generation)), SyncDirectory()
 
     def recycled(self, operations: tuple[DiskOperation, ...], size: int) -> None:
-        """What ``recycle`` asked for is done."""
+        """Record that the operations returned by ``recycle`` are done."""
         if isinstance(operations[0], Rename):
             self.spares.append((operations[0].new, size))
 
     def next_generation(self) -> int:
-        """A number that no file ever had."""
+        """Return a number that no file ever had."""
         self.generation += 1
         return self.generation
 

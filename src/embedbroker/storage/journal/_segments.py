@@ -1,18 +1,19 @@
-"""Segments: the files of a journal, their names, headers and what of them is still needed.
+"""Segments: the files of a journal, their names, headers and the parts of them that are still needed.
 
-Responsible for the naming scheme, the segment header and the account of one segment (where its batches end, what in it
-is alive, which older segments its records speak about). Refuses to read or write: it describes files.
+Responsible for the naming scheme, the segment header and the account of one segment. The account contains the end of
+its batches, its live content, and the older segments that its records refer to. Does not read or write: it describes
+files.
 
 Names::
 
     segment-0000000042.journal             generation 42, as written
     segment-0000000040-0000000042.journal  what compaction kept of generations 40 to 42; the file takes their place the
                                            moment it has this name, and files it covers are ignored and removed
-    spare-0000000017.journal               an empty place: a new file, or one whose content nobody needs
+    spare-0000000017.journal               an empty place: a new file, or one with obsolete content
     compacting.journal                     compaction's work in progress, of no value until it is renamed
-    torn-0000000042-<batch>.copy           a torn tail that recovery cut, for people to look at
+    torn-0000000042-<batch>.copy           a torn tail that recovery cut, for inspection by people
     unfinished.copy                        this is a copy, salvaged or replicated, and part of it is still to be written
-    oldreplica.<number>.<name>             what was in the way of a replicated copy; no business of the journal's
+    oldreplica.<number>.<name>             what was in the way of a replicated copy; the journal ignores it
 
 Header, 4096 bytes, so that no later write touches its page::
 
@@ -67,9 +68,10 @@ TORN_NAME = re.compile(r"torn-(\d{10,})-(\d+)\.copy\Z")
 
 
 class SegmentFlags(IntFlag):
-    """COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything.
+    """The flags of a segment.
 
-    AUDIT: of an audit log. CUT_SHORT: that log could not be written behind this segment.
+    COMPACTED: written by compaction. REUSED: the file held other batches before, so its tail may hold anything. AUDIT:
+    of an audit log. CUT_SHORT: that log could not be written behind this segment.
     """
 
     COMPACTED = 1
@@ -79,12 +81,12 @@ class SegmentFlags(IntFlag):
 
 
 def segment_name(first: int, last: int) -> str:
-    """The name of the file that stands for these generations."""
+    """Return the name of the file that stands for these generations."""
     return f"segment-{first:010}.journal" if first == last else f"segment-{first:010}-{last:010}.journal"
 
 
 def segment_range(name: str) -> tuple[int, int] | None:
-    """(first, last) generation of a segment's name, None for other names."""
+    """Return the (first, last) generation of a segment's name, None for other names."""
     match = NAME.match(name)
     if match is None:
         return None
@@ -93,31 +95,31 @@ def segment_range(name: str) -> tuple[int, int] | None:
 
 
 def holds_journal(disk: Disk) -> bool:
-    """Whether there is anything of a journal on a disk."""
+    """Return True if a disk holds anything of a journal."""
     (names,) = disk.run((ListFiles(),))
     assert isinstance(names, tuple)
     return any(segment_range(name) for name in names)
 
 
 def spare_name(generation: int) -> str:
-    """The name of an empty place, made of a number no other file has."""
+    """Return the name of an empty place, made of a number no other file has."""
     return f"spare-{generation:010}.journal"
 
 
 def torn_name(generation: int, number: int) -> str:
-    """The name of the copy of a torn tail."""
+    """Return the name of the copy of a torn tail."""
     return f"torn-{generation:010}-{number}.copy"
 
 
 def torn_tail(name: str) -> tuple[int, int] | None:
-    """(generation, number) of a copy's name, None for other names."""
+    """Return the (generation, number) of a copy's name, None for other names."""
     match = TORN_NAME.match(name)
     return (int(match[1]), int(match[2])) if match is not None else None
 
 
 @frozen
 class SegmentHeader:
-    """What the first 4096 bytes of a segment say."""
+    """The content of the first 4096 bytes of a segment."""
 
     identity: int
     generation: int
@@ -130,17 +132,17 @@ class SegmentHeader:
 
     @property
     def compacted(self) -> bool:
-        """Whether compaction wrote it: what it left out was of no use to a broker any more."""
+        """True if compaction wrote it: what it left out was of no use to a broker any more."""
         return bool(self.flags & SegmentFlags.COMPACTED)
 
     @property
     def cut_short(self) -> bool:
-        """Whether an audit log could not be written behind it."""
+        """True if an audit log could not be written behind it."""
         return bool(self.flags & SegmentFlags.CUT_SHORT)
 
 
 def encode_header(header: SegmentHeader) -> bytes:
-    """Everything in front of the first batch."""
+    """Return everything in front of the first batch."""
     head = HEADER.pack(
         MAGIC,
         FORMAT_VERSION,
@@ -158,7 +160,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 
 def decode_header(data: bytes) -> SegmentHeader | str:
-    """The header, or what is wrong with it."""
+    """Return the header, or a description of its damage."""
     if len(data) < FIRST_BATCH_OFFSET:
         return "the file is shorter than a segment header"
     if crc32(data[:CHECKED]) != int.from_bytes(data[CHECKED:FIRST_BATCH_OFFSET], "little"):
@@ -173,9 +175,9 @@ def decode_header(data: bytes) -> SegmentHeader | str:
 
 
 class Placement:
-    """Where messages stand and which queues still have them; shared by all messages of which both are the same.
+    """The segment of messages and the queues that still have them; shared by all messages with equal values of both.
 
-    ``count`` is the number of those messages. Sharing keeps the index of living messages at one dictionary entry each.
+    ``count`` is the number of those messages. Sharing keeps the index of live messages at one dictionary entry each.
     """
 
     __slots__ = ("count", "queues", "segment")
@@ -199,23 +201,23 @@ class Segment:
     last_number: int = 0
     compacted: bool = False
     reused: bool = False
-    damaged: bool = False  # found while it was read in the background: never to be touched again
+    damaged: bool = False  # found while it was read in the background: it must never be touched again
     made: bool = True  # the file stands under its name, with its header synced
     gone: bool = False
     # Messages ever added here; known from ``close`` on, when no more can come.
     added: int = 0
-    # Records other than messages that the last compaction kept, so that it is not tried again for nothing.
+    # Records other than messages that the last compaction kept: without it compaction would be repeated for nothing.
     retained: int = 0
     # Placements by queue id (messages with one reference) or by the tuple of their queue ids.
     placements: dict[int | tuple[int, ...], Placement] = Factory(dict)
-    # The same by queue, for the day a queue is removed.
+    # The same by queue, for the removal of a queue.
     by_queue: dict[int, list[Placement]] = Factory(dict)
-    # Placements whose last queue was removed: their messages are garbage that nobody acknowledges.
+    # Placements whose last queue was removed: their messages are garbage without an acknowledgement.
     orphans: list[Placement] = Factory(list)
-    # Ids of messages added here that nobody references any more. Compaction of a later segment asks whether an
+    # Ids of messages added here that have no references any more. Compaction of a later segment checks whether an
     # acknowledgement in it still has something to acknowledge.
     dead: array[int] = Factory(lambda: array("q"))
-    # How often a message added here lost one of several queues. Compaction asks whether that happened meanwhile.
+    # How often a message added here lost one of several queues. Compaction checks whether that happened meanwhile.
     narrowed: int = 0
     # Definitions in force, and records of open transactions.
     pins: int = 0
@@ -223,7 +225,7 @@ class Segment:
     needs: dict[Segment, None] = Factory(dict)
     # (record kind, id) of transactions and definitions with records here that records in later segments ended.
     ended: set[tuple[int, int]] = Factory(set)
-    # Of its file: asked for with each batch.
+    # The name of its file: used with each batch.
     name: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -231,11 +233,14 @@ class Segment:
 
     @property
     def extent(self) -> tuple[int, int, int]:
-        """Generations and last batch number, 0 when there is no batch: what later segments say about this one."""
+        """Generations and last batch number, 0 when there is no batch.
+
+        Later segments list this of their predecessors.
+        """
         return self.first, self.last, self.last_number if self.first_number else 0
 
     def placement(self, key: int | tuple[int, ...]) -> Placement:
-        """The shared placement of messages here that these queues have."""
+        """Return the shared placement of messages here that these queues have."""
         placement = self.placements.get(key)
         if placement is None:
             queues = key if isinstance(key, tuple) else (key,)
@@ -253,18 +258,18 @@ class Segment:
         self.placements.pop(queue_id, None)
 
     def close(self) -> None:
-        """No more records will come."""
+        """End the account: no more records will come."""
         referenced = sum([placement.count for placement in self.placements.values() if placement.queues])
         self.added = referenced + len(self.dead) + self.orphaned
 
     @property
     def orphaned(self) -> int:
-        """How many messages here lost their queues by removal of the queues."""
+        """The number of messages here that lost their queues by removal of the queues."""
         return sum([placement.count for placement in self.orphans])
 
     @property
     def living(self) -> int:
-        """How many messages of this closed segment are still referenced."""
+        """The number of messages of this closed segment that are still referenced."""
         return self.added - len(self.dead) - self.orphaned
 
 
@@ -280,7 +285,7 @@ class GatheredBatch:
     flags: int
 
     def encode(self, identity: int, wall_ms: int, previous_crc: int) -> tuple[bytes, bytes, int]:
-        """Return header, body and the body's crc; once."""
+        """Return header, body and the body's crc; may be called once only."""
         return encode_batch(
             self.parts,
             self.payload_size,

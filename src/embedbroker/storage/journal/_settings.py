@@ -1,6 +1,6 @@
 """Sizes and limits of a journal, as one value.
 
-Responsible for defaults and their reasons. Refuses to know configuration files: the node maps those to this value.
+Responsible for defaults and their reasons. Does not depend on configuration files: the node maps those to this value.
 """
 
 from __future__ import annotations
@@ -20,30 +20,33 @@ class JournalSettings:
     """How a journal uses its directory.
 
     ``identity`` is a random 63-bit number that a *new* journal takes over; an existing one keeps its own. It stands in
-    every batch, so that bytes inside a message, or a file of another broker, can never pass for a batch of this one.
+    every batch: bytes inside a message, or a file of another broker, can never pass for a batch of this one.
     """
 
     identity: int = 0
+    # The size of a new segment file, header included: a multiple of 512 bytes, 16 KiB or more.
     segment_size_bytes: int = field(default=16 * MIB)
     # A sync of 100 KiB takes twice as long as one of 10 KiB, one of 1 MiB eight times: larger batches buy no
     # throughput.
     batch_bytes_max: int = 256 * KIB
+    # A seal is written after this time without records.
     seal_after_s: float = 1.0
     # One slice of recovery is one read and the work on it: about 5 ms.
     recovery_slice_bytes: int = 1 * MIB
     # One slice of compaction shares the loop with traffic: below 1 ms, even if it holds nothing but acknowledgements.
     compaction_slice_bytes: int = 64 * KIB
-    # The background syncs after so many bytes: one large sync would hold up those of the journal.
+    # The background syncs after this many bytes: one large sync would delay those of the journal.
     background_sync_bytes: int = 1 * MIB
     # A segment is worth rewriting when at most this share of its messages is still alive ...
     compaction_live_ratio_max: float = 0.5
-    # ... and there are so many of them: until then messages that do not live long die by themselves. Not more, because
-    # a backup that takes over reads every segment there is, each for 50 ms and more, while clients wait.
+    # ... and there are at least this many of them: until then short-lived messages end without compaction. Not more,
+    # because a backup that takes over reads every segment there is, each for 50 ms and more, while clients wait.
     compaction_segments_min: int = 2
     # How many segments one compaction takes at most.
     compaction_run_max: int = 16
+    # At most this many freed segment files are kept for reuse; others are removed.
     spare_segments_max: int = 4
-    # Copies of cut tails are for people to look at: the newest are kept, of up to 16 MiB each.
+    # Copies of cut tails are for inspection by people: the newest are kept, of up to 16 MiB each.
     torn_copies_max: int = 8
 
     @segment_size_bytes.validator

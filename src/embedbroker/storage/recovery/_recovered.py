@@ -1,9 +1,9 @@
-"""What the journal gives the kernel at the start: definitions, living messages, prepared transactions.
+"""The state that the journal hands to the kernel at the start: definitions, live messages, prepared transactions.
 
-Responsible for handing it over in bounded portions. Refuses to interpret message bytes: they are restored by encoding
+Responsible for handing it over in bounded portions. Does not interpret message bytes: they are restored by encoding
 tag.
 
-While a journal is replayed, messages are kept as exact tuples of numbers and bytes in one dictionary: the collector
+While a journal is replayed, messages are kept as exact tuples of numbers and bytes in one dictionary. The collector
 stops tracking such tuples, so a full collection does not walk a million recovered messages.
 """
 
@@ -36,7 +36,10 @@ _NO_COUNTS: dict[int, int] = {}
 
 
 class JournaledMessage(Protocol):
-    """What a message record takes from a message: a part of the message port, and all of a recovered message."""
+    """The attributes of a message that a message record stores.
+
+    They are a part of the message port, and all of a recovered message.
+    """
 
     @property
     def raw(self) -> bytes | bytearray: ...
@@ -61,7 +64,7 @@ class JournaledMessage(Protocol):
 
 
 class RecoveredMessage(NamedTuple):
-    """One living message. ``references`` holds (queue id, position, delivery count) for each queue that has it."""
+    """One live message. ``references`` holds (queue id, position, delivery count) for each queue that has it."""
 
     message_id: int
     encoding: int
@@ -78,8 +81,8 @@ class RecoveredMessage(NamedTuple):
 class RecoveredTransaction:
     """A transaction that was prepared and neither committed nor rolled back.
 
-    What ``acknowledgements`` (message id, queue id) speak of is among the living messages, or gone with its queue. The
-    address of ``duplicate_ids`` may be gone, too.
+    The messages of ``acknowledgements`` (message id, queue id) are among the live messages, or gone with their queue.
+    The address of ``duplicate_ids`` may be gone, too.
     """
 
     transaction_id: int
@@ -105,25 +108,25 @@ class RecoveredTransaction:
 
 @define(eq=False)
 class RecoveredState:
-    """Everything durable. Take it once; ``take_messages`` and ``take_duplicate_ids`` empty it portion by portion."""
+    """Everything durable. It can be taken once; ``take_messages`` and ``take_duplicate_ids`` empty it in portions."""
 
     addresses: tuple[AddressDefinition, ...]
     queues: tuple[QueueDefinition, ...]
     transactions: tuple[RecoveredTransaction, ...]
     outcomes: tuple[HeuristicOutcome, ...]
     cursors: tuple[CursorDefinition, ...]
-    # Ids and positions from here on were never used.
+    # Ids and positions from this limit on were never used.
     id_limit: int
     # For the log: what was cut, kept as a copy, left out.
     notes: tuple[str, ...]
     _messages: dict[int, StoredMessage] = Factory(dict)
     _counts: dict[int, dict[int, int]] = Factory(dict)
-    # By address, each address' in the order in which they came into force.
+    # By address: its ids in the order in which they came into force.
     _duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     _left: list[int] = Factory(list)
     _queue_ids: frozenset[int] = frozenset()
     _entries: Iterator[DuplicateId] = Factory(lambda: iter(()))
-    # Of the journal, in whatever directory: the same in every life.
+    # The identity of the journal, in whatever directory: the same in every life.
     identity: int = 0
     # Number of the last batch that was read, 0 for an empty journal.
     last_batch: int = 0
@@ -141,7 +144,7 @@ class RecoveredState:
 
     @property
     def messages_left(self) -> int:
-        """How many messages ``take_messages`` may still return, at most."""
+        """The maximum number of messages that ``take_messages`` may still return."""
         return len(self._left)
 
     def take_messages(self, limit: int) -> list[RecoveredMessage]:
@@ -156,7 +159,7 @@ class RecoveredState:
             message_id = left.pop()
             stored = messages.pop(message_id)
             if len(stored) == _ONE_REFERENCE and not counts:
-                # Nearly all of them: what takes time here is time to recover.
+                # Nearly all messages take this branch: its time is time to recover.
                 encoding, priority, flags, expiration, timestamp, wall_ms, raw, *reference = stored
                 queue_id, position = reference
                 if queue_id in queue_ids:
@@ -171,7 +174,7 @@ class RecoveredState:
         return taken
 
     def take_duplicate_ids(self, limit: int) -> list[DuplicateId]:
-        """Take up to ``limit`` ids, each address' oldest first; an empty list means that all are taken."""
+        """Take up to ``limit`` ids, the oldest of each address first; an empty list means that all are taken."""
         return list(islice(self._entries, limit))
 
 

@@ -1,19 +1,18 @@
 """Recovery: from the files of a directory to a journal that can go on.
 
-Responsible for which files count, for walking their batches in order, and for the verdict at the end: a torn tail,
-which is cut and kept as a copy, or corruption, on which the journal refuses to start. Refuses to know what records
-mean.
+Responsible for which files count, for walking their batches in order, and for the verdict at the end. A torn tail is
+cut and kept as a copy; on corruption the journal refuses to start. Does not depend on the meaning of records.
 
-What may be damaged without anybody's fault is the last batch alone: the next one is written only after it was synced.
-So
+Only the last batch may be damaged without a fault of the disk: the next one is written only after it was synced. So
 1. batch n is damaged and a batch n+1 exists, in this segment or a later one: n was synced; this is corruption;
-2. batch n is damaged, nothing of n+1 exists: n was under way when the broker died, nobody was told it was safe; cut it.
-A cut changes nothing on disk: the next batch n goes to a new segment, and a reader that finds n at the start of a
-segment knows that what stood behind n-1 before was cut. Recovery can thus die at any point and simply begin again.
+2. batch n is damaged, nothing of n+1 exists: n was under way when the broker died, and was never confirmed; cut it.
+
+A cut changes nothing on disk. The next batch n goes to a new segment. For a reader, a batch n at the start of a segment
+means that the bytes behind n-1 before it were cut. Recovery can thus die at any point and simply begin again.
 
 The last batch may be valid only in the operating system's memory (the broker was killed before the sync, or the sync
-failed). Before anybody sees its messages it is written again, byte by byte the same, and synced: syncing alone would
-not do, because after a failed sync the system considers the bytes clean.
+failed). Before its messages are visible it is written again, byte by byte the same, and synced. Syncing alone would not
+be enough, because after a failed sync the system considers the bytes clean.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class _Tail:
 
 @define(eq=False)
 class Recovery:
-    """Recovery under way, and in the end what the journal continues with."""
+    """A recovery under way, and in the end the state that the journal continues with."""
 
     settings: JournalSettings
     identity: int
@@ -131,7 +130,10 @@ class Recovery:
         yield from self._keep_uncovered(headers)
 
     def _keep_uncovered(self, headers: list[tuple[SegmentHeader, int]]) -> Steps[None]:
-        """Compaction's result takes the place of what it covers; those files were about to be removed."""
+        """Keep what compaction's results do not cover.
+
+        A result replaces the files it covers; those were about to be removed.
+        """
         last: SegmentHeader | None = None
         for header, size in headers:
             segment = Segment(
@@ -182,7 +184,7 @@ class Recovery:
             self._tails.clear()
             return
         if walk.number is not None:
-            # Whatever stood behind the last batch before, in earlier segments, was cut by an earlier recovery.
+            # An earlier recovery cut what stood behind the last batch before, in earlier segments.
             self._tails.clear()
             self.number, self.crc = walk.number, walk.crc
             self.sealed = bool(walk.flags & BatchFlags.SEAL)
@@ -202,7 +204,10 @@ class Recovery:
             self._last = segment, batches[-1]
 
     def _check_number(self, segment: Segment, number: int) -> None:
-        """The first batch of a segment follows the last one before it, unless segments between them were dropped."""
+        """Check that the first batch of a segment follows the last one before it.
+
+        There may be a gap if segments between them were dropped.
+        """
         if number <= self.number:
             raise Corruption(segment.name, FIRST_BATCH_OFFSET, f"batch {number} comes after batch {self.number}")
         if number == self.number + 1:
@@ -229,7 +234,7 @@ class Recovery:
             raise Corruption(segment.name, walk.offset, text)
 
     def _check_extents(self) -> None:
-        """The latest segment start lists what stood before it: nothing of that may be missing."""
+        """Check that nothing is missing of the segments that the latest segment start lists."""
         for first, last, number in self.replay.extents:
             holder = next((each for each in self.segments if each.first <= first and last <= each.last), None)
             if holder is None:
@@ -242,7 +247,7 @@ class Recovery:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _judge_tails(self, names: list[str]) -> Steps[None]:
-        """Look behind the last batch: proof of a later one, a torn batch, or garbage."""
+        """Examine the bytes behind the last batch: proof of a later one, a torn batch, or garbage."""
         for tail in self._tails:
             dirty = False
             last_byte = offset = tail.segment.end
@@ -270,7 +275,7 @@ class Recovery:
                 yield from self._keep_tail(tail, last_byte, names)
 
     def _keep_tail(self, tail: _Tail, last_byte: int, names: list[str]) -> Steps[None]:
-        """Cut what stands behind the last batch, and keep a copy for people to look at."""
+        """Cut what stands behind the last batch, and keep a copy for inspection by people."""
         segment, start = tail.segment, tail.segment.end
         name = torn_name(segment.generation, self.number + 1)
         reason = tail.walk.damage or "bytes that are no batch follow the last one"
@@ -289,7 +294,7 @@ class Recovery:
             names.append(name)
 
     def _drop_old_copies(self, names: list[str]) -> Steps[None]:
-        """A broker that is killed every minute must not fill its disk with them."""
+        """Remove old copies: a broker that is killed every minute must not fill its disk with them."""
         copies = sorted((place, name) for name in names if (place := torn_tail(name)) is not None)
         for _place, name in copies[: max(len(copies) - self.settings.torn_copies_max, 0)]:
             yield (Remove(name),)
@@ -305,7 +310,10 @@ class Recovery:
         yield (WriteAt(segment.name, batch.offset, (data,)), Sync(segment.name))
 
     def _choose_current(self) -> None:
-        """Go on behind the last batch if nothing was cut; an empty segment behind it is the next one."""
+        """Choose the segment to go on in: behind the last batch if nothing was cut.
+
+        An empty segment behind it is the next one.
+        """
         if not self._tails or any(tail.walk.damage for tail in self._tails):
             return
         last = self.segments[-1]

@@ -1,8 +1,8 @@
 """Replay: applies the records of batches, in order, to an empty state.
 
-Responsible for what records mean together. Refuses to know where they come from: recovery reads and checks the batches.
-Its result is the same whether it reads the segments as written or as compaction left them, so acknowledgements of
-unknown messages, ends of unknown transactions and removals of unknown definitions are no errors.
+Responsible for the combined meaning of records. Does not depend on their source: recovery reads and checks the batches.
+The result is the same for segments as written and for segments after compaction. So acknowledgements of unknown
+messages, ends of unknown transactions and removals of unknown definitions are no errors.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Replay:
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
-    # By address, each address' in the order in which they came into force.
+    # By address: its ids in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     id_limit: int = 0
     # The extents of the latest SEGMENT_START, and what was dropped since.
@@ -87,7 +87,7 @@ class Replay:
     _room: int = Factory(lambda: _SLICE)
 
     def apply(self, data: bytes, start: int, end: int, segment: Segment, segments: Iterable[Segment]) -> Iterator[None]:
-        """Apply the records in ``data[start:end]``, which stand in ``segment``; pauses when a slice of work is done.
+        """Apply the records in ``data[start:end]``, which stand in ``segment``; pause when a slice of work is done.
 
         Raises:
             MalformedRecord: nothing can be concluded; ``position`` is an offset in ``data``.
@@ -153,19 +153,19 @@ class Replay:
         return self._transactions
 
     def transaction_ids_to_roll_back(self) -> list[int]:
-        """Transactions that were open and not prepared when the journal ended."""
+        """Return transactions that were open and not prepared when the journal ended."""
         return [transaction_id for transaction_id, each in self._transactions.items() if each.xid is None]
 
     def settle(self) -> Iterator[None]:
-        """Take off what large transactions ended, a slice with each step."""
+        """Remove what large transactions ended, a slice with each step."""
         while self.live_index.unsettled:
             self.live_index.settle(_SLICE)
             yield
 
     def finish(self, segments: Iterable[Segment]) -> RecoveredState:
-        """Hand over. What refers to queues and addresses without definition is garbage from here on.
+        """Return the recovered state. References to queues and addresses without definition are garbage from here on.
 
-        What large transactions ended has to be taken off before, by `settle`.
+        `settle` must have removed what large transactions ended before.
         """
         assert not self.live_index.unsettled
         for segment in segments:
@@ -193,7 +193,7 @@ class Replay:
             tuple(self.queues.values()),
             tuple(prepared),
             tuple(self.outcomes.values()),
-            # Of a queue whose definition cannot be read there is nothing left to look at.
+            # A queue whose definition cannot be read has no content for a cursor to read.
             tuple([cursor for cursor in self.cursors.values() if cursor.queue_id in self.queues]),
             self.id_limit,
             tuple(self.notes),
@@ -253,12 +253,12 @@ class Replay:
                 self.dropped.clear()
             case RecordKind.SEGMENTS_DROPPED:
                 self.dropped.update(codec.decode_dropped(data, position, size))
-            case _:  # SEAL says nothing here; hot kinds do not come this way
+            case _:  # SEAL has no effect here; hot kinds do not come this way
                 pass
         return size
 
     def _note(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
-        """A marker or the place of a reader is there, has changed, or is gone."""
+        """Apply a marker or the place of a reader: new, changed or removed."""
         fact: Fact
         if kind is RecordKind.MARKER:
             fact = codec.decode_marker(data, position, size)
@@ -277,7 +277,7 @@ class Replay:
         self.live_index.note(fact, segment)
 
     def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
-        """Carry out what a transaction did, which may be more than a slice of it."""
+        """Carry out the effects of a transaction, which may be more than a slice."""
         size, _kind, _flags = _prefix(data, position, end)
         transaction_id = TRANSACTION.unpack_from(data, position)[4]
         first = dict(codec.decode_pairs(data, position + TRANSACTION.size, position + size))
@@ -285,7 +285,7 @@ class Replay:
         return size
 
     def _commit_set(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:
-        """The same for each of its transactions."""
+        """Carry out the effects of each transaction of a commit set."""
         size, _kind, _flags = _prefix(data, position, end)
         marker, transactions = codec.decode_commit_set(data, position, size)
         self.fencing_tokens[marker.id] = marker
@@ -369,7 +369,7 @@ class Replay:
 
 
 def _prefix(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Size, kind and flags of a record that ends before ``end``."""
+    """Return size, kind and flags of a record that ends before ``end``."""
     if position + PREFIX.size > end:
         raise MalformedRecord(position, "a record cut short")
     size, kind, flags, _ = PREFIX.unpack_from(data, position)
