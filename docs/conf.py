@@ -16,6 +16,8 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
+# Figures of states are Mermaid text, which code hosts draw and these pages show as it is written.
+suppress_warnings = ["misc.highlighting_failure"]
 # A single backtick in a docstring is code.
 default_role = "literal"
 autodoc_member_order = "bysource"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
 import signal
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,12 @@ def pytest_collection_finish() -> None:
     What garbage has to say is said no less, at the latest when the session ends.
     """
     gc.set_threshold(_GARBAGE_MAX)
+
+
+def pytest_runtest_teardown() -> None:
+    """Undo what a command line that ran inside a test set for the whole process: the levels of loggers."""
+    for name in ("embedclient", "embedbroker"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture
