@@ -92,7 +92,7 @@ def test_every_other_move_is_a_bug_that_is_caught(source: Phase, target: Phase) 
         move(channel, target)
 
 
-@pytest.mark.parametrize("target", sorted((target for _, target in HARMLESS), key=lambda phase: phase.name))
+@pytest.mark.parametrize("target", [phase for phase in Phase if (Phase.CLOSED, phase) in HARMLESS])
 def test_a_channel_that_has_ended_stays_so(target: Phase) -> None:
     channel, _ = bring_to(Phase.CLOSED)
     move(channel, target)
