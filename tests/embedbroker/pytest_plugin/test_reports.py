@@ -114,11 +114,12 @@ def test_an_exception_of_the_test_leaves_it_as_the_same_object(inner: Inner) -> 
 def test_a_broker_that_fails_of_a_bug_ends_the_test_with_it(inner: Inner) -> None:
     result = inner(
         """
-        async def test_it(embedded_broker):
-            def bug(*_arguments):
+        class Bug:
+            def send(self, *_arguments):
                 raise AssertionError("as a bug would")
 
-            embedded_broker._following.live_kernel().send = bug
+        async def test_it(embedded_broker):
+            embedded_broker._following.live_kernel().router = Bug()
             async with ConnectionFactory(embedded_broker.url).connect() as connection, connection.session() as session:
                 await session.create_producer(ORDERS).send("x")
         """
