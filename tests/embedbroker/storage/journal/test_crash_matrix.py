@@ -18,7 +18,7 @@ from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_lives import MOMENTS, flow, live
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
-pytestmark = pytest.mark.search
+pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
 
 CASES = 160
 REAL_CASES = 16
