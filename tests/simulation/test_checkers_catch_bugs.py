@@ -215,7 +215,7 @@ def forget_who_has_an_exclusive_queue(patch: pytest.MonkeyPatch) -> None:
 def turn_priorities_of_consumers_round(patch: pytest.MonkeyPatch) -> None:
     enter = fault_point("give a turn")
 
-    def upside_down(self: Dispatcher, consumer: Consumer) -> None:
+    def upside_down(self: Dispatcher[Consumer], consumer: Consumer) -> None:
         enter(self, consumer)
         self.levels.sort(key=lambda each: each.priority)
 

@@ -25,9 +25,8 @@ from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .queueing._backlog import Reference, Restore
 from .queueing._backpressure import Backpressure
-from .queueing._consumer import Consumer, ConsumerPort
 from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
-from .queueing._queue import Queue
+from .queueing._queue import Consumer, ConsumerPort, Queue
 from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement

@@ -21,8 +21,7 @@ from .settling._outcome import Outcome
 
 if TYPE_CHECKING:
     from .addressing._address import Address
-    from .queueing._consumer import Consumer
-    from .queueing._queue import Queue
+    from .queueing._queue import Consumer, Queue
     from .queueing._reference import Reference
 
 __all__ = ["CommitObserver", "CommittedWork", "DecisionObserver", "Leaving", "Observers", "SessionView", "When"]

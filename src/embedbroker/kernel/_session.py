@@ -24,11 +24,10 @@ from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import Cursors
 from .queueing._backlog import Reference
 from .queueing._backpressure import Backpressure
-from .queueing._consumer import Consumer, ConsumerPort
 from .queueing._credit import ByteCredit, Credit
 from .queueing._deliveries import Bundle
 from .queueing._observed_delivery import ObservedDelivery
-from .queueing._queue import Queue
+from .queueing._queue import Consumer, ConsumerPort, Queue
 from .settling._delivery_count import PersistedDeliveryCount
 from .settling._outcome import Outcome
 from .transactions._transaction import Transaction

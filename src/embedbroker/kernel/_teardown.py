@@ -15,8 +15,7 @@ from ._observer import Leaving, Observers
 from ._schedule import Schedule
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
-from .queueing._consumer import Consumer
-from .queueing._queue import Queue
+from .queueing._queue import Consumer, Queue
 from .settling._outcome import Outcome
 from .settling._removal import Removal
 from .settling._settlement import Settlement

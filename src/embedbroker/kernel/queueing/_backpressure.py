@@ -7,15 +7,19 @@ that were held up, not on the number of consumers. Does not depend on bytes and 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from ._consumer import Consumer
-
-__all__ = ["Backpressure"]
+__all__ = ["Backpressure", "HeldUp"]
 
 # The first waiting consumers may use up what the peer can take: the others need no attempt to find that out.
 _AT_ONCE_MAX = 64
+
+
+class HeldUp(Protocol):
+    """Could have received a message, but for the back-pressure of its connection."""
+
+    def resume(self) -> None:
+        """Continue now that the peer keeps up again."""
 
 
 class Backpressure:
@@ -28,7 +32,7 @@ class Backpressure:
 
     def __init__(self, relieved: dict[Backpressure, None]) -> None:
         self._relieved = relieved
-        self._waiting: dict[Consumer, None] = {}
+        self._waiting: dict[HeldUp, None] = {}
         self.is_shut = False
 
     def shut(self) -> None:
@@ -42,11 +46,11 @@ class Backpressure:
         if self._waiting:
             self._relieved[self] = None
 
-    def wait(self, consumer: Consumer) -> None:
+    def wait(self, consumer: HeldUp) -> None:
         """Add a consumer that could have received a message."""
         self._waiting[consumer] = None
 
-    def forget(self, consumer: Consumer) -> None:
+    def forget(self, consumer: HeldUp) -> None:
         """Forget a consumer that is gone."""
         self._waiting.pop(consumer, None)
 
@@ -54,6 +58,6 @@ class Backpressure:
         """Wake the queues of some waiting consumers, longest wait first."""
         for consumer in list(islice(self._waiting, _AT_ONCE_MAX)):
             del self._waiting[consumer]
-            consumer.queue.consumer_ready(consumer)
+            consumer.resume()
         if not self._waiting:
             del self._relieved[self]

@@ -9,19 +9,66 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from ._backlog import Backlog
-from ._consumer import Consumer
+from embedclient.model import Message
+
+from ._backlog import Backlog, Bookmark
+from ._backpressure import Backpressure, HeldUp
+from ._credit import Credit
 from ._reference import Reference
 
-__all__ = ["Dispatcher", "Hand"]
+__all__ = ["Candidate", "Dispatcher"]
 
-Hand: TypeAlias = Callable[[Consumer, Reference], None]
+
+class Filter(Protocol):
+    """Decide which messages a consumer may get."""
+
+    def matches(self, message: Message, /) -> bool:
+        """Return True if the consumer may get this message."""
+
+
+class Candidate(HeldUp, Protocol):
+    """Provide what the choice among consumers depends on; see `Consumer`."""
+
+    in_ready: bool
+
+    @property
+    def started(self) -> bool:
+        """Return True if its session delivers."""
+
+    @property
+    def closed(self) -> bool:
+        """Return True if it was detached."""
+
+    @property
+    def priority(self) -> int:
+        """Return its consumer priority."""
+
+    @property
+    def backpressure(self) -> Backpressure:
+        """Return the valve of its connection."""
+
+    @property
+    def credit(self) -> Credit:
+        """Return what it may still be sent."""
+
+    @property
+    def selector(self) -> Filter | None:
+        """Return its filter, None for all messages."""
+
+    @property
+    def cursor(self) -> Bookmark:
+        """Return how far it has looked for messages that match."""
+
+
+ConsumerT = TypeVar("ConsumerT", bound=Candidate)
+
+Hand: TypeAlias = Callable[[ConsumerT, Reference], None]
 """Give a message to a consumer, unless the message has expired."""
 
 
-class _ConsumerLevel:
+class _ConsumerLevel(Generic[ConsumerT]):
     """Hold the consumers of one priority that can take a message, the next one first.
 
     Closed ones stay until they are many.
@@ -31,7 +78,7 @@ class _ConsumerLevel:
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
-        self.ready: deque[Consumer] = deque()
+        self.ready: deque[ConsumerT] = deque()
         self.closed_count = 0
 
     def forget_closed(self) -> None:
@@ -44,7 +91,7 @@ class _ConsumerLevel:
             self.closed_count = 0
 
 
-class Dispatcher:
+class Dispatcher(Generic[ConsumerT]):
     """Choose consumers for the messages of one queue.
 
     ``holder`` is the consumer of an exclusive queue that got a message; no other gets one while it is there.
@@ -53,14 +100,14 @@ class Dispatcher:
     __slots__ = ("consumers", "holder", "levels")
 
     def __init__(self) -> None:
-        self.consumers: dict[Consumer, None] = {}
-        self.holder: Consumer | None = None
+        self.consumers: dict[ConsumerT, None] = {}
+        self.holder: ConsumerT | None = None
         # Highest priority first; only priorities that have a consumer.
-        self.levels: list[_ConsumerLevel] = []
+        self.levels: list[_ConsumerLevel[ConsumerT]] = []
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
-    def remove(self, consumer: Consumer) -> bool:
+    def remove(self, consumer: ConsumerT) -> bool:
         """Forget a closed consumer. Return True if others must be offered again what only this one could get."""
         self.consumers.pop(consumer, None)
         for level in self.levels:
@@ -76,18 +123,18 @@ class Dispatcher:
         self.holder = None
         return True
 
-    def enter(self, consumer: Consumer) -> None:
+    def enter(self, consumer: ConsumerT) -> None:
         """Give a turn to a consumer that is ready and has none."""
         self._level_of(consumer.priority).ready.append(consumer)
         consumer.in_ready = True
 
-    def _level_of(self, priority: int) -> _ConsumerLevel:
+    def _level_of(self, priority: int) -> _ConsumerLevel[ConsumerT]:
         levels = self.levels
         for index, level in enumerate(levels):
             if level.priority == priority:
                 return level
             if level.priority < priority:
-                created = _ConsumerLevel(priority)
+                created: _ConsumerLevel[ConsumerT] = _ConsumerLevel(priority)
                 levels.insert(index, created)
                 return created
         created = _ConsumerLevel(priority)
@@ -105,7 +152,7 @@ class Dispatcher:
 
     # -- choosing ------------------------------------------------------------------------------------------------
 
-    def choose(self, reference: Reference) -> Consumer | None:
+    def choose(self, reference: Reference) -> ConsumerT | None:
         """Return the consumer that gets this message, if any can take it; its next turn is behind the others."""
         message = reference.message
         size = len(message.raw)
@@ -121,7 +168,7 @@ class Dispatcher:
                     return consumer
         return None
 
-    def dispatch(self, backlog: Backlog, hand: Hand, budget: int) -> int:
+    def dispatch(self, backlog: Backlog, hand: Hand[ConsumerT], budget: int) -> int:
         """Take waiting messages out for ready consumers; return what is left of the budget.
 
         Consumers of a lower priority get what all above them are too busy for, or do not want. A consumer with a filter
@@ -133,7 +180,9 @@ class Dispatcher:
                 budget, taken = self._dispatch_round(level, backlog, hand, budget)
         return budget
 
-    def _dispatch_round(self, level: _ConsumerLevel, backlog: Backlog, hand: Hand, budget: int) -> tuple[int, bool]:
+    def _dispatch_round(
+        self, level: _ConsumerLevel[ConsumerT], backlog: Backlog, hand: Hand[ConsumerT], budget: int
+    ) -> tuple[int, bool]:
         """Hand out one message for each consumer of a level, in turn."""
         taken = False
         for _ in range(len(level.ready)):
@@ -152,7 +201,7 @@ class Dispatcher:
                 hand(consumer, reference)
         return budget, taken
 
-    def _next_ready(self, level: _ConsumerLevel, size: int) -> Consumer | None:
+    def _next_ready(self, level: _ConsumerLevel[ConsumerT], size: int) -> ConsumerT | None:
         """Return the consumer of this level that is next, dropping those that cannot take any more.
 
         ``size`` is that of the message, 0 where it is not known yet.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ._consumer import Consumer, ConsumerPort
+from ._queue import Consumer, ConsumerPort
 from ._reference import Reference
 
 __all__ = ["ObservedDelivery"]

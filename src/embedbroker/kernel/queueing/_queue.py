@@ -1,25 +1,29 @@
-"""One queue: a backlog that keeps order, a dispatcher that chooses consumers, browsers, markers and counters.
+"""A queue and its consumers: a backlog that keeps order, a dispatcher that chooses, browsers, markers and counters.
 
-Responsible for when a message becomes visible, for handing messages over and for the counters. Does not depend on
-transactions, records, expiry addresses and protocols: the kernel removes messages for good.
+A consumer takes messages from one queue, and holds what it has taken but not settled. It hands them to a port of its
+protocol, and is charged what the port returns.
+
+Responsible for when a message becomes visible, for handing messages over, for markers and for the counters. Does not
+depend on transactions, records, expiry addresses and protocols: the kernel removes messages for good.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from embedclient.model import Message
+
 from .._definitions import QueueDefinition
 from .._statistics import QueueStatistics
 from ..selector._selector import Selector
-from ._backlog import Backlog, Reference, Restore
-from ._browsing import is_done, show
-from ._consumer import Consumer
+from ._backlog import Backlog, Bookmark, Reference, Restore
+from ._backpressure import Backpressure
+from ._credit import Credit
 from ._cursor import Cursor
-from ._deliveries import CHUNK_ENTRIES
+from ._deliveries import CHUNK_ENTRIES, Deliveries
 from ._dispatcher import Dispatcher
-from ._markers import Markers, send_marker
 
-__all__ = ["Queue", "QueueOwner"]
+__all__ = ["Consumer", "ConsumerPort", "Queue", "QueueOwner"]
 
 
 class QueueOwner(Protocol):
@@ -44,6 +48,145 @@ class QueueOwner(Protocol):
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
         """Handle a message that was delivered to a consumer that acknowledges by taking."""
+
+
+class ConsumerPort(Protocol):
+    """Receive deliveries for a protocol."""
+
+    def deliver(self, consumer: Consumer, reference: Reference) -> int:
+        """Send one message to the peer and return what it costs in credit (bytes, or 1 where messages are counted)."""
+
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        """Deliver like `deliver` and charge the cost now; the peer gets it, in order, once that point is durable."""
+
+    def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
+        """Notify the peer that nothing more can be delivered now (forced delivery, drained credit)."""
+
+    def closed_by_broker(self, consumer: Consumer) -> None:
+        """Handle the deletion of the queue under the consumer."""
+
+
+class Remaining:
+    """Filter for a consumer with undeliverable messages: match what the consumer wants, without those."""
+
+    __slots__ = ("declined", "wanted")
+
+    def __init__(self, wanted: Selector | None) -> None:
+        self.wanted = wanted
+        # Ids of messages that are still in the queue, or delivered to other consumers of it.
+        self.declined: set[int] = set()
+
+    def matches(self, message: Message) -> bool:
+        """Return True if the consumer may get this message."""
+        return message.message_id not in self.declined and (self.wanted is None or self.wanted.matches(message))
+
+
+class Consumer:
+    """Hold one consumer or browser of one queue.
+
+    It is ready while it is started, has credit and its peer keeps up.
+    """
+
+    __slots__ = (
+        "backpressure",
+        "browse",
+        "closed",
+        "credit",
+        "cursor",
+        "in_ready",
+        "key",
+        "marker",
+        "number",
+        "port",
+        "pre_acknowledge",
+        "priority",
+        "queue",
+        "selector",
+        "session",
+        "started",
+        "unsettled",
+    )
+
+    def __init__(
+        self,
+        key: int,
+        queue: Queue,
+        port: ConsumerPort,
+        selector: Selector | None,
+        backpressure: Backpressure,
+        credit: Credit,
+        *,
+        browse: bool,
+        priority: int,
+    ) -> None:
+        self.key = key
+        self.queue = queue
+        self.port = port
+        self.selector: Selector | Remaining | None = selector
+        self.backpressure = backpressure
+        self.browse = browse
+        self.priority = priority
+        self.credit = credit
+        self.started = browse
+        self.closed = False
+        self.in_ready = False
+        self.pre_acknowledge = False
+        self.cursor = Bookmark()
+        self.unsettled = Deliveries()
+        # Sequence of a forced delivery that is still to be answered.
+        self.marker: int | None = None
+        # For an audit trail: its number there, 0 for none yet, and the name of its session.
+        self.number = 0
+        self.session = ""
+
+    @property
+    def ready(self) -> bool:
+        """Return True if the next message can be handed over now."""
+        return self.started and not self.backpressure.is_shut and not self.closed and self.credit.can_take(0)
+
+    def add_credit(self, amount: int) -> None:
+        """Add what the peer granted to the credit."""
+        self.credit.grant(amount)
+        if self.credit.can_take(0):
+            self.queue.consumer_ready(self)
+
+    def decline(self, message_id: int) -> None:
+        """Exclude this message from all later deliveries to the consumer."""
+        if not isinstance(self.selector, Remaining):
+            self.selector = Remaining(self.selector)
+        self.selector.declined.add(message_id)
+
+    @property
+    def declined(self) -> set[int]:
+        """Return the ids of messages that are undeliverable to it and have not left the queue."""
+        return self.selector.declined if isinstance(self.selector, Remaining) else set()
+
+    # -- for its queue -------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Continue after the back-pressure of its connection, which held it up."""
+        self.queue.consumer_ready(self)
+
+    def show(self, backlog: Backlog, budget: int) -> int:
+        """Show a browser what it has not seen, as far as credit and the budget go; return the rest of the budget."""
+        matches = self.selector.matches if self.selector is not None else None
+        while self.ready and budget > 0:
+            reference, budget = backlog.browse(self.cursor, budget)
+            if reference is None:
+                break
+            if matches is None or matches(reference.message):
+                # Looking is no delivery: the count stays, 0 for a message that no consumer was given.
+                self.credit.left -= self.port.deliver(self, reference)
+        if self.backpressure.is_shut:
+            self.backpressure.wait(self)
+        return budget
+
+    def send_marker(self) -> None:
+        """Answer the last request for a marker; see `Credit.on_marker`, too."""
+        sequence, self.marker = self.marker, None
+        assert sequence is not None
+        self.credit.on_marker()
+        self.port.deliver_marker(self, sequence)
 
 
 class Queue:
@@ -85,14 +228,15 @@ class Queue:
         self.filter = selector
         self.owner = owner
         self.backlog = Backlog(restore)
-        self.dispatcher = Dispatcher()
+        self.dispatcher: Dispatcher[Consumer] = Dispatcher()
         self.consumers = self.dispatcher.consumers
         self.browsers: dict[Consumer, None] = {}
         # The cursor that reads it by ranges of positions; see `Cursors`.
         self.cursor: Cursor | None = None
         # Consumers for which some of its messages are undeliverable.
         self.decliners: dict[Consumer, None] = {}
-        self._markers = Markers()
+        # Consumers whose marker is sent behind everything that can be delivered. Browsers are not among them.
+        self._markers: dict[Consumer, None] = {}
         # Messages routed here whose durability is still awaited. They are not visible; later ones must not overtake
         # them.
         self._waiting_visible = 0
@@ -196,7 +340,7 @@ class Queue:
         """Detach a consumer; what it had not settled was returned before."""
         consumer.closed = True
         consumer.backpressure.forget(consumer)
-        self._markers.forget(consumer)
+        self._markers.pop(consumer, None)
         if consumer.browse:
             self.browsers.pop(consumer, None)
             return
@@ -268,12 +412,13 @@ class Queue:
         backlog = self.backlog
         budget = self.dispatcher.dispatch(backlog, self._hand, budget)
         for browser in list(self.browsers):
-            budget = show(browser, backlog, budget)
-            if is_done(browser, budget):
+            budget = browser.show(backlog, budget)
+            has_seen_all = budget > 0 and not browser.backpressure.is_shut
+            if browser.marker is not None and has_seen_all:
                 if self._is_publishing:
                     self.owner.wake(self)
                 else:
-                    send_marker(browser)
+                    browser.send_marker()
         if budget <= 0:
             self.owner.wake(self)
             return 0
@@ -281,8 +426,17 @@ class Queue:
             if self._is_publishing:
                 self.owner.wake(self)
             else:
-                self._markers.send_all(messages_wait=backlog.size > 0)
+                self._send_markers()
         return budget
+
+    def _send_markers(self) -> None:
+        """Send the markers, except where a message waits only because the peer does not keep up."""
+        for consumer in list(self._markers):
+            if consumer.backpressure.is_shut and self.backlog.size > 0:
+                consumer.backpressure.wait(consumer)
+            else:
+                del self._markers[consumer]
+                consumer.send_marker()
 
     def force_delivery(self, consumer: Consumer, sequence: int) -> None:
         """Answer with a marker once everything that can be delivered now was delivered; see `Credit.on_marker`, too."""
@@ -290,8 +444,8 @@ class Queue:
         is_first = consumer.marker is None
         consumer.marker = sequence
         if is_first and not consumer.browse and nothing_waits:
-            send_marker(consumer)
+            consumer.send_marker()
             return
         if not consumer.browse:
-            self._markers.add(consumer)
+            self._markers[consumer] = None
         self.owner.wake(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._store import Store
 from ..queueing._backlog import Reference
-from ..queueing._consumer import Consumer, ConsumerPort
+from ..queueing._queue import Consumer, ConsumerPort
 
 __all__ = ["PersistedDeliveryCount"]
 

@@ -14,9 +14,8 @@ from .._deferred import AT_ONCE_MAX, DeferredWork, drained
 from .._observer import Leaving, Observers
 from .._store import Store
 from ..queueing._backlog import Reference
-from ..queueing._consumer import Consumer
 from ..queueing._deliveries import Bundle
-from ..queueing._queue import Queue
+from ..queueing._queue import Consumer, Queue
 from ._dead_letters import DeadLetters
 from ._expiry import Expiry
 from ._outcome import Outcome

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from typing import Protocol, TypeAlias
 
 from ..queueing._backlog import Reference
-from ..queueing._consumer import Consumer
-from ..queueing._queue import Queue
+from ..queueing._queue import Consumer, Queue
 from ._outcome import Outcome
 
 __all__ = ["Taken", "UnitOfWork"]

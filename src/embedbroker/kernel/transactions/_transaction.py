@@ -18,8 +18,7 @@ from .._ids import Ids
 from .._observer import Observers
 from .._store import Store
 from ..queueing._backlog import Reference
-from ..queueing._consumer import Consumer
-from ..queueing._queue import Queue
+from ..queueing._queue import Consumer, Queue
 from ..settling._outcome import Outcome
 from ..settling._removal import Removal
 from ..settling._settlement import Settlement
