@@ -61,7 +61,6 @@ LEFT: dict[str, int] = {
     "embedbroker/kernel": 2,
     "embedbroker/locks": 5,
     "embedbroker/pipeline": 13,
-    "embedbroker/protocols": 3,
     "embedbroker/pytest_plugin": 3,
     "embedbroker/replication": 1,
     "embedbroker/runtime": 5,

@@ -4,8 +4,9 @@ from ._detect import DETECT_BYTES, Detected, detect
 from ._encodings import restore_message
 from ._port import ConnectionPort
 from .core._connection import CoreConnection
+from .core._interfaces import Cluster, Gate, Releasable
 from .core._resend import ResendAccount
-from .core._service import SERVER_VERSION, SERVICES_ADDRESS, Cluster, CoreService, Gate, Releasable
+from .core._session import SERVER_VERSION, SERVICES_ADDRESS, CoreService
 
 __all__ = [
     "DETECT_BYTES",

@@ -467,4 +467,4 @@ def test_12_24_a_commit_that_nobody_waits_for_fails_in_the_log(stage: Stage) -> 
     peer.consume()
     peer.send(SessionAcknowledge(0, 4711, False), SessionCommit(None))
     assert peer.clear() == []
-    assert any("nobody waits for" in line for line in stage.warnings())
+    assert any("without a waiting caller" in line for line in stage.warnings())

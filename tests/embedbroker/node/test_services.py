@@ -102,7 +102,7 @@ def test_a_request_that_nobody_would_hear_the_reply_of_is_refused_to_its_sender(
     peer.send(SessionSend(request_of('{"operation": "capabilities"}', reply_to=None), True, -9))
     (answer,) = peer.clear()
     assert isinstance(answer, ExceptionResponse) and answer.code == ErrorCode.ILLEGAL_STATE
-    assert answer.message is not None and "needs JMSReplyTo" in answer.message
+    assert answer.message is not None and "has no JMSReplyTo" in answer.message
 
 
 def test_a_reply_to_a_queue_that_is_not_there_is_gone_and_nothing_is_created(peer: Peer) -> None:

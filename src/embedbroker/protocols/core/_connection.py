@@ -35,8 +35,8 @@ from embedclient.wire.core import (
 )
 
 from .._port import ConnectionPort
-from ._service import SERVER_VERSION, CoreService
-from ._session import CoreSession
+from ._requests import handle_request
+from ._session import SERVER_VERSION, CoreService, CoreSession
 
 __all__ = ["CoreConnection"]
 
@@ -128,6 +128,8 @@ class CoreConnection:
                 session = sessions.get(channel_id)
                 if session is not None:
                     handled_to = session.on_frame(packet_type, buffer, start, end)
+                    if not handled_to:
+                        handle_request(session, packet_type, buffer, start, end)
                 elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
                     self.has_spoken = True
                     self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
@@ -253,6 +255,11 @@ class CoreConnection:
         service.sessions[packet.name] = session
         self.send(CreateSessionResponse(SERVER_VERSION), CHANNEL_SESSION)
 
+    def forget_session(self, channel_id: int, session: object) -> None:
+        """Forget a session that is over, unless its channel belongs to another one by now."""
+        if self.sessions.get(channel_id) is session:
+            del self.sessions[channel_id]
+
     def _take_over(self, channel_id: int) -> None:
         """End the session that a channel had before: no frame can reach it any more."""
         displaced = self.sessions.get(channel_id)
@@ -284,9 +291,10 @@ class CoreConnection:
         previous = session.connection
         if not self.state.peer_version:
             self.state.learn_version(session.version)
+        self.sessions[session.channel_id] = session
         session.reattach(self, packet.last_confirmed_command_id)
-        if previous is not self and not previous.sessions:
-            previous.abandon()
+        if previous is not self:
+            previous.abandon_if_unused()
         response = ReattachSessionResponse(session.channel.last_confirmed, True)
         frame = self.state.send(response, CHANNEL_SESSION)
         # What is reported as processed must survive a crash: the answer waits behind the records.
@@ -352,6 +360,11 @@ class CoreConnection:
     def _leave_cluster(self) -> None:
         if self.service.cluster is not None:
             self.service.cluster.forget(self)
+
+    def abandon_if_unused(self) -> None:
+        """Forget the connection if it has no session left."""
+        if not self.sessions:
+            self.abandon()
 
     def abandon(self) -> None:
         """Forget all sessions as failed, with the temporary queues of this connection."""

@@ -1,13 +1,15 @@
-"""The rarer requests of a CORE session: queues, queries, consumers, transactions, metadata, producers' credits.
+"""The requests of a CORE session: queues, queries, consumers, transactions, metadata, producers' credits.
 
 Responsible for translating each packet into kernel calls and each result into the reply its client waits for. Does not
-depend on deliveries and sends, which are in `_core_session`.
+depend on deliveries, sends and acknowledgements, which `CoreSession` handles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
+
+from attrs import evolve
 
 from embedbroker.config import AddressFullPolicy
 from embedbroker.kernel import Consumer, Outcome, QueueRequest, Refused, split_fqqn
@@ -43,18 +45,17 @@ from embedclient.wire.core import (
     SessionStart,
     SessionStop,
     SessionUniqueAddMetadata,
+    decode_packet,
     encode_packet,
 )
 
 from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, said_routing_type
+from ._session import CoreSession
 from ._views import address_response, queue_response
 
-if TYPE_CHECKING:
-    from ._session import CoreSession
+__all__ = ["handle_request"]
 
-    Handler = Callable[[CoreSession, Any], None]
-
-__all__ = ["answer"]
+Handler: TypeAlias = Callable[[CoreSession, Any], None]
 
 _ANYCAST, _MULTICAST = 1, 0
 _METADATA_MAX = 100
@@ -62,18 +63,20 @@ _METADATA_MAX = 100
 _WAITING_CREDITS_MAX = 10_000
 
 
-def answer(session: CoreSession, packet: Packet) -> None:
-    """Carry out one request and answer it.
+def handle_request(session: CoreSession, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+    """Carry out the request in one frame, answer it, and count it for its confirmation.
 
     Raises:
-        RemoteProtocolError: A client must not send this packet here.
+        RemoteProtocolError: The frame is malformed, or a client must not send this packet here.
     """
+    packet = decode_packet(buffer, start, end, session.version, True)
     if session.version < MODERN_NAMES_SINCE:
         packet = plain_packet(packet)
     handler = _HANDLERS.get(type(packet)) or _xa_handler(packet)
     if handler is None:
         raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
     handler(session, packet)
+    session.count_request(packet_type, buffer, start, end)
 
 
 def _xa_handler(packet: Packet) -> Handler | None:
@@ -162,28 +165,35 @@ def _create_queue(session: CoreSession, packet: CreateQueue) -> None:
     _create(session, request, packet.requires_response)
 
 
-def _create_queue_v2(session: CoreSession, packet: CreateQueueV2) -> None:
-    unsupported = _unsupported_attributes(packet)
-    if unsupported is not None:
-        _done(session, unsupported, packet.requires_response)
-        return
-    request = QueueRequest(
+def _modern_request(session: CoreSession, packet: CreateQueueV2 | CreateSharedQueueV2) -> QueueRequest:
+    """Return what both kinds of packets request."""
+    return QueueRequest(
         packet.address,
         packet.queue_name,
         filter=packet.filter,
         durable=packet.durable,
-        temporary=packet.temporary,
         routing_type=_routing_type(packet.routing_type),
-        auto_created=packet.auto_created,
         max_consumers=packet.max_consumers,
         purge_on_no_consumers=packet.purge_on_no_consumers,
         exclusive=packet.exclusive,
         auto_delete=packet.auto_delete,
         auto_delete_delay=packet.auto_delete_delay,
         auto_delete_message_count=packet.auto_delete_message_count,
+        user=session.username,
+    )
+
+
+def _create_queue_v2(session: CoreSession, packet: CreateQueueV2) -> None:
+    unsupported = _unsupported_attributes(packet)
+    if unsupported is not None:
+        _done(session, unsupported, packet.requires_response)
+        return
+    request = evolve(
+        _modern_request(session, packet),
+        temporary=packet.temporary,
+        auto_created=packet.auto_created,
         # Rebuilding a session after a failover names queues that may have survived; no answer is awaited.
         ignore_if_exists=not packet.requires_response,
-        user=session.username,
     )
     _create(session, request, packet.requires_response)
 
@@ -206,22 +216,7 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
     if unsupported is not None:
         _done(session, unsupported, packet.requires_response)
         return
-    request = QueueRequest(
-        packet.address,
-        packet.queue_name,
-        filter=packet.filter,
-        durable=packet.durable,
-        routing_type=_routing_type(packet.routing_type),
-        max_consumers=packet.max_consumers,
-        purge_on_no_consumers=packet.purge_on_no_consumers,
-        exclusive=packet.exclusive,
-        auto_delete=packet.auto_delete,
-        auto_delete_delay=packet.auto_delete_delay,
-        auto_delete_message_count=packet.auto_delete_message_count,
-        shared=True,
-        user=session.username,
-    )
-    _create(session, request, packet.requires_response)
+    _create(session, evolve(_modern_request(session, packet), shared=True), packet.requires_response)
 
 
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
@@ -313,7 +308,7 @@ def _commit(session: CoreSession, packet: SessionCommit) -> None:
     refused = session.kernel_session.commit()
     if packet.correlation_id is None and session.version >= 132:
         if refused is not None:
-            session.connection.log(f"a commit that nobody waits for was refused: {refused.text}")
+            session.connection.log(f"a commit without a waiting caller was refused: {refused.text}")
     elif refused is not None:
         session.refuse(refused, packet.correlation_id)
     else:

@@ -7,18 +7,15 @@ contents of requests and replies.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from embedbroker.kernel import Refused, Session
+from embedbroker.kernel import Kernel, Refused, Session
 from embedbroker.services import STATUS_PROPERTY, Answer, Services
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
-if TYPE_CHECKING:
-    from ._service import CoreService
-
-__all__ = ["serve_request"]
+__all__ = ["RequestServer"]
 
 _REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
 # While messages take all the memory there is, requests are served out of the margin: they are what makes room.
@@ -26,31 +23,41 @@ _REPLY_ROOM_BYTES = 64 * 1024
 _NO_ROOM = Answer("full", {"text": "the broker is full: there is no room for the reply"})
 
 
-def serve_request(service: CoreService, request: CoreMessage, session: Session) -> Refused | None:
-    """Carry out a request and send the reply to the queue it names; a request without one is refused."""
-    kernel = service.kernel
-    if service.services is None:
-        service.services = Services(kernel, lambda: service.node_id)
-    reply_to = request.property(_REPLY_TO)
-    if not isinstance(reply_to, str) or not reply_to:
-        return Refused(ErrorCode.ILLEGAL_STATE, f"a request to {request.address!r} needs {_REPLY_TO}: nobody hears it")
-    if not kernel.memory.has_room(_REPLY_ROOM_BYTES):
-        return Refused(ErrorCode.ADDRESS_FULL, "the broker is full: there is no room for a reply")
-    # JMS clients write temp-queue://NAME, core clients the name alone.
-    queue_name = reply_to.rpartition("://")[2]
-    refused = session.admit_send(queue_name)
-    if refused is not None:
-        return refused
-    correlation_id = request.property(_CORRELATION_ID)
+class RequestServer:
+    """Serve the requests to a broker. ``node_id`` returns the id of the broker, read at the time of the request."""
 
-    def respond(answer: Answer) -> None:
-        reply = _message(answer, queue_name, correlation_id)
-        if len(reply.raw) > _REPLY_ROOM_BYTES and not kernel.memory.has_room(len(reply.raw)):
-            reply = _message(_NO_ROOM, queue_name, correlation_id)
-        kernel.router.reply(reply, promises=answer.promises)
+    __slots__ = ("_kernel", "_services")
 
-    service.services.handle(session, _text_of(request), respond)
-    return None
+    def __init__(self, kernel: Kernel, node_id: Callable[[], str]) -> None:
+        self._kernel = kernel
+        self._services = Services(kernel, node_id)
+
+    def serve(self, request: CoreMessage, session: Session) -> Refused | None:
+        """Carry out a request and send the reply to the queue it names; a request without one is refused."""
+        kernel = self._kernel
+        reply_to = request.property(_REPLY_TO)
+        if not isinstance(reply_to, str) or not reply_to:
+            return Refused(
+                ErrorCode.ILLEGAL_STATE,
+                f"request to {request.address!r} has no {_REPLY_TO}, so the reply cannot be delivered",
+            )
+        if not kernel.memory.has_room(_REPLY_ROOM_BYTES):
+            return Refused(ErrorCode.ADDRESS_FULL, "the broker is full: there is no room for a reply")
+        # JMS clients write temp-queue://NAME, core clients the name alone.
+        queue_name = reply_to.rpartition("://")[2]
+        refused = session.admit_send(queue_name)
+        if refused is not None:
+            return refused
+        correlation_id = request.property(_CORRELATION_ID)
+
+        def respond(answer: Answer) -> None:
+            reply = _message(answer, queue_name, correlation_id)
+            if len(reply.raw) > _REPLY_ROOM_BYTES and not kernel.memory.has_room(len(reply.raw)):
+                reply = _message(_NO_ROOM, queue_name, correlation_id)
+            kernel.router.reply(reply, promises=answer.promises)
+
+        self._services.handle(session, _text_of(request), respond)
+        return None
 
 
 def _text_of(request: CoreMessage) -> str | None:

@@ -2,7 +2,9 @@
 
 Responsible for the hot lane (sends, acknowledgements, credits, deliveries without an object per packet), for replies
 that wait for durability in order, and for confirmation numbering. Does not depend on routing and settlement, which are
-the kernel's, nor on the rarer requests, which are in `_core_requests`.
+the kernel's, nor on requests, which `handle_request` of `_requests` translates.
+
+`CoreService` holds what all sessions share: reattachment and metadata need the sessions of a broker by their names.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from embedbroker.kernel import Consumer, Reference, Refused, Scope, Session
+from embedbroker.kernel import Consumer, InternalBinding, Kernel, Reference, Refused, Scope, Session
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
-from embedclient.model import Encoding, Properties, PropertyType
+from embedclient.model import Encoding, Entropy, Instant, Properties, PropertyType
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
     ACKNOWLEDGE_RUN,
@@ -40,17 +42,23 @@ from embedclient.wire.core import (
     send_trailer,
 )
 
+from ._interfaces import Cluster, Gate, SessionConnection
+from ._management import management_binding
 from ._message_traits import MessageTraits, traits_of
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
-from ._requests import answer
-from ._resend import KEPT_PACKET_OVERHEAD_BYTES
-from ._service import SERVER_VERSION, CoreService
+from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 
 if TYPE_CHECKING:
     from .._port import ConnectionPort
-    from ._connection import CoreConnection
+    from ._services import RequestServer
 
-__all__ = ["CoreSession"]
+__all__ = ["SERVER_VERSION", "SERVICES_ADDRESS", "CoreService", "CoreSession"]
+
+SERVER_VERSION = 136
+"""The protocol level the broker announces (core-protocol 3.1)."""
+
+SERVICES_ADDRESS = "embedbroker.services"
+"""The address of requests to the broker itself. Another broker has no address of this name."""
 
 _SEND = int(PacketType.SESS_SEND)
 _RECEIVE = int(PacketType.SESS_RECEIVE_MSG)
@@ -87,6 +95,77 @@ class _HeldDelivery:
     link: ConnectionPort
 
 
+class CoreService:
+    """Hold what all CORE connections and sessions of a broker share: kernel, identity, gate, sessions by name."""
+
+    __slots__ = (
+        "_request_server",
+        "cluster",
+        "entropy",
+        "gate",
+        "kernel",
+        "metadata",
+        "node_id",
+        "now",
+        "resend",
+        "sessions",
+        "started",
+        "waits",
+    )
+
+    def __init__(self, kernel: Kernel, gate: Gate, entropy: Entropy, node_id: str, resend: ResendAccount) -> None:
+        self.kernel = kernel
+        self.gate = gate
+        self.entropy = entropy
+        self.resend = resend
+        self.node_id = node_id
+        # Few brokers get requests: what serves them is loaded with the first.
+        self._request_server: RequestServer | None = None
+        self.now = Instant(0.0, 0)
+        self.sessions: dict[str, CoreSession] = {}
+        # How many sessions carry a pair. JMS clients check for each connection whether its client id is in use.
+        self.metadata: dict[tuple[str, str], int] = {}
+        # False while the journal is read: sessions are refused with "starting", so that clients retry.
+        self.started = False
+        # True while other brokers are admitted, and clients are not: they would wait here for a broker that may never
+        # be live.
+        self.waits = False
+        # None on a broker without a cluster connection.
+        self.cluster: Cluster | None = None
+        kernel.address_manager.bind_internal(management_binding(kernel))
+        kernel.address_manager.bind_internal(InternalBinding(SERVICES_ADDRESS, self._serve))
+
+    def _serve(self, request: CoreMessage, session: Session, _sender_waits: bool) -> Refused | None:
+        if self._request_server is None:
+            from ._services import RequestServer
+
+            self._request_server = RequestServer(self.kernel, lambda: self.node_id)
+        return self._request_server.serve(request, session)
+
+    def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
+        """Return True if another session carries this pair."""
+        return self.metadata.get((key, value), 0) > (asking.metadata.get(key) == value)
+
+    def carry_metadata(self, session: CoreSession, key: str, value: str) -> None:
+        """Record that a session carries this pair from now on, instead of its earlier value under the key."""
+        self._forget_pair(key, session.metadata.get(key))
+        session.metadata[key] = value
+        self.metadata[key, value] = self.metadata.get((key, value), 0) + 1
+
+    def forget_metadata(self, session: CoreSession) -> None:
+        """Forget the metadata of a session that is over."""
+        for key, value in session.metadata.items():
+            self._forget_pair(key, value)
+        session.metadata.clear()
+
+    def _forget_pair(self, key: str, value: str | None) -> None:
+        if value is None:
+            return
+        count = self.metadata.pop((key, value)) - 1
+        if count:
+            self.metadata[key, value] = count
+
+
 class CoreSession:
     """Handle a session and its channel. It outlives its connection while a reattachment is possible (7.3)."""
 
@@ -115,7 +194,7 @@ class CoreSession:
     def __init__(
         self,
         service: CoreService,
-        connection: CoreConnection,
+        connection: SessionConnection,
         name: str,
         channel_id: int,
         window: int,
@@ -155,6 +234,8 @@ class CoreSession:
     def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> int:
         """Handle one frame of this channel; return its end, or the end of the last frame that was handled with it.
 
+        Return 0 if the frame is a request, which is left to `handle_request`.
+
         Raises:
             RemoteProtocolError: The frame is malformed or not allowed here.
         """
@@ -179,21 +260,26 @@ class CoreSession:
             refused = self.kernel_session.settle(key, message_id)
             if wants_reply or refused is not None:
                 self._on_settled(refused, wants_reply)
-        else:
+        elif packet_type == _PACKETS_CONFIRMED:
             packet = decode_packet(buffer, start, end, self.version, True)
-            if packet_type == _PACKETS_CONFIRMED:
-                assert isinstance(packet, PacketsConfirmed)
-                self.channel.on_confirmed(packet.command_id)
-                self._count_kept()
-                return end
-            answer(self, packet)
-            # Metadata is counted only when it requests an answer, as its last byte shows. After a reattachment a client
-            # repeats it without requesting one.
-            if not self.windowed or not is_confirmed(packet_type, buffer[end - 1] != 0):
-                return end
+            assert isinstance(packet, PacketsConfirmed)
+            self.channel.on_confirmed(packet.command_id)
+            self._count_kept()
+            return end
+        else:
+            return 0
         if self.windowed:
             self._confirm(self.channel.received(end - start))
         return end
+
+    def count_request(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Count the frame of a request that was handled, and confirm it when the window is reached.
+
+        Metadata is counted only when it requests an answer, as its last byte shows. After a reattachment a client
+        repeats it without requesting one.
+        """
+        if self.windowed and is_confirmed(packet_type, buffer[end - 1] != 0):
+            self._confirm(self.channel.received(end - start))
 
     def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
         trailer_at = end - self._trailer.size
@@ -524,15 +610,14 @@ class CoreSession:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def reattach(self, connection: CoreConnection, last_confirmed_command_id: int) -> None:
+    def reattach(self, connection: SessionConnection, last_confirmed_command_id: int) -> None:
         """Continue over another connection; send again what the client has not processed."""
         previous = self.connection
         if previous is not connection:
-            previous.sessions.pop(self.channel_id, None)
+            previous.forget_session(self.channel_id, self)
             connection.temporary_queues.update(previous.temporary_queues)
             previous.temporary_queues.clear()
         self.connection = connection
-        connection.sessions[self.channel_id] = self
         pieces = self.channel.replay_after(last_confirmed_command_id)
         self._count_kept()
         connection.link.write_pieces(pieces)
@@ -547,5 +632,4 @@ class CoreSession:
         self.service.kernel.memory.forget(self)
         self.channel.stop_keeping()
         self._count_kept()
-        if self.connection.sessions.get(self.channel_id) is self:
-            del self.connection.sessions[self.channel_id]
+        self.connection.forget_session(self.channel_id, self)

@@ -7,9 +7,9 @@ manager's client waits for. Does not depend on the states of a branch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from embedbroker.kernel import Refused, XaRefused
+from embedbroker.kernel import Refused, XaBranches, XaRefused
 from embedclient.model import XaCode
 from embedclient.wire.core import (
     Packet,
@@ -32,10 +32,7 @@ from embedclient.wire.core import (
     SessionXaSuspend,
 )
 
-if TYPE_CHECKING:
-    from embedbroker.kernel import XaBranches
-
-    from ._session import CoreSession
+from ._session import CoreSession
 
 __all__ = ["XA_HANDLERS"]
 

@@ -1,0 +1,104 @@
+"""Interfaces of what surrounds CORE sessions: their connection, the durability gate and the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from embedbroker.kernel import Backpressure
+    from embedclient.wire.core import Packet
+
+    from .._port import ConnectionPort
+
+__all__ = ["Cluster", "Gate", "Peer", "Releasable", "SessionConnection"]
+
+
+class Releasable(Protocol):
+    """Hold replies until records are durable."""
+
+    def release(self, reached: int) -> bool:
+        """Release what is durable; return True if anything is still held."""
+
+
+class Gate(Protocol):
+    """Define the one durability gate of a node."""
+
+    def hold(self, holder: Releasable) -> None:
+        """Call ``holder.release`` whenever more became durable."""
+
+
+class SessionConnection(Protocol):
+    """Carry the frames of a session. A reattachment replaces it."""
+
+    #: Names and ids of the temporary queues that end with it.
+    temporary_queues: dict[str, int]
+
+    @property
+    def link(self) -> ConnectionPort:
+        """Return its output."""
+
+    @property
+    def version(self) -> int:
+        """Return the protocol version that both ends use."""
+
+    @property
+    def backpressure(self) -> Backpressure:
+        """Return the valve that stops its consumers while the peer does not keep up."""
+
+    def log(self, text: str) -> None:
+        """Log one line for the operator, with the name of the peer."""
+
+    def inform(self, text: str) -> None:
+        """Like `log`, for an ordinary event."""
+
+    def fail(self, reason: str) -> None:
+        """End the connection because of an action or an omission of the peer."""
+
+    def forget_session(self, channel_id: int, session: object) -> None:
+        """Forget a session that is over, unless its channel belongs to another one by now."""
+
+    def abandon_if_unused(self) -> None:
+        """Forget the connection if it has no session left."""
+
+
+class Peer(Protocol):
+    """Another broker, or a client, at the far end of an accepted connection."""
+
+    @property
+    def version(self) -> int:
+        """Return the protocol version that both ends use, 0 while the peer's is unknown."""
+
+    @property
+    def name(self) -> str:
+        """Return the address of the peer, for the operator."""
+
+    def send(self, packet: Packet, channel_id: int) -> None:
+        """Send a packet that belongs to no session."""
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
+        """Send whole frames that are already encoded."""
+
+    def fail(self, reason: str) -> None:
+        """End the connection because of an action or an omission of the peer."""
+
+
+class Cluster(Protocol):
+    """Handle connections of other brokers, for a broker with a cluster connection."""
+
+    def subscribe(self, peer: Peer) -> None:
+        """Send a peer every member now, and every change while its connection lasts."""
+
+    def is_broker(self, peer: Peer) -> bool:
+        """Return True if a peer is another broker of this cluster."""
+
+    def on_frame(
+        self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
+    ) -> None:
+        """Handle a frame of a channel that only brokers use."""
+
+    def forget(self, peer: Peer) -> None:
+        """Forget a connection that is gone."""
+
+    def refuses_login(self, user: str | None, password: str | None) -> bool:
+        """Return True if a session claims to be a broker of this cluster, and is not."""
