@@ -39,7 +39,7 @@ ALLOWED = {
     "c.blocking":      CLIENT_EDGE + " c._client",
     "c.asyncio":       CLIENT_EDGE + " c._client",
     "b.config":        "c.errors c.model",
-    "b.configfile":    "b.config c.errors c.model",
+    "b.configfile":    "b.config b.security c.errors c.model",
     # Inside b.kernel: see KERNEL_LADDER.
     "b.kernel":        "b.config c.errors c.model",
     "b.services":      "b.kernel b.config c.errors c.model",
@@ -60,7 +60,9 @@ ALLOWED = {
     "b.pytest_plugin": (
         "b.runtime b.testing b.ledger b.config b.kernel b.node b.storage b.locks b c c.errors c.model c.transport"
     ),
-    "b.cli":           "b b.configfile b.ledger b.storage b.runtime b.pipeline b.report c c.errors c.blocking",
+    "b.cli": (
+        "b b.configfile b.security b.ledger b.storage b.runtime b.pipeline b.report c c.errors c.blocking"
+    ),
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
     "b.pipeline":      "b.storage b.ledger b.report c.blocking c.errors c.model c.wire",
 }

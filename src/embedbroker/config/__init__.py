@@ -14,10 +14,13 @@ from ._ha_policy import (
     SharedStoreBackup,
     SharedStorePrimary,
 )
+from ._matches import Matches
 from ._misfits import misfits
 from ._role import Role
+from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User
 
 __all__ = [
+    "ANY_ROLE",
     "DEFAULT_CLUSTER_PASSWORD",
     "DEFAULT_CLUSTER_USER",
     "AddressConfiguration",
@@ -26,16 +29,21 @@ __all__ = [
     "AddressSettingsRepository",
     "BrokerConfig",
     "ClusterConnection",
+    "GuestLogin",
     "HAPolicy",
     "LockManager",
+    "Matches",
     "MemoryShares",
     "PrimaryOnly",
     "QueueConfiguration",
     "ReplicationBackup",
     "ReplicationPrimary",
+    "ResourceLimits",
     "Role",
     "ScaleDown",
+    "SecuritySetting",
     "SharedStoreBackup",
     "SharedStorePrimary",
+    "User",
     "misfits",
 ]

@@ -6,7 +6,6 @@ with first-set-value-wins merging. Does not depend on queues, messages or files.
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from attrs import define, evolve, field, fields, frozen
 
 from ._checks import instance, optional, text, whole
+from ._matches import Matches
 
 __all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
 
@@ -127,51 +127,16 @@ DEFAULT_SETTINGS = AddressSettings(
 )
 
 
-def check_match(match: str) -> None:
-    """Refuse a text that is not a match.
-
-    Raises:
-        ValueError: The text has a ``#`` in the middle, or is empty.
-    """
-    if not match:
-        raise ValueError("an address-setting match must not be empty; '#' matches every address")
-    if "#" in match[:-1]:
-        raise ValueError(f"address-setting match {match!r}: '#' is allowed at the end only")
-
-
-def _pattern(match: str) -> re.Pattern[str]:
-    """Return the pattern of a match.
-
-    ``*`` is one or more characters without a dot, ``#`` (at the end) any further words; ``a#`` equals ``a.#``.
-    """
-    if match == "#":
-        return re.compile(r".*", re.DOTALL)
-    open_ended = match.endswith("#")
-    stem = match[:-1].removesuffix(".") if open_ended else match
-    text = "".join("[^.]+" if character == "*" else re.escape(character) for character in stem)
-    return re.compile(text + (r"(\..+)*" if open_ended else ""), re.DOTALL)
-
-
-def _rank(match: str) -> tuple[object, ...]:
-    """Return a sort key, most specific first: without ``#`` before with; longer before shorter among ``#``."""
-    if "#" in match:
-        return (1, -len(match), match)
-    return (0, tuple(word == "*" for word in match.split(".")), len(match), match)
-
-
 @define(eq=False)
 class AddressSettingsRepository:
     """Return settings by address. Merged results are cached by address, at most 20,000 of them."""
 
     entries: dict[str, AddressSettings] = field(factory=dict)
-    _wildcards: list[tuple[re.Pattern[str], AddressSettings]] = field(init=False, factory=list)
+    _matches: Matches[AddressSettings] = field(init=False)
     _cache: dict[str, AddressSettings] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        for match in self.entries:
-            check_match(match)
-        wild = sorted((match for match in self.entries if "*" in match or "#" in match), key=_rank)
-        self._wildcards = [(_pattern(match), self.entries[match]) for match in wild]
+        self._matches = Matches(self.entries)
 
     def of(self, address: str) -> AddressSettings:
         """Return the merged settings of one address; every value is set but address names and id_cache_size.
@@ -182,15 +147,9 @@ class AddressSettingsRepository:
         if found is None:
             if len(self._cache) >= _CACHE_ENTRIES_MAX:
                 self._cache.clear()
-            found = self._cache[address] = self._merged(address)
+            matching = self._matches.of(address.partition("::")[0])
+            found = self._cache[address] = _together(tuple(matching))
         return found
-
-    def _merged(self, text: str) -> AddressSettings:
-        address = text.partition("::")[0]
-        matching = [wider for pattern, wider in self._wildcards if pattern.fullmatch(address)]
-        if address in self.entries and "*" not in address and "#" not in address:
-            matching.insert(0, self.entries[address])
-        return _together(tuple(matching))
 
 
 @lru_cache(_MERGED_MAX)

@@ -12,11 +12,22 @@ from attrs import Attribute, field, frozen
 
 from embedclient.model import TransportConfiguration, did_you_mean
 
-from ._address_settings import AddressSettings, check_match
+from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
 from ._checks import as_path, instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._ha_policy import HAPolicy, PrimaryOnly
+from ._matches import check_match
+from ._security import (
+    ANY_ROLE,
+    GuestLogin,
+    ResourceLimits,
+    SecuritySetting,
+    User,
+    as_limits,
+    as_security_settings,
+    as_users,
+)
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -138,6 +149,18 @@ class BrokerConfig:
             ``ExpiryQueue``, as in a broker that ``artemis create`` made.
         addresses: Addresses that exist from the start, with their queues: ``{"orders":
             AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
+        security_enabled: Whether clients must log in and need permissions; None: if there are users, a guest login or
+            security settings.
+        users: Users with their passwords and roles.
+        guest: Admits clients without valid credentials; None refuses them.
+        security_settings: Roles with permissions, by match text; None: every user with a role may do everything.
+        resource_limits: Limits by the name of the user.
+        populate_validated_user: Whether messages carry the user that sent them, as ``_AMQ_VALIDATED_USER``.
+        reject_empty_validated_user: Whether messages without that property are refused.
+        authentication_cache_size: Results of logins that are kept, so that a password is hashed once; 0: none.
+        authorization_cache_size: Decisions about permissions that are kept; 0: none.
+        failed_login_delay_ms: Time for which an address may not log in after its fifth failed login in a row. It
+            doubles with each further one, up to a minute; 0: no delay.
         global_max_size_bytes: Memory for messages, beyond which producers wait for credits; None: half of the memory
             the process may use. 0 is refused, because producers would wait for ever.
         global_max_size_margin_bytes: Memory above that, beyond which sends are refused; None: half as much again, at
@@ -199,6 +222,16 @@ class BrokerConfig:
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
     addresses: dict[str, AddressConfiguration] = field(factory=dict, converter=as_addresses)
+    security_enabled: bool | None = field(default=None, validator=optional(instance(bool)))
+    users: tuple[User, ...] = field(default=(), converter=as_users)
+    guest: GuestLogin | None = field(default=None, validator=optional(instance(GuestLogin)))
+    security_settings: dict[str, SecuritySetting] | None = field(default=None, converter=as_security_settings)
+    resource_limits: dict[str, ResourceLimits] = field(factory=dict, converter=as_limits)
+    populate_validated_user: bool = field(default=False, validator=instance(bool))
+    reject_empty_validated_user: bool = field(default=False, validator=instance(bool))
+    authentication_cache_size: int = field(default=1_000, validator=_whole)
+    authorization_cache_size: int = field(default=1_000, validator=_whole)
+    failed_login_delay_ms: int = field(default=1_000, validator=_whole)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))
@@ -231,6 +264,20 @@ class BrokerConfig:
     segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_segment_size)
     audit_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     audit_retention: int = field(default=10 * 1024**3, validator=_audit_retention)
+
+    @property
+    def is_secured(self) -> bool:
+        """True if clients must log in and need permissions."""
+        if self.security_enabled is not None:
+            return self.security_enabled
+        return bool(self.users) or self.guest is not None or self.security_settings is not None
+
+    @property
+    def permissions(self) -> dict[str, SecuritySetting]:
+        """The security settings in force: the configured ones, or the default of a broker with users."""
+        if self.security_settings is None:
+            return {"#": SecuritySetting.all(ANY_ROLE)}
+        return self.security_settings
 
     def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:
         """Return the shares of memory of a broker that keeps so many bytes of messages."""

@@ -1,6 +1,7 @@
 """The broker, sync and protocol-blind."""
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
+from ._clock import Clock
 from ._deferred import DeferredWork
 from ._definitions import (
     AddressDefinition,
@@ -58,6 +59,7 @@ __all__ = [
     "Branch",
     "BranchMissing",
     "ByteCredit",
+    "Clock",
     "CommitObserver",
     "CommitSet",
     "CommitSetDone",

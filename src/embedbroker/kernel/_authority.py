@@ -40,10 +40,19 @@ class Permission(Enum):
 
 @frozen
 class Principal:
-    """Hold the user of a session. An empty ``user`` is anonymous."""
+    """Hold the user of a session. An empty ``user`` is anonymous.
+
+    Attributes:
+        user: Name of the user.
+        roles: Names of its roles.
+        is_trusted: Whether it may do everything: another broker of the cluster.
+        queues_max: Maximum number of queues that the user may have created; -1: no limit.
+    """
 
     user: str = ""
     roles: frozenset[str] = frozenset()
+    is_trusted: bool = False
+    queues_max: int = -1
 
 
 ANONYMOUS = Principal()
@@ -55,7 +64,7 @@ class Authority(Protocol):
     def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> bool:
         """Return True if a principal has a permission on an address, or on one queue of it.
 
-        Grants for sends are kept by each session, so they must hold as long as the session.
+        Each session keeps its grants for sends until it closes or `Session.forget_admitted` is called.
         """
 
 
@@ -80,8 +89,11 @@ class Access:
         """Return why the principal must not do this; None if it may."""
         if self.authority.allows(self.principal, permission, address, queue):
             return None
-        place = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
+        # Artemis has a number of its own for a permission on a queue.
+        number, place = "AMQ229032", f"address {address!r}"
+        if queue is not None:
+            number, place = "AMQ229213", f"queue {queue!r} of address {address!r}"
         return Refused(
             ErrorCode.SECURITY_EXCEPTION,
-            f"user {self.principal.user!r} does not have permission {permission.value!r} on {place}",
+            f"{number}: user {self.principal.user!r} does not have permission {permission.name!r} on {place}",
         )

@@ -192,6 +192,8 @@ class Session:
         )
         if refused is None and not request.shared and manager.lacks_address(address, manager.routing_type(request)):
             refused = self._allow(Permission.CREATE_ADDRESS, address)
+        if refused is None:
+            refused = manager.refusal_by_limit(self.principal, name)
         return manager.create_queue(request) if refused is None else refused
 
     def delete_queue(self, name: str) -> Queue | Refused:
@@ -308,6 +310,10 @@ class Session:
                 self._admitted.clear()
             self._admitted.add(name)
         return refused
+
+    def forget_admitted(self) -> None:
+        """Check the permission to send again for each address: permissions changed."""
+        self._admitted.clear()
 
     def sends_to_broker(self, message: Message) -> bool:
         """Return True if a message is a request to a part of the broker."""

@@ -15,7 +15,7 @@ from embedbroker.config import AddressConfiguration, AddressSettings, AddressSet
 from embedclient.errors import ErrorCode
 from embedclient.model import Message
 
-from .._authority import Access, Permission
+from .._authority import Access, Permission, Principal
 from .._definitions import AddressDefinition, QueueDefinition
 from .._ids import Ids
 from .._observer import Observers
@@ -227,6 +227,19 @@ class AddressManager:
         self.observers.call(self.observers.commit.queue_added, queue)
         return queue
 
+    def refusal_by_limit(self, principal: Principal, name: str) -> Refused | None:
+        """Return why a user must not create one more queue; None if it may."""
+        limit = principal.queues_max
+        if limit < 0 or name in self.queues:
+            return None
+        # Only users with a limit pay for the count, and they have few queues.
+        if sum(queue.definition.user == principal.user for queue in self.queues.values()) < limit:
+            return None
+        return Refused(
+            ErrorCode.SECURITY_EXCEPTION,
+            f"AMQ229111: queue {name!r} was not created: user {principal.user!r} has {limit} queues, max_queues",
+        )
+
     def routing_type(self, request: QueueRequest) -> int:
         """Return the routing type of a requested queue: the one it names, or the default of its address."""
         if request.routing_type is not None:
@@ -409,12 +422,17 @@ class AddressManager:
             return None
         if not settings.auto_create_queues:
             return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"queue {name!r} does not exist and is not auto-created")
-        denied = access.refusal(Permission.CREATE_DURABLE_QUEUE, address_name, name) if access is not None else None
-        if denied is not None:
-            return denied
-        created = self.create_queue(
-            QueueRequest(address_name, name, routing_type=routing_type, auto_created=True, ignore_if_exists=True)
+        user: str | None = None
+        if access is not None:
+            user = access.principal.user or None
+            denied = access.refusal(Permission.CREATE_DURABLE_QUEUE, address_name, name)
+            denied = denied or self.refusal_by_limit(access.principal, name)
+            if denied is not None:
+                return denied
+        request = QueueRequest(
+            address_name, name, routing_type=routing_type, auto_created=True, ignore_if_exists=True, user=user
         )
+        created = self.create_queue(request)
         return created if isinstance(created, Refused) else None
 
     # -- sends ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,244 @@
+"""Logins and permissions of one broker: the `Authority` of its kernel.
+
+Responsible for the order of checks at a login, for limits of users, and for lines about refusals. Does not depend on
+packets and clocks: time is an argument.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+
+from attrs import define, field, frozen
+
+from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ResourceLimits
+from embedbroker.kernel import Clock, Permission, Principal, Refused, Session
+from embedclient.errors import ErrorCode
+
+from ._credentials import Credentials
+from ._failed_logins import FailedLogins, address_of
+from ._permissions import Permissions
+from ._refusal_lines import RefusalLines
+
+__all__ = ["SecurityManager", "SecurityStatistics"]
+
+_NO_LIMITS = ResourceLimits()
+_TEXT_MAX = 200
+
+
+@frozen
+class SecurityStatistics:
+    """Hold the figures of a broker's security.
+
+    Attributes:
+        logins: Accepted logins.
+        refused_logins: Refused logins.
+        granted: Permission checks that were passed.
+        refused: Permission checks that were not passed.
+        cached_logins: Results of logins in the cache.
+        cached_grants: Grants in the cache.
+        slowed_addresses: Remote addresses with failed logins.
+    """
+
+    logins: int
+    refused_logins: int
+    granted: int
+    refused: int
+    cached_logins: int
+    cached_grants: int
+    slowed_addresses: int
+
+
+@define(eq=False)
+class _Use:
+    """What one user has: sessions, and how many of them each connection has."""
+
+    sessions: int = 0
+    connections: dict[int, int] = field(factory=dict)
+
+
+class SecurityManager:
+    """Decide logins and permissions.
+
+    Args:
+        config: Configuration of a broker whose ``is_secured`` is True.
+        log: Receives one line about a refusal, a bounded number of them in a time.
+
+    Raises:
+        ValueError: The configuration has a password that cannot be used; the text names the user.
+    """
+
+    def __init__(self, config: BrokerConfig, log: Callable[[str], None]) -> None:
+        self._lines = RefusalLines(log)
+        self._failed = FailedLogins(config.failed_login_delay_ms / 1000)
+        self._uses: dict[str, _Use] = {}
+        self._sessions: dict[Session, int] = {}
+        self._clock = Clock()
+        self._logins = self._refused_logins = self._granted = self._refused = 0
+        self._take(config)
+
+    def _take(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._credentials = Credentials(config.users, config.guest, config.authentication_cache_size)
+        self._permissions = Permissions(config.permissions, config.authorization_cache_size)
+
+    def connect(self, clock: Clock) -> None:
+        """Use the clock of a kernel for the lines about refusals."""
+        self._clock = clock
+
+    def replace(self, config: BrokerConfig) -> None:
+        """Use other users and settings from now on. Caches are emptied; sessions keep their users and roles.
+
+        Raises:
+            ValueError: As at the creation; nothing is changed.
+        """
+        self._take(config)
+        for session in self._sessions:
+            session.forget_admitted()
+
+    def statistics(self) -> SecurityStatistics:
+        """Return the current figures."""
+        return SecurityStatistics(
+            self._logins, self._refused_logins, self._granted, self._refused, self._credentials.cached,
+            self._permissions.cached, len(self._failed),
+        )  # fmt: skip
+
+    # -- permissions ---------------------------------------------------------------------------------------------
+
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> bool:
+        """Return True if a principal has a permission on an address, or on one queue of it."""
+        if principal.is_trusted or self._permissions.allows(principal.roles, permission, address, queue):
+            self._granted += 1
+            return True
+        self._refused += 1
+        place = f"address {_shown(address)}" + ("" if queue is None else f", queue {_shown(queue)}")
+        self._lines.add(
+            f"user {_shown(principal.user)} was refused {permission.name} on {place}", self._clock.monotonic
+        )
+        return False
+
+    # -- logins --------------------------------------------------------------------------------------------------
+
+    def log_in(self, user: str | None, password: str | None, peer: str, now: float) -> Principal | Refused:
+        """Return the principal of a new session, or why it is refused.
+
+        Args:
+            user: Name that the client gave; None for none.
+            password: Password that the client gave; None for none.
+            peer: Name of the connection.
+            now: Monotonic seconds.
+        """
+        found = self._log_in(user, password, peer, now)
+        if isinstance(found, Refused):
+            self._refused_logins += 1
+            self._lines.add(f"{peer}: {found.text}", now)
+        else:
+            self._logins += 1
+        return found
+
+    def _log_in(self, user: str | None, password: str | None, peer: str, now: float) -> Principal | Refused:
+        if user is not None and user == self._config.cluster_user:
+            return self._log_in_broker(user, password, peer, now)
+        address = address_of(peer)
+        known = self._credentials.known(user, password)
+        wait_s = 0.0 if known else self._failed.remaining_s(address, now)
+        if wait_s:
+            return _too_often(user, address, wait_s)
+        if known or self._credentials.verify(user, password):
+            assert user is not None, "a user without a name has no valid credentials"
+            return self._principal(user, self._credentials.user(user).roles)
+        guest = self._credentials.guest
+        if guest is not None and not (guest.credentials_invalidate and password):
+            return self._principal(guest.user, frozenset((guest.role,)))
+        self._failed.add(address, now)
+        return _invalid(user, peer)
+
+    def _log_in_broker(self, user: str, password: str | None, peer: str, now: float) -> Principal | Refused:
+        """Return the principal of another broker, which may do everything."""
+        address, expected = address_of(peer), self._config.cluster_password
+        wait_s = self._failed.remaining_s(address, now)
+        if wait_s:
+            return _too_often(user, address, wait_s)
+        same = hmac.compare_digest((password or "").encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
+        # The default password is public, so it proves nothing.
+        if same and expected != DEFAULT_CLUSTER_PASSWORD:
+            return Principal(user, is_trusted=True)
+        self._failed.add(address, now)
+        return Refused(
+            ErrorCode.CLUSTER_SECURITY_EXCEPTION,
+            f"AMQ229099: cluster user {_shown(user)} is refused: its password is wrong, or is the default password",
+        )
+
+    def _principal(self, user: str, roles: frozenset[str]) -> Principal:
+        limits = self._config.resource_limits.get(user, _NO_LIMITS)
+        return Principal(user, roles, queues_max=limits.max_queues)
+
+    # -- sessions of users ---------------------------------------------------------------------------------------
+
+    def refuses_session(self, principal: Principal, connection: int) -> Refused | None:
+        """Return why a user must not have one more session; None if it may.
+
+        Args:
+            principal: User of the session.
+            connection: Number of the connection.
+        """
+        limits = self._config.resource_limits.get(principal.user, _NO_LIMITS)
+        use = self._uses.get(principal.user) or _Use()
+        what, limit = "", 0
+        if 0 <= limits.max_sessions <= use.sessions:
+            what, limit = "sessions, max_sessions", limits.max_sessions
+        elif connection not in use.connections and 0 <= limits.max_connections <= len(use.connections):
+            what, limit = "connections, max_connections", limits.max_connections
+        if not what:
+            return None
+        text = f"AMQ229110: user {_shown(principal.user)} has its maximum of {limit} {what}"
+        self._lines.add(text, self._clock.monotonic)
+        return Refused(ErrorCode.SESSION_CREATION_REJECTED, text)
+
+    def add_session(self, session: Session, connection: int) -> None:
+        """Count a session of a user."""
+        use = self._uses.setdefault(session.principal.user, _Use())
+        use.sessions += 1
+        use.connections[connection] = use.connections.get(connection, 0) + 1
+        self._sessions[session] = connection
+
+    def move_session(self, session: Session, connection: int) -> None:
+        """Count a session that continues over another connection."""
+        if session in self._sessions:
+            self.remove_session(session)
+            self.add_session(session, connection)
+
+    def remove_session(self, session: Session) -> None:
+        """Stop counting a session. Ignored for one that is not counted."""
+        connection = self._sessions.pop(session, None)
+        if connection is None:
+            return
+        user = session.principal.user
+        use = self._uses[user]
+        use.sessions -= 1
+        use.connections[connection] -= 1
+        if not use.connections[connection]:
+            del use.connections[connection]
+        if not use.sessions:
+            del self._uses[user]
+
+
+def _shown(name: str | None) -> str:
+    """Return a name from a client in the form for a text: quoted, without control characters, bounded."""
+    text = "" if name is None else name
+    return repr(text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "...")
+
+
+def _invalid(user: str | None, peer: str) -> Refused:
+    # The same for an unknown user and a wrong password.
+    return Refused(
+        ErrorCode.SECURITY_EXCEPTION, f"AMQ229031: user {_shown(user)} from {peer} has no valid user name and password"
+    )
+
+
+def _too_often(user: str | None, address: str, wait_s: float) -> Refused:
+    return Refused(
+        ErrorCode.SECURITY_EXCEPTION,
+        f"AMQ229031: user {_shown(user)} is refused after too many failed logins from {address}; try again in"
+        f" {wait_s:.1f} s",
+    )

@@ -1,0 +1,103 @@
+"""Users with their passwords, and the comparison with what a client gives.
+
+Responsible for the comparison of credentials, for the guest login, and for the cache of results. Does not depend on
+connections and permissions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from attrs import define, field
+
+from embedbroker.config import GuestLogin, User
+
+from ._passwords import InvalidHash, StoredPassword
+
+__all__ = ["Credentials"]
+
+
+@define(eq=False)
+class _Cache:
+    """Keep results by the digest of user and password, the oldest first."""
+
+    size: int
+    entries: dict[bytes, None] = field(factory=dict, init=False)
+
+    def add(self, key: bytes) -> None:
+        if not self.size:
+            return
+        while len(self.entries) >= self.size:
+            del self.entries[next(iter(self.entries))]
+        self.entries[key] = None
+
+
+class Credentials:
+    """Verify users and passwords.
+
+    Args:
+        users: Users of the broker.
+        guest: Login of clients without valid credentials; None: they are refused.
+        cache_size: Results that are kept, of either kind, so that a hash is computed once; 0: none.
+
+    Raises:
+        ValueError: A password is ``ENC(...)`` without a hash in it; the text names the user.
+    """
+
+    def __init__(self, users: Iterable[User], guest: GuestLogin | None, cache_size: int) -> None:
+        self.guest = guest
+        self._users = {user.name: user for user in users}
+        self._passwords = {user.name: _stored(user) for user in self._users.values()}
+        # An unknown user takes as long as a known one.
+        self._decoy = next((stored for stored in self._passwords.values() if stored.is_hashed), None)
+        # Apart: wrong passwords, of which there may be any number, must not displace the others.
+        self._valid, self._wrong = _Cache(cache_size), _Cache(cache_size)
+
+    @property
+    def cached(self) -> int:
+        """Return the number of results that are kept."""
+        return len(self._valid.entries) + len(self._wrong.entries)
+
+    def user(self, name: str) -> User:
+        """Return a user whose credentials were found valid."""
+        return self._users[name]
+
+    def known(self, name: str | None, password: str | None) -> bool | None:
+        """Return an earlier result, without computing a hash; None if there is none."""
+        key = _key(name, password)
+        if key in self._valid.entries:
+            return True
+        return False if key in self._wrong.entries else None
+
+    def verify(self, name: str | None, password: str | None) -> bool:
+        """Return True if the credentials are valid. Takes milliseconds for a hash that was not computed before."""
+        found = self.known(name, password)
+        if found is not None:
+            return found
+        stored = self._passwords.get(name or "")
+        if stored is None:
+            if self._decoy is not None:
+                self._decoy.matches(password or "")
+            valid = False
+        else:
+            # A missing password is not an empty one.
+            valid = password is not None and stored.matches(password)
+        (self._valid if valid else self._wrong).add(_key(name, password))
+        return valid
+
+
+def _key(name: str | None, password: str | None) -> bytes:
+    digest = hashlib.sha256()
+    for text in (name, password):
+        data = b"\0" if text is None else b"\1" + text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
+    return digest.digest()
+
+
+def _stored(user: User) -> StoredPassword:
+    try:
+        return StoredPassword(user.password)
+    except InvalidHash as error:
+        raise ValueError(f"users: the password of user {user.name!r}: {error}") from None
