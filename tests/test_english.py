@@ -36,7 +36,7 @@ LEFT: dict[str, int] = {
     "docs/guide/connections.md": 14,
     "docs/guide/drill.md": 5,
     "docs/guide/durability.md": 21,
-    "docs/guide/embedding.md": 9,
+    "docs/guide/embedding.md": 8,
     "docs/guide/failover.md": 11,
     "docs/guide/high-availability.md": 66,
     "docs/guide/index.md": 1,

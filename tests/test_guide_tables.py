@@ -157,6 +157,7 @@ COMMANDS = {
     "browse": ("send, receive, browse", 3),
     "perf": ("perf", 0),
     "drill": ("drill", 0),
+    "mask": ("mask", 0),
     "journal verify": ("journal", 0),
     "journal show": ("journal", 1),
     "pipeline audit": ("pipeline", 0),

@@ -16,16 +16,20 @@ if TYPE_CHECKING:
         AddressSettings,
         BrokerConfig,
         ClusterConnection,
+        GuestLogin,
         HAPolicy,
         LockManager,
         PrimaryOnly,
         QueueConfiguration,
         ReplicationBackup,
         ReplicationPrimary,
+        ResourceLimits,
         Role,
         ScaleDown,
+        SecuritySetting,
         SharedStoreBackup,
         SharedStorePrimary,
+        User,
     )
     from .configfile import ConfigFileError, load_config
     from .locks import MemoryLockManager, MemoryLocks
@@ -40,6 +44,7 @@ __all__ = [
     "ClusterConnection",
     "ConfigFileError",
     "EmbeddedBroker",
+    "GuestLogin",
     "HAPolicy",
     "LockManager",
     "MemoryLockManager",
@@ -48,11 +53,14 @@ __all__ = [
     "QueueConfiguration",
     "ReplicationBackup",
     "ReplicationPrimary",
+    "ResourceLimits",
     "Role",
     "ScaleDown",
+    "SecuritySetting",
     "SharedStoreBackup",
     "SharedStorePrimary",
     "ThreadedBroker",
+    "User",
     "load_config",
 ]
 
@@ -60,9 +68,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".config": (
-            "AddressConfiguration AddressFullPolicy AddressSettings BrokerConfig ClusterConnection HAPolicy "
-            "LockManager PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary Role ScaleDown "
-            "SharedStoreBackup SharedStorePrimary"
+            "AddressConfiguration AddressFullPolicy AddressSettings BrokerConfig ClusterConnection GuestLogin "
+            "HAPolicy LockManager PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
+            "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User"
         ),
         ".configfile": "ConfigFileError load_config",
         ".runtime": "EmbeddedBroker",

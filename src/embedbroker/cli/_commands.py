@@ -28,6 +28,7 @@ _HOMES = {
     "browse": ("._receive", "browse"),
     "journal": ("._journal", "journal"),
     "pipeline": ("._pipeline", "pipeline"),
+    "mask": ("._mask", "mask"),
 }
 
 # Errors of the disk behind stdout, or behind a temporary directory.

@@ -6,6 +6,7 @@ limits has the same pairs in a table. Does not depend on how a broker works.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 
 from ._broker import BrokerConfig
@@ -17,7 +18,7 @@ __all__ = ["misfits"]
 
 def misfits(config: BrokerConfig) -> list[str]:
     """Return a warning for each pair of settings that do not fit together."""
-    found = list(_of_times(config)) + list(_of_sizes(config)) + list(_of_addresses(config))
+    found = list(_of_times(config)) + list(_of_sizes(config)) + list(_of_addresses(config)) + list(_of_users(config))
     if config.cluster_connection is not None:
         found += _of_cluster(config.cluster_connection)
         is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
@@ -90,3 +91,25 @@ def _of_addresses(config: BrokerConfig) -> Iterator[str]:
                 f"address_settings {match!r}: min_expiry_delay={shortest} is above max_expiry_delay={longest}: the"
                 " longest delay wins where both apply; lower min_expiry_delay"
             )
+
+
+def _of_users(config: BrokerConfig) -> Iterator[str]:
+    if not config.is_secured:
+        if config.security_enabled is None and not _is_loopback(config.host):
+            yield (
+                f"host={config.host!r} without users: each client that reaches the broker may do everything; set users,"
+                " or security_enabled=False to keep it so"
+            )
+        return
+    if not config.users and config.guest is None:
+        yield "security is enabled without users: every login is refused; set users, or security_enabled=False"
+    for user in config.users:
+        if not user.roles:
+            yield f"user {user.name!r} has no role, so it has no permission; set roles"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

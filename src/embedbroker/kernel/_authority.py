@@ -89,7 +89,7 @@ class Access:
         """Return why the principal must not do this; None if it may."""
         if self.authority.allows(self.principal, permission, address, queue):
             return None
-        # Artemis has a number of its own for a permission on a queue.
+        # Artemis has another number for a permission on a queue.
         number, place = "AMQ229032", f"address {address!r}"
         if queue is not None:
             number, place = "AMQ229213", f"queue {queue!r} of address {address!r}"

@@ -2,7 +2,7 @@
 
 from embedbroker.ha import LockDone, LockFailed, RoleChanged
 
-from ._filters import check_filters
+from ._config_checks import check_filters, check_passwords
 from ._inputs import (
     Accepted,
     AuditFailed,
@@ -69,4 +69,5 @@ __all__ = [
     "Tick",
     "Written",
     "check_filters",
+    "check_passwords",
 ]

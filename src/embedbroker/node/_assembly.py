@@ -21,9 +21,10 @@ from ._outgoing_connections import OutgoingConnections
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
     from embedbroker.ha.replication import ReplicaDisk
+    from embedbroker.security import SecurityManager
     from embedbroker.storage import AtomicFile, Journal
 
-__all__ = ["Roles", "make_roles", "warn_of_policy"]
+__all__ = ["Roles", "make_roles", "make_security", "warn_of_policy"]
 
 _GRANTS_BYTES_MAX = 1024 * 1024
 # Below the numbers of the record.
@@ -116,6 +117,15 @@ def _make_activation(
     from embedbroker.ha.replication import ReplicationActivation
 
     return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_locks)
+
+
+def make_security(config: BrokerConfig, log: NodeLog) -> SecurityManager | None:
+    """Return what decides logins and permissions; None for a broker that admits every client."""
+    if not config.is_secured:
+        return None
+    from embedbroker.security import SecurityManager
+
+    return SecurityManager(config, log.warning)
 
 
 def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, assert_never
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
 from embedbroker.ha import Activation, LockDone, LockFailed
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import ALLOW_ALL, Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant
 
 from ._admission import Admission
-from ._assembly import make_roles
+from ._assembly import make_roles, make_security
 from ._audit_recording import AuditRecording
 from ._branch_decisions import BranchDecisions
 from ._connection_checks import ConnectionChecks
@@ -83,12 +83,16 @@ class Node:
         self._step = step = CurrentStep()
         log = NodeLog(step)
         self.journal = journal = storage.Journal(journal_settings) if journal_settings is not None else None
-        self.kernel = Kernel(config, restore_message, log.warning, memory_limit_bytes, journal, log.info)
+        security = make_security(config, log)
+        self.kernel = Kernel(
+            config, restore_message, log.warning, memory_limit_bytes, journal, log.info, security or ALLOW_ALL
+        )
         self.gate = DurabilityGate()
         self._audit = AuditRecording(audit_log, self.kernel, self.gate, log)
         self._branch_decisions = BranchDecisions(self.kernel, self.gate)
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
         self.core = CoreService(self.kernel, self.gate, entropy, "", resend)
+        self.core.connect_security(security)
         self.connections = Connections(config, self.core, memory_limit_bytes, log)
         self._dials = OutgoingConnections(config, log)
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)

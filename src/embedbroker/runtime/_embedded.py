@@ -27,7 +27,7 @@ from embedbroker.config import (
     SharedStorePrimary,
     misfits,
 )
-from embedbroker.node import check_filters
+from embedbroker.node import check_filters, check_passwords
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 from embedclient.model import Xid, did_you_mean
 
@@ -95,6 +95,7 @@ class EmbeddedBroker:
                 raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
         check_filters(self.config)
+        check_passwords(self.config)
         _check_parts(disk=disk, locks=locks, network=network)
         _check_policy(self.config, disk, locks, lock_manager)
         self._disk_given = disk

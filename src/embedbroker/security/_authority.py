@@ -131,7 +131,7 @@ class SecurityManager:
         found = self._log_in(user, password, peer, now)
         if isinstance(found, Refused):
             self._refused_logins += 1
-            self._lines.add(f"{peer}: {found.text}", now)
+            self._lines.add(found.text, now)
         else:
             self._logins += 1
         return found
@@ -143,7 +143,7 @@ class SecurityManager:
         known = self._credentials.known(user, password)
         wait_s = 0.0 if known else self._failed.remaining_s(address, now)
         if wait_s:
-            return _too_often(user, address, wait_s)
+            return _too_often(user, peer, wait_s)
         if known or self._credentials.verify(user, password):
             assert user is not None, "a user without a name has no valid credentials"
             return self._principal(user, self._credentials.user(user).roles)
@@ -158,7 +158,7 @@ class SecurityManager:
         address, expected = address_of(peer), self._config.cluster_password
         wait_s = self._failed.remaining_s(address, now)
         if wait_s:
-            return _too_often(user, address, wait_s)
+            return _too_often(user, peer, wait_s)
         same = hmac.compare_digest((password or "").encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
         # The default password is public, so it proves nothing.
         if same and expected != DEFAULT_CLUSTER_PASSWORD:
@@ -166,7 +166,7 @@ class SecurityManager:
         self._failed.add(address, now)
         return Refused(
             ErrorCode.CLUSTER_SECURITY_EXCEPTION,
-            f"AMQ229099: cluster user {_shown(user)} is refused: its password is wrong, or is the default password",
+            f"AMQ229099: cluster user {_shown(user)} from {peer}: wrong password, or the default one, which is refused",
         )
 
     def _principal(self, user: str, roles: frozenset[str]) -> Principal:
@@ -232,13 +232,13 @@ def _shown(name: str | None) -> str:
 def _invalid(user: str | None, peer: str) -> Refused:
     # The same for an unknown user and a wrong password.
     return Refused(
-        ErrorCode.SECURITY_EXCEPTION, f"AMQ229031: user {_shown(user)} from {peer} has no valid user name and password"
+        ErrorCode.SECURITY_EXCEPTION, f"AMQ229031: user {_shown(user)} from {peer}: unknown user or wrong password"
     )
 
 
-def _too_often(user: str | None, address: str, wait_s: float) -> Refused:
+def _too_often(user: str | None, peer: str, wait_s: float) -> Refused:
     return Refused(
         ErrorCode.SECURITY_EXCEPTION,
-        f"AMQ229031: user {_shown(user)} is refused after too many failed logins from {address}; try again in"
+        f"AMQ229031: user {_shown(user)} from {peer}: too many failed logins from this address; try again in"
         f" {wait_s:.1f} s",
     )

@@ -64,7 +64,7 @@ class Credentials:
         return self._users[name]
 
     def known(self, name: str | None, password: str | None) -> bool | None:
-        """Return an earlier result, without computing a hash; None if there is none."""
+        """Return an earlier result, without computing a hash; None if nothing is kept."""
         key = _key(name, password)
         if key in self._valid.entries:
             return True

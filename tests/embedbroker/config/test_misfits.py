@@ -13,6 +13,7 @@ from embedbroker.config import (
     BrokerConfig,
     ClusterConnection,
     ReplicationBackup,
+    User,
     misfits,
 )
 from embedbroker.runtime._zookeeper import ZooKeeperSettings
@@ -46,6 +47,11 @@ def test_pings_come_twice_in_a_time_to_live(check_ms: int, ttl_ms: int, ping_ms:
 def test_the_defaults_fit() -> None:
     assert misfits(BrokerConfig(connectors={"b": "tcp://b:1"}, cluster_connection=ClusterConnection())) == []
     assert LocatorSettings().misfits() == []
+    for settings in ({"host": "::1"}, {"host": "localhost"}, {"host": "127.0.0.2"}):
+        assert misfits(BrokerConfig(**settings)) == []
+    users = [User("app", "secret", roles=["amq"])]
+    assert misfits(BrokerConfig(host="0.0.0.0", users=users)) == []
+    assert misfits(BrokerConfig(host="0.0.0.0", security_enabled=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,9 @@ def test_the_defaults_fit() -> None:
             {"address_settings": {"a.#": AddressSettings(min_expiry_delay=20, max_expiry_delay=10)}},
             "address_settings 'a.#': min_expiry_delay=20 is above max_expiry_delay=10:",
         ),
+        ({"host": "0.0.0.0"}, "host='0.0.0.0' without users: each client that reaches the broker may do everything;"),
+        ({"security_enabled": True}, "security is enabled without users: every login is refused;"),
+        ({"users": [User("idle", "secret")]}, "user 'idle' has no role, so it has no permission;"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

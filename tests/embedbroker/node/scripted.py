@@ -190,16 +190,19 @@ class Peer:
         client: bool = False,
         pre_acknowledge: bool = False,
         xa: bool = False,
+        user: str | None = None,
+        password: str | None = None,
+        answered: bool = True,
     ) -> Peer:
-        """Open and start a session; returns the peer."""
+        """Open and start a session; returns the peer. ``answered`` False leaves the answer to the caller."""
         commits = not transacted
         self.send(
             CreateSession(
                 name or f"session-{self.number}-{channel}",
                 channel,
                 self.version,
-                None,
-                None,
+                user,
+                password,
                 102_400,
                 xa,
                 commits,
@@ -210,6 +213,8 @@ class Peer:
             ),
             channel=1,
         )
+        if not answered:
+            return self
         self.last(CreateSessionResponse)
         self.received.pop()
         self.send(SessionStart(), channel=channel)

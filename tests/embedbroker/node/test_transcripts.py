@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.config import AddressFullPolicy, AddressSettings
+from embedbroker.config import AddressFullPolicy, AddressSettings, User
 from tests.vectors.captures import core_files
 
 from .transcript import replay
@@ -50,7 +50,6 @@ OTHERWISE = {
     "large-tx-rollback": LARGE,
     "reattach-large": LARGE,
     "scheduled-delivery": "scheduled delivery is not there yet",
-    "secure-wrong-password": "security is not there yet",
     "slow-consumer-kill": "slow consumers are not looked for yet",
     "group-id": KINDS.format("message groups"),
     "last-value-queue": KINDS.format("last-value"),
@@ -112,7 +111,8 @@ IGNORED = {
 def differences(path: Path) -> list[str]:
     name = path.stem
     settings = {"#": GENERATED, **SETTINGS.get(name, {})}
-    transcript = replay(path, settings, connections_max=FOLLOWED.get(name))
+    users = [User("admin", "admin", roles=["amq"])] if name.startswith("secure-") else []
+    transcript = replay(path, settings, connections_max=FOLLOWED.get(name), users=users)
     return transcript.differences(IGNORED.get(name, ()))
 
 

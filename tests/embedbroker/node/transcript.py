@@ -7,12 +7,12 @@ for reducing packets to what does not vary between runs. Refuses to judge: a tes
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from attrs import define, field, frozen
 
-from embedbroker.config import AddressSettings
+from embedbroker.config import AddressSettings, User
 from embedbroker.node import Command, CommandKind
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.wire.core import (
@@ -145,8 +145,8 @@ class _Conversation:
 
 
 class _Replay:
-    def __init__(self, settings: dict[str, AddressSettings] | None) -> None:
-        self.stage = Stage(durable=True, address_settings=settings)
+    def __init__(self, settings: dict[str, AddressSettings] | None, users: Sequence[User] = ()) -> None:
+        self.stage = Stage(durable=True, address_settings=settings, users=users)
         self.transcript = Transcript()
         self.conversations: dict[int, _Conversation] = {}
         self.start_s = self.stage.seconds
@@ -315,9 +315,13 @@ def _said(packet: Packet) -> Said:
 
 
 def replay(
-    path: Path, settings: dict[str, AddressSettings] | None = None, *, connections_max: int | None = None
+    path: Path,
+    settings: dict[str, AddressSettings] | None = None,
+    *,
+    connections_max: int | None = None,
+    users: Sequence[User] = (),
 ) -> Transcript:
-    """Replay one file; ``settings`` replace the default address settings.
+    """Replay one file; ``settings`` replace the default address settings, ``users`` must log in.
 
     ``connections_max`` ends it before more connections than that are opened.
     """
@@ -326,4 +330,4 @@ def replay(
         if line.kind == "open" and connections_max is not None and line.connection > connections_max:
             lines = lines[:index]
             break
-    return _Replay(settings).run(lines)
+    return _Replay(settings, users).run(lines)

@@ -45,7 +45,7 @@ def test_a_user_logs_in_with_its_password_alone(password: str, cache: int) -> No
             ]
         }
         # An unknown user and a wrong password look the same.
-        assert texts == {f"AMQ229031: user ? from {PEER} has no valid user name and password"}
+        assert texts == {f"AMQ229031: user ? from {PEER}: unknown user or wrong password"}
         assert refusal(security.log_in("app", password + "x", PEER, 0.0)).code == ErrorCode.SECURITY_EXCEPTION
 
 
@@ -93,7 +93,7 @@ def test_guessing_is_slowed_more_with_each_failure_and_for_one_address_only() ->
     now, delays = 0.0, []
     for number in range(14):
         refused = refusal(security.log_in("app", f"guess-{number}", PEER, now))
-        assert "no valid user name" in refused.text
+        assert "wrong password" in refused.text
         waiting = refusal(security.log_in("app", f"early-{number}", PEER, now))
         if "try again in " in waiting.text:
             delays.append(float(waiting.text.split()[-2]))

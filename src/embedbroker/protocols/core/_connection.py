@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from embedbroker.kernel import Session
+from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session
 from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, CHANNEL_USER_FIRST, ConnectionState, Role
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Instant
@@ -225,8 +225,9 @@ class CoreConnection:
             # Not 112, which clients take for a broker that starts: they would retry for ever.
             self._refuse(ErrorCode.ILLEGAL_STATE, f"the connection has {limit} sessions, sessions_per_connection_max")
             return
-        if service.cluster is not None and service.cluster.refuses_login(packet.username, packet.password):
-            self._refuse(ErrorCode.CLUSTER_SECURITY_EXCEPTION, f"wrong password for cluster user {packet.username!r}")
+        principal = self._log_in(packet)
+        if isinstance(principal, Refused):
+            self._refuse(principal.code, principal.text)
             return
         if not self.state.peer_version:
             self.state.learn_version(packet.version)
@@ -238,10 +239,14 @@ class CoreConnection:
             auto_commit_acknowledges=packet.auto_commit_acks or packet.xa,
             pre_acknowledge=packet.pre_acknowledge,
             backpressure=self.backpressure,
+            principal=principal,
         )
         window = max(packet.window_size, -1)
         session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
         session.username = packet.username
+        if service.security is not None:
+            session.username = principal.user
+            service.security.add_session(kernel_session, self.link.id)
         session.default_address = packet.default_address or ""
         if self._refused_reattachments:
             # Clients create it again before any other request; sessions after that are new on both ends.
@@ -259,6 +264,19 @@ class CoreConnection:
         """Forget a session that is over, unless its channel belongs to another one by now."""
         if self.sessions.get(channel_id) is session:
             del self.sessions[channel_id]
+
+    def _log_in(self, packet: CreateSession | CreateSessionV2) -> Principal | Refused:
+        """Return the user of a new session, or why it is refused."""
+        service, user, password = self.service, packet.username, packet.password
+        if service.security is None:
+            if service.cluster is not None and service.cluster.refuses_login(user, password):
+                text = f"AMQ229099: wrong password for cluster user {user!r}"
+                return Refused(ErrorCode.CLUSTER_SECURITY_EXCEPTION, text)
+            return ANONYMOUS
+        principal = service.security.log_in(user, password, self.link.peer, service.now.monotonic)
+        if isinstance(principal, Refused):
+            return principal
+        return service.security.refuses_session(principal, self.link.id) or principal
 
     def _take_over(self, channel_id: int) -> None:
         """End the session that a channel had before: no frame can reach it any more."""

@@ -49,6 +49,8 @@ from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_rou
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 
 if TYPE_CHECKING:
+    from embedbroker.security import SecurityManager
+
     from .._port import ConnectionPort
     from ._services import RequestServer
 
@@ -73,6 +75,7 @@ _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 _CORE = int(Encoding.CORE)
 
+_VALIDATED_USER = "_AMQ_VALIDATED_USER"
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
 # Durability point of work that is not recorded yet.
 _UNRECORDED = 1 << 63
@@ -108,6 +111,7 @@ class CoreService:
         "node_id",
         "now",
         "resend",
+        "security",
         "sessions",
         "started",
         "waits",
@@ -132,8 +136,16 @@ class CoreService:
         self.waits = False
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
+        # None on a broker that admits every client.
+        self.security: SecurityManager | None = None
         kernel.address_manager.bind_internal(management_binding(kernel))
         kernel.address_manager.bind_internal(InternalBinding(SERVICES_ADDRESS, self._serve))
+
+    def connect_security(self, security: SecurityManager | None) -> None:
+        """Require logins; None admits every client."""
+        self.security = security
+        if security is not None:
+            security.connect(self.kernel.clock)
 
     def _serve(self, request: CoreMessage, session: Session, _sender_waits: bool) -> Refused | None:
         if self._request_server is None:
@@ -174,6 +186,7 @@ class CoreSession:
         "_deliveries_held",
         "_held",
         "_known_address",
+        "_looks_at_user",
         "_trailer",
         "channel",
         "channel_id",
@@ -216,6 +229,8 @@ class CoreSession:
         self._known_address = known_address("")
         self._arrival = MessageTraits()
         self.username: str | None = None
+        config = service.kernel.config
+        self._looks_at_user = config.populate_validated_user or config.reject_empty_validated_user
         self.metadata: dict[str, str] = {}
         # True for a session created right after a refused reattachment. From here on the two ends may count differently
         # (pitfall 12.22). So a later reattachment is refused too, and the client builds the session again instead of
@@ -300,12 +315,16 @@ class CoreSession:
                 self.default_address = message.address
         elif self.default_address:
             message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
+        refused: Refused | None = None
+        if self._looks_at_user:
+            message, refused = self._look_at_user(message)
         arrival = self._arrival
         properties_at = message.properties_at
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
-        refused = self._unsupported(arrival, message) if arrival.asks_for_more else None
+        if arrival.asks_for_more and refused is None:
+            refused = self._unsupported(arrival, message)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -323,6 +342,24 @@ class CoreSession:
                 self.channel_id, self.version, correlation_id if correlation_id is not None else -1
             )
             self._answer(frame, _NULL_RESPONSE, durable=durable)
+
+    def _look_at_user(self, message: CoreMessage) -> tuple[CoreMessage, Refused | None]:
+        """Write the user of the session into a message, and refuse one without a user, where that is configured."""
+        config = self.service.kernel.config
+        if config.populate_validated_user:
+            user = self.username
+            message = message.copy_for(
+                message.address,
+                changes={_VALIDATED_USER: user} if user else {},
+                # A sender without a name must not choose one.
+                removals=() if user else (_VALIDATED_USER,),
+                expiration=message.expiration,
+            )
+        if not config.reject_empty_validated_user or message.property(_VALIDATED_USER):
+            return message, None
+        refused = Refused(ErrorCode.ILLEGAL_STATE, f"AMQ229225: a message needs the property {_VALIDATED_USER}")
+        self.kernel_session.fail_transaction(refused.text)
+        return message, refused
 
     def _correlation_id(self, buffer: bytes | bytearray, trailer_at: int) -> int | None:
         """Return the correlation id that the answer to a send repeats; None for versions without it."""
@@ -621,6 +658,8 @@ class CoreSession:
         pieces = self.channel.replay_after(last_confirmed_command_id)
         self._count_kept()
         connection.link.write_pieces(pieces)
+        if self.service.security is not None:
+            self.service.security.move_session(self.kernel_session, connection.link.id)
         self.kernel_session.move(connection.backpressure)
 
     def close(self, *, failed: bool) -> None:
@@ -628,6 +667,8 @@ class CoreSession:
         if self.service.sessions.get(self.name) is self:
             del self.service.sessions[self.name]
         self.service.forget_metadata(self)
+        if self.service.security is not None:
+            self.service.security.remove_session(self.kernel_session)
         self.kernel_session.close(failed=failed)
         self.service.kernel.memory.forget(self)
         self.channel.stop_keeping()
