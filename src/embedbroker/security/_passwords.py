@@ -101,7 +101,8 @@ class StoredPassword:
         elif len(parameters) == 1:
             found = _pbkdf2(password, self._salt, parameters[0], size)
         else:
-            found = _scrypt(password, self._salt, *parameters, size)
+            n, r, p = parameters
+            found = _scrypt(password, self._salt, n, r, p, size)
         return hmac.compare_digest(found, self._hash)
 
 

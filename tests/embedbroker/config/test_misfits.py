@@ -47,8 +47,8 @@ def test_pings_come_twice_in_a_time_to_live(check_ms: int, ttl_ms: int, ping_ms:
 def test_the_defaults_fit() -> None:
     assert misfits(BrokerConfig(connectors={"b": "tcp://b:1"}, cluster_connection=ClusterConnection())) == []
     assert LocatorSettings().misfits() == []
-    for settings in ({"host": "::1"}, {"host": "localhost"}, {"host": "127.0.0.2"}):
-        assert misfits(BrokerConfig(**settings)) == []
+    for host in ("::1", "localhost", "127.0.0.2"):
+        assert misfits(BrokerConfig(host=host)) == []
     users = [User("app", "secret", roles=["amq"])]
     assert misfits(BrokerConfig(host="0.0.0.0", users=users)) == []
     assert misfits(BrokerConfig(host="0.0.0.0", security_enabled=False)) == []

@@ -119,8 +119,8 @@ def setting(granted: frozenset[Permission], role: str = "tester") -> SecuritySet
     return SecuritySetting(**roles)
 
 
-def secured(users: list[User], settings: dict[str, SecuritySetting], **config: object) -> Stage:
-    return Stage(users=users, security_settings=settings, **config)
+def secured(users: list[User], settings: dict[str, SecuritySetting]) -> Stage:
+    return Stage(users=users, security_settings=settings)
 
 
 def stage_with(granted: frozenset[Permission]) -> Stage:
