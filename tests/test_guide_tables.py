@@ -34,6 +34,7 @@ from embedclient._client._url_parameters import (
     TRANSPORT_PARAMETERS,
     VM_PARAMETERS,
 )
+from embedclient.model import ACCEPTOR_PARAMETERS
 from tests.simulation.__main__ import _parser as simulator_options
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
@@ -76,6 +77,8 @@ def named_defaults(rows: list[Row]) -> dict[str, str]:
 def url_text(value: object) -> str:
     if value is None:
         return "none"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -87,7 +90,8 @@ def test_every_url_parameter_is_there_with_its_default() -> None:
     known |= {name: url_text(factory[field]) for name, (field, _) in FACTORY_PARAMETERS.items() if field}
     idle = set(codes(section("connections", "Accepted, without effect")))
     assert shown == {name: default for name, default in known.items() if name not in idle}
-    transport = set(named_defaults(only_table("connections", "Transport")))
+    transport = set(named_defaults(only_table("connections", "Transport") + only_table("tls", "Settings")))
+    transport -= ACCEPTOR_PARAMETERS - TRANSPORT_PARAMETERS.keys()
     everything = {*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS}
     assert idle | transport | set(shown) == everything
 
@@ -165,6 +169,7 @@ COMMANDS = {
     "pipeline repair": ("pipeline", 2),
     "pipeline export": ("pipeline", 3),
     "pipeline import": ("pipeline", 4),
+    "cert": ("cert", 0),
     "pipeline demo": ("pipeline", 5),
 }
 

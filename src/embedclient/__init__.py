@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         TemporaryQueue,
         TemporaryTopic,
         TextMessage,
+        TLSSettings,
         Topic,
         TransportConfiguration,
         TypedValue,
@@ -110,7 +111,7 @@ __getattr__ = lazy_names(
         ".errors": "JMSException XAException errors",
         ".model": (
             "BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Properties PropertyType "
-            "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic "
+            "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic TLSSettings "
             "TransportConfiguration TypedValue XaCode XaFlag Xid Message=JMSMessage"
         ),
     },
@@ -171,6 +172,7 @@ __all__ = [
     "Session",
     "SessionMode",
     "StreamMessage",
+    "TLSSettings",
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",

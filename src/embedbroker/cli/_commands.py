@@ -29,6 +29,7 @@ _HOMES = {
     "journal": ("._journal", "journal"),
     "pipeline": ("._pipeline", "pipeline"),
     "mask": ("._mask", "mask"),
+    "cert": ("._cert", "cert"),
 }
 
 # Errors of the disk behind stdout, or behind a temporary directory.

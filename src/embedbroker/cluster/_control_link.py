@@ -230,6 +230,6 @@ def can_be_dialled(connector: TransportConfiguration) -> bool:
     """Return True if a connector, which may come from a peer, names a place and a way to it that are known here."""
     if connector.factory == IN_VM_CONNECTOR_FACTORY:
         return "serverId" in connector.parameters
-    if connector.factory != TCP_CONNECTOR_FACTORY or str(connector.parameters.get("sslEnabled")).lower() == "true":
+    if connector.factory != TCP_CONNECTOR_FACTORY:
         return False
     return connector.port_text.isascii() and connector.port_text.isdecimal() and 0 < int(connector.port_text) < 65_536

@@ -422,7 +422,13 @@ def _among(connector: TransportConfiguration, others: list[TransportConfiguratio
 
 
 def own_connector(config: BrokerConfig, settings: ClusterConnection) -> TransportConfiguration:
-    """Return how others reach this broker: the configured connector, or the address of its acceptor."""
+    """Return how others reach this broker: the configured connector, or the address of its acceptor.
+
+    It is announced, so that it has no password of a private key.
+    """
     if settings.connector is not None:
-        return config.connectors[settings.connector]
-    return TransportConfiguration(config.name, parameters={"host": config.host, "port": str(config.port)})
+        return config.connectors[settings.connector].announced
+    parameters = {"host": config.host, "port": str(config.port)}
+    if config.tls is not None:
+        parameters["sslEnabled"] = "true"
+    return TransportConfiguration(config.name, parameters=parameters)

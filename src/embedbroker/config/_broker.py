@@ -10,7 +10,7 @@ from typing import get_args
 
 from attrs import Attribute, field, frozen
 
-from embedclient.model import TransportConfiguration, did_you_mean
+from embedclient.model import TLS, TLSSettings, TransportConfiguration, as_tls, did_you_mean
 
 from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
@@ -97,6 +97,10 @@ def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnec
             raise ValueError(f"cluster_connection needs a connector: nobody can be told to connect to {config.host!r}")
 
 
+def _tls_text(value: TLS | None) -> str:
+    return repr(value) if value is None or isinstance(value, TLSSettings) else type(value).__name__
+
+
 def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
     entries: object = _DEFAULT_ADDRESS_SETTINGS if value is None else value
     if not isinstance(entries, Mapping):
@@ -137,6 +141,7 @@ class BrokerConfig:
         name: Name in log lines, in the directory's lock, in ``vm_url``.
         host: Host on which the broker listens.
         port: Port on which the broker listens, 0 to 65,535; 0 takes a free one.
+        tls: `TLSSettings` or an ``ssl.SSLContext`` of a server: clients must use TLS. None: no TLS.
         data_directory: Directory of the journal; None keeps everything in memory.
         ha_policy: Part of the broker in a live and backup group.
         node_manager_lock_directory: Directory of the lock files of such a group; None: the data directory.
@@ -212,6 +217,7 @@ class BrokerConfig:
     name: str = field(default="embedbroker", validator=named)
     host: str = field(default="127.0.0.1", validator=_host)
     port: int = field(default=0, validator=whole(0, 65_535))
+    tls: TLS | None = field(default=None, validator=as_tls, repr=_tls_text)
     data_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
     node_manager_lock_directory: str | None = field(default=None, converter=as_path, validator=optional(path))

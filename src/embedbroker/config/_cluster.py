@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from embedclient.model import (
     CONNECTOR_PARAMETERS,
@@ -98,7 +98,7 @@ def as_connectors(value: object) -> dict[str, TransportConfiguration]:
         elif not isinstance(connector, TransportConfiguration):
             kind = type(connector).__name__
             raise TypeError(f"connector {name!r} must be a URL or a TransportConfiguration, not of type {kind}")
-        connectors[name] = TransportConfiguration(name, connector.factory, connector.parameters, connector.extra)
+        connectors[name] = evolve(connector, name=name)
     return connectors
 
 

@@ -1,7 +1,7 @@
 """``acceptors`` and ``connectors``: where the broker listens, and names for the places of brokers.
 
-Responsible for choosing the acceptor that is opened, the first one that serves CORE over plain TCP, and for reporting
-the treatment of the others. Does not depend on how a broker listens.
+Responsible for choosing the acceptor that is opened, the first one that serves CORE over TCP, and for reporting the
+treatment of the others. Does not depend on how a broker listens.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from embedclient.model import (
     IN_VM_CONNECTOR_FACTORY,
     TCP_CONNECTOR_FACTORY,
     TLS_PARAMETERS,
+    TLSSettings,
     TransportConfiguration,
     did_you_mean,
+    read_tls_parameter,
 )
 
 from ._document import Element
@@ -30,6 +32,9 @@ __all__ = ["acceptor_values", "connector_refs", "connectors_of", "is_connector"]
 
 # Prefixes that clients of 1.x put before names; they are accepted without configuration.
 _FAMILIAR = {"anycastPrefix": "jms.queue.", "multicastPrefix": "jms.topic.", "sslEnabled": "false", "autoStart": "true"}
+# Java's own ways to make a context.
+_OF_JAVA = ("sslContext", "useDefaultSslContext", "trustManagerFactoryPlugin")
+_USED_BY_TLS = TLS_PARAMETERS - {"sslProvider", "keyStoreProvider", "trustStoreProvider", "forceSSLParameters"}
 _IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout"}
 
 
@@ -59,7 +64,7 @@ def acceptor_values(core: Element, findings: Findings) -> dict[str, Any]:
             _open(element, url, values, findings)
     # The error of an acceptor that cannot be read is enough: it may be the one to open.
     if all_readable and not opened:
-        findings.refuse(f"{core.place}/acceptors", "none of them can be opened: CORE over tcp:// without TLS is needed")
+        findings.refuse(f"{core.place}/acceptors", "none of them can be opened: CORE over tcp:// is needed")
     return values
 
 
@@ -67,13 +72,11 @@ def _why_not(url: TransportURL) -> str:
     """Return why this broker cannot open an acceptor, or an empty text."""
     if url.scheme == "vm":
         return "a broker is there for vm:// URLs of its own process in any case, under its name"
-    if url.parameters.get("sslEnabled", "false").lower() != "false":
-        return "there is no TLS yet"
     if "sslEnabled" not in url.parameters:
         wanted = [name for name, value in url.parameters.items() if name in TLS_PARAMETERS and value.lower() != "false"]
         if wanted:
             names = ", ".join(wanted)
-            return f"there is no TLS yet, which {names} would need; write sslEnabled=false to open it without"
+            return f"sslEnabled=true is missing, which {names} would need; write sslEnabled=false to open it without"
     if url.parameters.get("proxyProtocolEnabled", "false").lower() != "false":
         return "the PROXY protocol is not supported"
     spoken = _protocols(url)
@@ -96,15 +99,63 @@ def _open(element: Element, url: TransportURL, values: dict[str, Any], findings:
     others = [word for word in _protocols(url) if word != "CORE"]
     if others:
         findings.warn(element.place, f"only CORE is spoken, not {', '.join(others)}")
+    secure = _is_secure(element, url, findings)
+    if secure:
+        values["tls"] = _acceptor_tls(element, url, findings)
     _limit(element, url, "connectionsAllowed", values, findings)
     _limit(element, url, "handshake-timeout", values, findings)
     idle = [
         name
         for name, value in url.parameters.items()
-        if name not in _IDLE and _FAMILIAR.get(name, "").lower() != value.lower()
+        if name not in _IDLE
+        and not (secure and name in _USED_BY_TLS)
+        and _FAMILIAR.get(name, "").lower() != value.lower()
     ]
     if idle:
         findings.warn(element.place, f"parameters without effect here: {', '.join(idle)}")
+
+
+def _is_secure(element: Element, url: TransportURL, findings: Findings) -> bool:
+    try:
+        return bool(read_tls_parameter("sslEnabled", url.parameters.get("sslEnabled", "false")))
+    except ValueError:
+        findings.refuse(element.place, "parameter 'sslEnabled' must be true or false")
+        return False
+
+
+def _tls_settings(element: Element, url: TransportURL, findings: Findings) -> TLSSettings | None:
+    """Return the TLS settings of an acceptor or a connector; None after an error."""
+    for name in _OF_JAVA:
+        if url.parameters.get(name, "") not in ("", "false"):
+            findings.refuse(element.place, f"parameter {name!r} names a part of Java, which means nothing here")
+            return None
+    for name in ("keyStorePassword", "trustStorePassword"):
+        if url.parameters.get(name, "").startswith("ENC("):
+            findings.refuse(element.place, f"parameter {name!r} is masked, which is not supported; write it plainly")
+            return None
+    try:
+        return TLSSettings.from_parameters(url.parameters)
+    except ValueError as error:
+        # The value may be part of a password.
+        findings.refuse(element.place, f"TLS: {str(error.args[0]).partition(', not ')[0]}")
+        return None
+
+
+def _acceptor_tls(element: Element, url: TransportURL, findings: Findings) -> TLSSettings | None:
+    settings = _tls_settings(element, url, findings)
+    if settings is None:
+        return None
+    if url.parameters.get("verifyHost", "false").lower() != "false":
+        findings.refuse(
+            element.place, "verifyHost=true is not supported on an acceptor: hosts of clients are not checked"
+        )
+    if settings.key_store_path is None:
+        findings.refuse(
+            element.place, "sslEnabled=true needs keyStorePath, a file with a private key and a certificate"
+        )
+    if (settings.need_client_auth or settings.want_client_auth) and settings.trust_store_path is None:
+        findings.refuse(element.place, "needClientAuth and wantClientAuth need trustStorePath, the trusted authorities")
+    return settings
 
 
 def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any], findings: Findings) -> None:
@@ -136,8 +187,8 @@ def connectors_of(core: Element, findings: Findings) -> dict[str, TransportConfi
         url = _url(element, CONNECTOR_PARAMETERS, findings)
         if name is None or url is None:
             continue
-        if url.parameters.get("sslEnabled", "false").lower() != "false":
-            findings.warn(element.place, "there is no TLS yet: clients can use this connector, this broker cannot")
+        if _is_secure(element, url, findings):
+            _tls_settings(element, url, findings)
         if url.scheme == "vm":
             factory, place = IN_VM_CONNECTOR_FACTORY, {"serverId": url.host}
         else:

@@ -120,6 +120,13 @@ class Connections(Part):
         match detected:
             case Detected.CORE_WITH_HANDSHAKE | Detected.HORNETQ | Detected.CORE:
                 pass
+            case Detected.TLS:
+                self._log.warning(
+                    f"{link.peer}: closed, it uses TLS, and this acceptor does not; remove sslEnabled=true from the "
+                    "client's URL, or set it on the acceptor"
+                )
+                link.close("TLS is not served")
+                return
             case _:
                 self._log.warning(f"{link.peer}: closed, {detected.value} is not served here")
                 link.close(f"{detected.value} is not served")

@@ -26,6 +26,7 @@ class Detected(Enum):
     STOMP = "STOMP"
     MQTT = "MQTT"
     OPENWIRE = "OPENWIRE"
+    TLS = "TLS"
 
 
 def detect(head: bytes) -> Detected:
@@ -37,6 +38,8 @@ def detect(head: bytes) -> Detected:
         return Detected.HTTP
     if head.startswith(b"ARTEMIS"):
         return Detected.CORE_WITH_HANDSHAKE
+    if head.startswith(b"\x16\x03"):
+        return Detected.TLS
     if head.startswith(b"HORNETQ"):
         return Detected.HORNETQ
     if head.startswith(b"AMQP"):

@@ -118,13 +118,16 @@ class EmbeddedBroker:
     def url(self) -> str:
         """The address that clients connect to over TCP, for example ``tcp://127.0.0.1:40123``.
 
+        With TLS it ends in ``?sslEnabled=true``.
+
         Raises:
             IllegalStateException: the broker does not run, or is not live. `vm_url` and `port` raise it, too.
         """
         if not self._serving().port:
             return self.vm_url
         host = self.config.host
-        return f"tcp://{f'[{host}]' if ':' in host else host}:{self._serving().port}"
+        parameters = "" if self.config.tls is None else "?sslEnabled=true"
+        return f"tcp://{f'[{host}]' if ':' in host else host}:{self._serving().port}{parameters}"
 
     @property
     def vm_url(self) -> str:

@@ -9,19 +9,28 @@ would be unknown.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
+import trio
 from attrs import evolve
 
 from embedbroker.config import BrokerConfig
 from embedclient.errors import ResourceAllocationException
-from embedclient.model import TransportConfiguration
-from embedclient.transport import ByteStream, Listener, TcpReservation, TransportLost, dial, listen_tcp, reserve_tcp
+from embedclient.model import TLS, TLSSettings, TransportConfiguration
+from embedclient.tls import AcceptorTLS, TLSStoreError
+from embedclient.transport import (
+    ByteStream,
+    Listener,
+    TcpReservation,
+    TLSListener,
+    TransportLost,
+    dial,
+    listen_tcp,
+    reserve_tcp,
+    start_tls,
+)
 
-__all__ = ["Dialer", "Endpoint", "Network", "open_endpoint"]
-
-Dialer: TypeAlias = Callable[[TransportConfiguration, float], Awaitable[ByteStream]]
+__all__ = ["Endpoint", "Network", "open_endpoint"]
 
 
 class Network(Protocol):
@@ -49,11 +58,11 @@ class Endpoint:
         self, config: BrokerConfig, reservation: TcpReservation | None, network: Network | None = None
     ) -> None:
         self.config = config
-        self.dial: Dialer = dial if network is None else network.dial
         #: Whether clients in the same trio run find the broker by its name, too.
         self.has_vm_name = network is None
         self._network = network
         self._reservation = reservation
+        self._acceptor_tls = None if config.tls is None else AcceptorTLS(config.tls)
 
     async def listen(self) -> list[Listener]:
         """Accept peers.
@@ -61,16 +70,44 @@ class Endpoint:
         Raises:
             ResourceAllocationException: the text names the address that is not available.
         """
-        config, reservation = self.config, self._reservation
+        tls = self._acceptor_tls
         try:
-            if self._network is not None:
-                return await self._network.listen(config)
-            if reservation is not None:
-                return [*reservation.listen()]
-            return [*await listen_tcp(config.host, config.port)]
-        except (TransportLost, OSError) as error:
+            if tls is not None:
+                tls.check()
+            listeners = await self._listen()
+        except (TransportLost, OSError, TLSStoreError) as error:
             self.give_back()
-            raise _refused(config, error) from error
+            raise _refused(self.config, error) from error
+        # A listener without a port is for clients of this process, whose bytes leave it for no network.
+        return [TLSListener(each, tls) if tls is not None and each.port else each for each in listeners]
+
+    async def _listen(self) -> list[Listener]:
+        config, reservation = self.config, self._reservation
+        if self._network is not None:
+            return await self._network.listen(config)
+        if reservation is not None:
+            return [*reservation.listen()]
+        return [*await listen_tcp(config.host, config.port)]
+
+    async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
+        """Open the byte pipe to another broker, with the TLS settings of this one.
+
+        Raises:
+            TransportLost: no answer came within ``timeout_s`` seconds, or TLS could not be established.
+        """
+        connector = connector.with_local_tls(*self._local_tls())
+        if self._network is None:
+            return await dial(connector, timeout_s)
+        deadline = trio.current_time() + timeout_s
+        return await start_tls(await self._network.dial(connector, timeout_s), connector, deadline)
+
+    def _local_tls(self) -> tuple[list[TransportConfiguration], TLS | None]:
+        """Return the connectors of this broker, the one it announces first, and what holds without any of them."""
+        config = self.config
+        named = config.cluster_connection.connector if config.cluster_connection is not None else None
+        own = [config.connectors[named]] if named is not None else []
+        otherwise = config.tls if isinstance(config.tls, TLSSettings) else None
+        return [*own, *config.connectors.values()], otherwise
 
     def keep(self) -> None:
         """Reserve the port while the listeners are closed: the broker will listen again.

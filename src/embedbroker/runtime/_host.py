@@ -44,7 +44,7 @@ from embedbroker.node import (
     Written,
 )
 from embedclient.model import TransportConfiguration, Xid
-from embedclient.transport import ByteStream, Listener, TransportLost, dial
+from embedclient.transport import ByteStream, Listener, TLSFailed, TransportLost, dial
 
 from ._branch_decisions import PendingBranchDecisions
 from ._clock import EdgeClock
@@ -319,6 +319,9 @@ class Host:
                     self._forget(peer, "closed by the peer")
                     return
                 self._take(BytesReceived(number, data))
+        except TLSFailed as error:
+            self._logger.warning("%s: %s", stream.peer, error.detail)
+            self._forget(peer, error.reason)
         except TransportLost as error:
             self._forget(peer, error.reason)
         finally:

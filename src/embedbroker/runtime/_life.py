@@ -16,7 +16,7 @@ import trio
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, ResourceAllocationException
-from embedclient.transport import Listener, TcpListener, vm_listen
+from embedclient.transport import Listener, TcpListener, TLSListener, vm_listen
 
 from ._clock import SystemEntropy
 from ._descriptors import DESCRIPTORS_KEPT_FREE
@@ -218,8 +218,9 @@ class Life:
             await trio.sleep(_TRY_EVERY_S)
 
     def _let_in(self, listener: Listener) -> None:
-        if isinstance(listener, TcpListener):
-            listener.keep_free(DESCRIPTORS_KEPT_FREE, self.host.make_room)
+        inner = listener.inner if isinstance(listener, TLSListener) else listener
+        if isinstance(inner, TcpListener):
+            inner.keep_free(DESCRIPTORS_KEPT_FREE, self.host.make_room)
         self._listeners.append(listener)
         self._inner.start_soon(self.host.serve, listener)
 

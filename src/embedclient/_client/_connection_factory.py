@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
+from embedclient.model import TLS
 
 from ._connection import Connection, open_connection, session_in_mode
 from ._context import JMSContext
@@ -33,10 +34,11 @@ class ConnectionFactory:
         client_id: the client id of each connection; None uses that of the URL.
         load_balancing_policy: a callable that gets the number of brokers and returns an index; without one the URL
             decides.
+        tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
 
     Raises:
         InvalidURLException: the URL cannot be read, or has an unknown parameter.
-        TypeError: `user`, `password` or `client_id` is not a str.
+        TypeError: `user`, `password` or `client_id` is not a str, or `tls` is of another type.
     """
 
     def __init__(
@@ -47,10 +49,13 @@ class ConnectionFactory:
         password: str | None = None,
         client_id: str | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
+        tls: TLS | None = None,
     ) -> None:
         _check_texts(user=user, password=password, client_id=client_id)
         self._loop = self._make_loop()
-        self._locator = ServerLocator(url_text(url), load_balancing_policy=load_balancing_policy, loop=self._loop)
+        self._locator = ServerLocator(
+            url_text(url), load_balancing_policy=load_balancing_policy, tls=tls, loop=self._loop
+        )
         defaults = self._locator.defaults
         self.client_id = defaults.client_id if client_id is None else client_id
         self._user = defaults.user if user is None else user

@@ -23,7 +23,7 @@ from embedclient.agent import (
     RoundRobinPolicy,
     Topology,
 )
-from embedclient.model import Entropy, TransportConfiguration
+from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration
 
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
 from ._core_session import ClientSession
@@ -54,10 +54,12 @@ class ServerLocator:
         settings: settings, in place of those of the URL.
         load_balancing_policy: a callable that gets the number of connectors and returns an index. Without one the URL
             decides, and the default is round robin from a random start.
+        tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
         loop: the event loop to run on; None is trio.
 
     Raises:
         InvalidURLException: the URL cannot be read, or has an unknown parameter.
+        TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``.
         ValueError: both a URL and connectors are given.
     """
 
@@ -68,6 +70,7 @@ class ServerLocator:
         connectors: Iterable[TransportConfiguration] = (),
         settings: LocatorSettings | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
+        tls: TLS | None = None,
         loop: Loop | None = None,
     ) -> None:
         given = tuple(connectors)
@@ -76,7 +79,8 @@ class ServerLocator:
         parsed: ClientURL = parse_url(DEFAULT_URL if url is None else url)
         self._loop = loop or self._make_loop()
         self.url = "" if given else parsed.text
-        self.connectors = given or parsed.connectors
+        check_tls(tls)
+        self.connectors = tuple(each if tls is None else each.with_tls(tls) for each in given or parsed.connectors)
         self.settings = settings or parsed.settings
         _warn_of_no_effect(self.settings, parsed.ignored)
         for misfit in self.settings.misfits():
@@ -198,6 +202,16 @@ def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str]) -> Non
         value = getattr(settings, attribute)
         if value != getattr(usual, attribute):
             _log.warning("%s=%s has no effect: this client sends every message in one piece", name, value)
+
+
+def check_tls(value: object) -> None:
+    """Check an argument that switches TLS on.
+
+    Raises:
+        TypeError: it is neither `TLSSettings` nor an ``ssl.SSLContext``.
+    """
+    if value is not None and not isinstance(value, TLSSettings) and not callable(getattr(value, "wrap_bio", None)):
+        raise TypeError(f"tls must be TLSSettings or an ssl.SSLContext, not {type(value).__name__}")
 
 
 def trio_loop() -> Loop:

@@ -21,6 +21,7 @@ from embedclient.errors import InvalidURLException
 from embedclient.model import (
     IN_VM_CONNECTOR_FACTORY,
     TCP_CONNECTOR_FACTORY,
+    TLS_PARAMETERS,
     TransportConfiguration,
     describe_url,
     is_host_name,
@@ -213,6 +214,7 @@ class _Parser:
                 raise self._error(f"{name!r} concerns the whole list and cannot stand in its entry {shown!r}")
             else:
                 parameters[name] = self._transport_value(name, value, shown)
+        self._check_tls(parameters, shown)
         connector_name = str(parameters.pop("name", f"{scheme}-{index}"))
         if "@" in place:
             raise self._error(f"{shown!r}: credentials go into the parameters user and password")
@@ -231,6 +233,14 @@ class _Parser:
         host, port = self._host_and_port(place.rstrip("/"), shown)
         # As in Artemis, a parameter takes precedence over host and port of the URL.
         return TransportConfiguration(connector_name, TCP_CONNECTOR_FACTORY, {"host": host, "port": port, **parameters})
+
+    def _check_tls(self, parameters: Mapping[str, bool | int | str], shown: str) -> None:
+        """Refuse settings of TLS without TLS: to continue in plain text would be worse than an error."""
+        if "sslEnabled" not in parameters:
+            wanted = [name for name in TLS_PARAMETERS & parameters.keys() if parameters[name] not in (False, "")]
+            if wanted:
+                names = ", ".join(sorted(wanted))
+                raise self._error(f"{names} in {shown} needs sslEnabled=true; write sslEnabled=false to go without TLS")
 
     def _host_and_port(self, place: str, shown: str) -> tuple[str, int]:
         host, port_text = place, ""

@@ -5,9 +5,11 @@ A table and its readers. Does not depend on the grammar of URLs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 
-from embedclient.model import ACCEPTOR_PARAMETERS, TLS_PARAMETERS
+from embedclient.model import ACCEPTOR_PARAMETERS, TLS_PARAMETERS, TLSSettings, read_tls_parameter
 
 Value = bool | int | float | str
 Reader = Callable[[str], Value]
@@ -136,6 +138,28 @@ _WITHOUT_CONSEQUENCE = (
 )
 FACTORY_PARAMETERS |= dict.fromkeys(_WITHOUT_CONSEQUENCE.split(), ("", read_text))
 
+
+def read_tls(name: str, text: str) -> bool | int | str:
+    """Return the value of a parameter of TLS; errors show no values."""
+    value = read_tls_parameter(name, text)
+    if name == "sslEnabled":
+        return bool(value)
+    try:
+        TLSSettings.from_parameters({name: text})
+    except ValueError as error:
+        raise ValueError(_without_field(str(error.args[0]))) from None
+    return "" if value is None else value
+
+
+def _without_field(reason: str) -> str:
+    return re.sub(r"^\w+ must be ", "expected ", reason.partition(", not ")[0])
+
+
+# Without meaning in a client, or of Java alone.
+_NO_TLS_OF_CLIENTS = {
+    *("needClientAuth", "wantClientAuth", "sslContext", "useDefaultSslContext", "trustManagerFactoryPlugin")
+}
+
 TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "name": read_text,
     "host": read_text,
@@ -156,6 +180,7 @@ TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     "nioRemotingThreads": read_integer,
     "useEpoll": read_boolean,
     "useKQueue": read_boolean,
+    **{name: partial(read_tls, name) for name in sorted(TLS_PARAMETERS - _NO_TLS_OF_CLIENTS)},
     # A parameter of other clients of the same brokers; Artemis' client, too, ignores it.
     "tcpKeepAlive": read_boolean,
 }
@@ -163,15 +188,16 @@ TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
 CONNECTOR_SETTINGS: dict[str, Callable[[str], bool | int | str]] = {"connect-timeout-millis": read_timeout}
 
 # Artemis supports these and this client does not. A value without effect (`sslEnabled=false`) is accepted. Any other
-# value is rejected, because to continue without TLS or through the wrong proxy would be worse than an error.
-_TLS = "TLS is not supported by this client version"
+# value is rejected, because to continue through the wrong proxy would be worse than an error.
+_NO_CONTEXT = "contexts of Java mean nothing here; give an ssl.SSLContext as the argument tls"
 _HTTP = "HTTP tunnelling is not supported by this client version"
 _SOCKS = "SOCKS proxies are not supported by this client version"
 _OLD_NAMES = "destination names with the prefixes of version 1.x are not supported by this client version"
 _JAVA = "it names Java classes, which mean nothing here"
 UNSUPPORTED: dict[str, str] = {
     "enable1xPrefixes": _OLD_NAMES,
-    **dict.fromkeys(sorted(TLS_PARAMETERS), _TLS),
+    **dict.fromkeys(["sslContext", "useDefaultSslContext"], _NO_CONTEXT),
+    "trustManagerFactoryPlugin": "it names Java classes, which mean nothing here",
     **dict.fromkeys(
         [
             "httpEnabled",

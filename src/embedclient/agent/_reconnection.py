@@ -158,6 +158,7 @@ class Reconnection:
 
     def _dial(self, connector: TransportConfiguration) -> None:
         self._connection_count += 1
+        connector = connector.with_local_tls(self._connectors)
         connection = Connection(self._connection_count, connector, self._settings, self._due, self._deadlines, self)
         self.connection = connection
         self._told = {}

@@ -18,6 +18,7 @@ from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudg
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.errors import IllegalStateException
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant
+from embedclient.tls import TLSConnection, TLSError, TLSStoreError, connector_tls
 
 T = TypeVar("T")
 
@@ -130,6 +131,96 @@ class AsyncioWire(asyncio.Protocol):
             cause = (error.strerror if isinstance(error, OSError) else None) or error or self._reason
             reason = f"connection to {where}: {cause}"
             self._edge.guarded_step(PeerClosed(self.connection, reason))
+
+
+class EncryptedWire(AsyncioWire):
+    """One pipe with TLS. The handshake is complete when `established` has a result."""
+
+    def __init__(self, edge: AsyncioEdge, order: Dial, tls: TLSConnection) -> None:
+        super().__init__(edge, order)
+        self._tls = tls
+        self.established: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Bytes that came with the end of the handshake; None once the agent uses the connection.
+        self._early: bytes | None = b""
+
+    def begin(self) -> None:
+        """Give the agent what has come so far: it uses the connection from now on."""
+        early, self._early = self._early, None
+        if early:
+            super().data_received(early)
+
+    def write(self, data: bytes) -> int:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return 0
+        try:
+            self._tls.send(data)
+        except TLSError as error:
+            self.close(error.reason)
+            return 0
+        self._unreported += len(data)
+        transport.write(self._tls.take())
+        # The buffer has encrypted bytes, so that it counts as a whole.
+        if transport.get_write_buffer_size():
+            return 0
+        taken, self._unreported = self._unreported, 0
+        return taken
+
+    def finish(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            self._tls.close()
+            transport.write(self._tls.take())
+        super().finish()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._process(None)
+
+    def data_received(self, data: bytes) -> None:
+        plain = self._process(data)
+        if self._early is not None:
+            self._early += plain
+        elif plain:
+            super().data_received(plain)
+        if self._tls.is_closed and self._transport is not None:
+            self._transport.close()
+
+    def _process(self, data: bytes | None) -> bytes:
+        """Pass bytes to TLS, and what it answers to the peer."""
+        tls, transport = self._tls, self._transport
+        assert transport is not None
+        plain = b""
+        failure: TLSError | None = None
+        try:
+            if data is None:
+                tls.start()
+            else:
+                plain = tls.receive(data)
+        except TLSError as error:
+            failure = error
+        if tls.has_output:
+            transport.write(tls.take())
+        if failure is not None:
+            self._reason = failure.reason
+            transport.close()
+            self._fail(failure.reason)
+        elif tls.is_established and not self.established.done():
+            self.established.set_result(None)
+        return plain
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = self._reason
+        try:
+            self._tls.receive_end()
+        except TLSError as ended:
+            reason = str(error or ended.reason)
+        self._fail(reason)
+        super().connection_lost(error)
+
+    def _fail(self, reason: str) -> None:
+        if not self.established.done():
+            self.established.set_exception(OSError(reason))
 
 
 class AsyncioEdge:
@@ -292,25 +383,48 @@ class AsyncioEdge:
             self._dials.pop(connection, None)
         self.pump.connected(connection, wire)
         self.pump.step(Dialed(connection))
+        if isinstance(wire, EncryptedWire):
+            wire.begin()
 
     async def _open(self, order: Dial) -> AsyncioWire:
         configuration = order.connector
         parameters = configuration.parameters
         if configuration.factory == IN_VM_CONNECTOR_FACTORY:
             raise OSError("vm:// works inside a trio program only; use broker.url")
+        make_wire = self._wire_maker(order)
         local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
         try:
             async with asyncio.timeout(order.timeout_s):
                 _, wire = await self._loop.create_connection(
-                    lambda: AsyncioWire(self, order),
+                    make_wire,
                     configuration.host,
                     configuration.port,
                     local_addr=local if any(local) else None,
                 )
+                if isinstance(wire, EncryptedWire):
+                    await _established(wire)
         except ValueError as error:  # from the codec of host names, before any name service is called
             names = " or ".join(repr(name) for name in (configuration.host, local[0]) if name)
             raise OSError(f"{names} is not the name of a host") from error
         return wire
+
+    def _wire_maker(self, order: Dial) -> Callable[[], AsyncioWire]:
+        try:
+            secured = connector_tls(order.connector)
+            if secured is None:
+                return lambda: AsyncioWire(self, order)
+            tls = TLSConnection(secured[0], server_side=False, host=secured[1])
+        except (TLSStoreError, TLSError) as error:
+            raise OSError(str(error)) from error
+        return lambda: EncryptedWire(self, order, tls)
+
+
+async def _established(wire: EncryptedWire) -> None:
+    try:
+        await wire.established
+    except BaseException:  # a cancellation and a time-out, too, must not leave it open
+        wire.close("TLS was not established")
+        raise
 
 
 def _place(order: Dial) -> str:

@@ -16,7 +16,7 @@ from os import PathLike
 from embedclient import _client
 from embedclient._client import DEFAULT_FILE, DEFAULT_URL
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
-from embedclient.model import TransportConfiguration
+from embedclient.model import TLS, TransportConfiguration
 
 from ._connection import Connection, JMSContext
 from ._core import ClientConsumer, ClientProducer, ClientSession, ClientSessionFactory
@@ -64,9 +64,15 @@ class ConnectionFactory:
         password: str | None = None,
         client_id: str | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
+        tls: TLS | None = None,
     ) -> None:
         self._inner = _client.ConnectionFactory(
-            url, user=user, password=password, client_id=client_id, load_balancing_policy=load_balancing_policy
+            url,
+            user=user,
+            password=password,
+            client_id=client_id,
+            load_balancing_policy=load_balancing_policy,
+            tls=tls,
         )
 
     @property
@@ -144,9 +150,15 @@ class XAConnectionFactory(ConnectionFactory):
         password: str | None = None,
         client_id: str | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
+        tls: TLS | None = None,
     ) -> None:
         self._inner: _client.XAConnectionFactory = _client.XAConnectionFactory(
-            url, user=user, password=password, client_id=client_id, load_balancing_policy=load_balancing_policy
+            url,
+            user=user,
+            password=password,
+            client_id=client_id,
+            load_balancing_policy=load_balancing_policy,
+            tls=tls,
         )
 
     def create_xa_connection(
@@ -187,9 +199,10 @@ class ServerLocator:
         connectors: Iterable[TransportConfiguration] = (),
         settings: LocatorSettings | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
+        tls: TLS | None = None,
     ) -> None:
         self._inner = _client.ServerLocator(
-            url, connectors=connectors, settings=settings, load_balancing_policy=load_balancing_policy
+            url, connectors=connectors, settings=settings, load_balancing_policy=load_balancing_policy, tls=tls
         )
 
     @property

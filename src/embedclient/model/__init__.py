@@ -29,6 +29,7 @@ from ._ping_period import ping_period_ms
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
+from ._tls import TLS, TLSContext, TLSSettings, as_tls, read_tls_parameter
 from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
 from ._url import URLParameter, describe_url, is_host_name, split_members, unsupported_scheme, url_parameters
 from ._xa import XaCode, XaFlag
@@ -47,6 +48,7 @@ __all__ = [
     "CONNECTOR_PARAMETERS",
     "IN_VM_CONNECTOR_FACTORY",
     "TCP_CONNECTOR_FACTORY",
+    "TLS",
     "TLS_PARAMETERS",
     "BodyValue",
     "BytesMessage",
@@ -69,6 +71,8 @@ __all__ = [
     "Queue",
     "RoutingType",
     "StreamMessage",
+    "TLSContext",
+    "TLSSettings",
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",
@@ -79,6 +83,7 @@ __all__ = [
     "XaCode",
     "XaFlag",
     "Xid",
+    "as_tls",
     "describe_url",
     "did_you_mean",
     "filter_for_selector",
@@ -91,6 +96,7 @@ __all__ = [
     "optional",
     "parse_destination",
     "ping_period_ms",
+    "read_tls_parameter",
     "selector_text",
     "split_attributes",
     "split_fully_qualified_name",

@@ -5,13 +5,14 @@ Responsible for their fields only. Does not depend on how a connector is dialled
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ._checks import instance, whole
-from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS
+from ._tls import TLS, as_tls
+from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
 
 if TYPE_CHECKING:
     from attrs import Attribute
@@ -28,6 +29,9 @@ _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 # The parameters whose values a repr shows, and those of which it shows the names: any other may be part of a password.
 _PLACE = frozenset(("host", "port", "serverId"))
 _SHOWN = _PLACE | ACCEPTOR_PARAMETERS | CONNECTOR_PARAMETERS
+
+# Parameters of the private key of the end that has the connector.
+_PRIVATE = frozenset(("keyStorePath", "keyStorePassword", "keyStoreType", "keyStoreProvider", "keyStoreAlias"))
 
 _text, _bytes = instance(str), instance(bytes)
 # Four bytes with a sign, on the wire and in Java.
@@ -61,6 +65,8 @@ class TransportConfiguration:
         factory: Java class of the connector, by default that of TCP.
         parameters: parameters of the transport, such as ``host`` and ``port``.
         extra: parameters that travel along without meaning to the transport.
+        tls: `TLSSettings` or an ``ssl.SSLContext``; a connector that has one uses TLS. It stays in this process. None:
+            the parameters decide, ``sslEnabled`` and its companions.
 
     Raises:
         TypeError: a field is of another type; the text names it.
@@ -70,6 +76,49 @@ class TransportConfiguration:
     factory: str = field(default=TCP_CONNECTOR_FACTORY, validator=_text)
     parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters, repr=_shown)
     extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters, repr=_shown)
+    tls: TLS | None = field(default=None, eq=False, repr=False, validator=as_tls)
+
+    @property
+    def is_secure(self) -> bool:
+        """Return True if the connector uses TLS."""
+        return self.tls is not None or str(self.parameters.get("sslEnabled", "")).lower() == "true"
+
+    def with_tls(self, tls: TLS) -> TransportConfiguration:
+        """Return the same connector with TLS and the settings ``tls``. A connector inside one process is unchanged."""
+        if self.factory == IN_VM_CONNECTOR_FACTORY:
+            return self
+        kept = {name: value for name, value in self.parameters.items() if name not in TLS_PARAMETERS}
+        return evolve(self, parameters={**kept, "sslEnabled": True}, tls=tls)
+
+    def with_local_tls(
+        self, local: Sequence[TransportConfiguration], otherwise: TLS | None = None
+    ) -> TransportConfiguration:
+        """Return a connector that a peer announced, with the TLS settings of this end.
+
+        Files that a peer names are not those of this process. So the stores and rules of the first connector in
+        ``local`` that uses TLS replace them, else ``otherwise``, else those of the system. A connector there that
+        leads to the same place comes first. The requested host name stays the announced one.
+        """
+        if any(self is one for one in local) or not self.is_secure or self.factory == IN_VM_CONNECTOR_FACTORY:
+            return self
+        secure = [one for one in local if one.is_secure]
+        same = [one for one in secure if self.leads_where(one)]
+        chosen = (*same, *secure)[0] if secure else None
+        kept = {name: value for name, value in self.parameters.items() if name not in TLS_PARAMETERS}
+        rules = {} if chosen is None else {n: v for n, v in chosen.parameters.items() if n in TLS_PARAMETERS}
+        if not same:
+            rules.pop("sniHost", None)
+        if "sniHost" in self.parameters:
+            rules.setdefault("sniHost", self.parameters["sniHost"])
+        tls = otherwise if chosen is None else chosen.tls
+        return evolve(self, parameters={**kept, **rules, "sslEnabled": True}, tls=tls)
+
+    @property
+    def announced(self) -> TransportConfiguration:
+        """Return the connector without the parameters of its private key, which peers and clients must not learn."""
+        if not _PRIVATE.intersection(self.parameters):
+            return self
+        return evolve(self, parameters={n: v for n, v in self.parameters.items() if n not in _PRIVATE})
 
     @property
     def host(self) -> str:

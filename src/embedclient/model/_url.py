@@ -225,7 +225,7 @@ def unsupported_scheme(url: str) -> str | None:
     else:
         return None
     if _ENCRYPTED.intersection(found.schemes) or scheme in _ENCRYPTED:
-        return f"{reason}, and TLS is not supported: write tcp://host:61616 for an acceptor without TLS"
+        return f"{reason}: write {_corrected(found, 'sslEnabled=true')}, with the port of an acceptor with TLS"
     with_ports = not _OTHER_PROTOCOLS.keys() & set(found.schemes)
     return f"{reason}: write {_corrected(found, parameters, with_ports=with_ports)}"
 

@@ -8,10 +8,14 @@ from ._memory import memory_pair
 from ._registry import vm_connect, vm_listen
 from ._stream import ByteStream, Listener, TransportLost
 from ._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
+from ._tls_stream import TLSFailed, TLSListener, TLSStream, start_tls
 
 __all__ = [
     "ByteStream",
     "Listener",
+    "TLSFailed",
+    "TLSListener",
+    "TLSStream",
     "TcpListener",
     "TcpReservation",
     "TransportLost",
@@ -20,6 +24,7 @@ __all__ = [
     "listen_tcp",
     "memory_pair",
     "reserve_tcp",
+    "start_tls",
     "vm_connect",
     "vm_listen",
 ]

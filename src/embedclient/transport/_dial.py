@@ -13,6 +13,7 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
 from ._registry import vm_connect
 from ._stream import ByteStream
 from ._tcp import connect_tcp
+from ._tls_stream import start_tls
 
 
 async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
@@ -22,14 +23,16 @@ async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteS
         timeout_s: seconds for the whole attempt.
 
     Raises:
-        TransportLost: no peer answered within ``timeout_s``; the reason names the address.
+        TransportLost: no peer answered within ``timeout_s``, or TLS could not be established; the reason names the
+            address.
     """
+    deadline = trio.current_time() + timeout_s
     parameters = configuration.parameters
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:
         await trio.lowlevel.checkpoint()
         return vm_connect(str(parameters["serverId"]))
     local_address = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
-    return await connect_tcp(
+    stream = await connect_tcp(
         configuration.host,
         configuration.port,
         timeout_s=timeout_s,
@@ -38,6 +41,7 @@ async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteS
         send_buffer_bytes=_size(parameters.get("tcpSendBufferSize")),
         receive_buffer_bytes=_size(parameters.get("tcpReceiveBufferSize")),
     )
+    return await start_tls(stream, configuration, deadline) if configuration.is_secure else stream
 
 
 def _size(value: bool | int | str | None) -> int | None:

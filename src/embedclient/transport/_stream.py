@@ -1,8 +1,8 @@
 """The contract of a byte pipe: the two protocols that every transport implements, and the single error they raise.
 
 Does not depend on any concrete transport. A pipe never buffers by itself. `send_nowait` returns how much the operating
-system (or the peer's memory buffer) took, and the owner keeps the rest. So a later TLS layer can sit between an owner
-and a pipe as a pair of memory buffers without any waiting inside it.
+system (or the peer's memory buffer) took. The owner keeps the rest and offers the same bytes again. So TLS can sit
+between an owner and a pipe as a pair of memory buffers without any waiting inside it.
 """
 
 from __future__ import annotations

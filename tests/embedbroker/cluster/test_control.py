@@ -187,7 +187,6 @@ def test_the_stream_channel_and_the_end_are_told_to_who_took_them() -> None:
         TransportConfiguration("X", parameters={"host": "X", "port": "port"}),
         TransportConfiguration("X", parameters={"host": "X", "port": "٣"}),
         TransportConfiguration("X", parameters={"host": "X", "port": 65_536}),
-        TransportConfiguration("X", parameters={"host": "X", "port": PORT, "sslEnabled": "true"}),
         TransportConfiguration("X", IN_VM_CONNECTOR_FACTORY),
         TransportConfiguration("X", "java.lang.String", {"host": "X", "port": PORT}),
     ],

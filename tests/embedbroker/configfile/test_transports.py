@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker.config import ClusterConnection, ReplicationBackup
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TLSSettings, TransportConfiguration
 from tests.embedbroker.configfile.config_files import Loaded, load, refused
 
 # -- acceptors -------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
     loaded = accept(
         tmp_path,
         "tcp://a:1?protocols=AMQP",
-        "tcp://a:2?sslEnabled=true;keyStorePath=x",
+        "tcp://a:2?needClientAuth=true;keyStorePath=x",
         "vm://0",
         "tcp://a:3",
         "tcp://a:4?protocols=HORNETQ,CORE",
@@ -79,7 +79,8 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
     assert (loaded.config.host, loaded.config.port) == ("a", 3)
     assert loaded.warnings == [
         "core/acceptors/acceptor[a1]: is not opened: only CORE is spoken, not AMQP",
-        "core/acceptors/acceptor[a2]: is not opened: there is no TLS yet",
+        "core/acceptors/acceptor[a2]: is not opened: sslEnabled=true is missing, which needClientAuth, keyStorePath "
+        "would need; write sslEnabled=false to open it without",
         "core/acceptors/acceptor[a3]: is not opened: a broker is there for vm:// URLs of its own process in any case, "
         "under its name",
         "core/acceptors/acceptor[a5]: is not opened: this broker opens one acceptor",
@@ -90,7 +91,6 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
     "url",
     [
         "tcp://a:1?protocols=AMQP,MQTT",
-        "tcp://a:1?sslEnabled=true",
         "tcp://a:1?needClientAuth=true",
         "tcp://a:1?keyStorePath=x;keyStorePassword=y",
         "tcp://a:1?proxyProtocolEnabled=true",
@@ -99,7 +99,7 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
 )
 def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path: Path) -> None:
     assert refused(tmp_path, acceptors(url)) == [
-        "core/acceptors: none of them can be opened: CORE over tcp:// without TLS is needed"
+        "core/acceptors: none of them can be opened: CORE over tcp:// is needed"
     ]
 
 
@@ -181,6 +181,41 @@ def test_tls_that_is_switched_off_keeps_an_acceptor_open(tmp_path: Path) -> None
     ]
 
 
+def test_an_acceptor_with_tls_is_opened(tmp_path: Path) -> None:
+    url = (
+        "tcp://a:1?sslEnabled=true;keyStorePath=key.p12;keyStorePassword=secret;trustStorePath=trust.pem;"
+        "needClientAuth=true;enabledProtocols=TLSv1.2,TLSv1.3;sniHost=.*;sslProvider=JDK"
+    )
+    loaded = accept(tmp_path, url)
+    assert loaded.config.tls == TLSSettings(
+        key_store_path="key.p12",
+        key_store_password="secret",
+        trust_store_path="trust.pem",
+        need_client_auth=True,
+        enabled_protocols=("TLSv1.2", "TLSv1.3"),
+        sni_host=".*",
+    )
+    assert "secret" not in repr(loaded.config)
+    assert loaded.warnings == ["core/acceptors/acceptor[a1]: parameters without effect here: sslProvider"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "problem"),
+    [
+        ("sslEnabled=yes", "parameter 'sslEnabled' must be true or false"),
+        ("sslEnabled=true", "sslEnabled=true needs keyStorePath, a file with a private key and a certificate"),
+        ("sslEnabled=true;keyStorePath=x;needClientAuth=true", "needClientAuth and wantClientAuth need trustStorePath"),
+        ("sslEnabled=true;keyStorePath=x;verifyHost=true", "verifyHost=true is not supported on an acceptor"),
+        ("sslEnabled=true;keyStorePath=x;enabledProtocols=SSLv3", "TLS: enabled_protocols must be of TLSv1, TLSv1.1"),
+        ("sslEnabled=true;keyStorePath=x;keyStorePassword=ENC(abc)", "parameter 'keyStorePassword' is masked"),
+        ("sslEnabled=true;sslContext=x", "parameter 'sslContext' names a part of Java"),
+    ],
+)
+def test_wrong_settings_of_tls_are_refused(parameters: str, problem: str, tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, acceptors(f"tcp://a:1?{parameters}"))
+    assert found.startswith(f"core/acceptors/acceptor[a1]: {problem}")
+
+
 def test_an_acceptor_that_cannot_be_read_is_the_only_error(tmp_path: Path) -> None:
     """Whether one could be opened is not known then."""
     assert refused(tmp_path, acceptors("tcp://a:port", "tcp://a:5672?protocols=AMQP")) == [
@@ -223,12 +258,11 @@ def test_unknown_parameters_of_a_connector_travel_along(tmp_path: Path) -> None:
     ]
 
 
-def test_a_connector_with_tls_is_a_warning(tmp_path: Path) -> None:
-    loaded = load(tmp_path, connectors("<connector name='a'>tcp://a:1?sslEnabled=true</connector>"))
-    assert loaded.config.connectors["a"].parameters["sslEnabled"] == "true"
-    assert loaded.warnings == [
-        "core/connectors/connector[a]: there is no TLS yet: clients can use this connector, this broker cannot"
-    ]
+def test_a_connector_may_use_tls(tmp_path: Path) -> None:
+    loaded = load(tmp_path, connectors("<connector name='a'>tcp://a:1?sslEnabled=true;trustStorePath=x</connector>"))
+    assert loaded.config.connectors["a"].is_secure
+    assert loaded.config.connectors["a"].parameters["trustStorePath"] == "x"
+    assert loaded.warnings == []
 
 
 @pytest.mark.parametrize(

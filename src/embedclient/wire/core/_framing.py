@@ -20,6 +20,8 @@ FRAME_HEADER: Final = Struct(">ibq")
 FRAME_HEADER_SIZE: Final = FRAME_HEADER.size
 
 _LENGTH = Struct(">i")
+# How an alert and a handshake of TLS begin: as lengths they are beyond any limit.
+_TLS_RECORDS: Final = (0x1503, 0x1603)
 _LENGTH_MIN: Final = FRAME_HEADER_SIZE - _LENGTH.size
 
 
@@ -78,7 +80,8 @@ class FrameSplitter:
         if size - position >= 4:
             length = _LENGTH.unpack_from(buffer, position)[0]
             if not _LENGTH_MIN <= length <= length_max:
-                self._broken = f"frame length {length}"
+                is_tls = length >> 16 in _TLS_RECORDS
+                self._broken = "TLS; add sslEnabled=true to the URL" if is_tls else f"frame length {length}"
                 self._rest = bytearray()
                 raise RemoteProtocolError(self._broken)
             self._needed = 4 + length
