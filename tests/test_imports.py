@@ -19,7 +19,7 @@ BROKER = """
     embedbroker.kernel.selector._evaluation embedbroker.kernel.selector._grammar embedbroker.kernel.selector._tokens
     embedbroker.locks._ embedbroker.runtime._directory embedbroker.runtime._disk embedbroker.runtime._file_locks
     embedbroker.runtime._flocks embedbroker.runtime._journal_directory
-    embedbroker.runtime._lock embedbroker.runtime._threaded embedbroker.storage._
+    embedbroker.runtime._lock embedbroker.storage._
     embedbroker.storage.audit embedbroker.storage.inspect embedbroker.storage.journal
     embedbroker.storage.recovery
     embedclient._client embedclient.agent embedclient.model._jms_

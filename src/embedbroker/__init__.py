@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     )
     from .configfile import ConfigFileError, load_config
     from .locks import MemoryLockManager, MemoryLocks
-    from .runtime import EmbeddedBroker
-    from .runtime._threaded import ThreadedBroker
+    from .runtime import EmbeddedBroker, ThreadedBroker
 
 __all__ = [
     "AddressConfiguration",
@@ -73,8 +72,7 @@ __getattr__ = lazy_names(
             "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User"
         ),
         ".configfile": "ConfigFileError load_config",
-        ".runtime": "EmbeddedBroker",
+        ".runtime": "EmbeddedBroker ThreadedBroker",
         ".locks": "MemoryLockManager MemoryLocks",
-        ".runtime._threaded": "ThreadedBroker",
     },
 )

@@ -7,8 +7,7 @@ depend on how it was configured, and on what its network and its disk are made o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from random import Random
-from typing import Protocol, Self
+from typing import Self
 
 import trio
 
@@ -21,43 +20,14 @@ from embedclient.errors import IllegalStateException
 from ._arguments import check_count, check_queue, check_roles, check_seconds
 from ._disk import DiskSwitch
 from ._following import Following
-from ._ledger import GroupLedger
 from ._link import Link
-from ._network import Port
 from ._queues import QueueState, browse, dump, matches
-from ._waiting import WAIT_S, Waiting, WaitTimeout
+from ._surroundings import Around, Surroundings
+from ._waiting import WAIT_S, WaitTimeout
 
-__all__ = ["Around", "ManagedBroker", "Surroundings"]
+__all__ = ["ManagedBroker"]
 
 _BROWSED_MAX = 10_000
-
-
-class Around(Protocol):
-    """The services that a test provides to all of its brokers."""
-
-    waiting: Waiting
-    random: Random
-    is_over: bool
-
-    def note(self, text: str) -> None:
-        """Add a line to the trace."""
-
-    def start_soon(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a task until the test is over."""
-
-
-class Surroundings(Protocol):
-    """The surroundings of one broker."""
-
-    port: Port
-    link: Link
-    disk: DiskSwitch
-    #: True for a broker of a pair that replicates.
-    replicates: bool
-    ledger: GroupLedger
-
-    def make(self) -> EmbeddedBroker:
-        """Return the broker, not started."""
 
 
 class ManagedBroker:

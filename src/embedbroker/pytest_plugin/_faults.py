@@ -13,7 +13,7 @@ from random import Random
 import trio
 
 from ._arguments import check_seconds
-from ._broker import Around
+from ._surroundings import Around
 
 __all__ = ["FaultPlan", "check_fault"]
 

@@ -7,15 +7,13 @@ for refusing, in words, what cannot be done to a broker that does not run. Refus
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from embedbroker import Role
 from embedbroker.kernel import Kernel
 from embedbroker.node import Node
 from embedclient.errors import IllegalStateException
 
-if TYPE_CHECKING:
-    from ._broker import Around, Surroundings
+from ._surroundings import Around, Surroundings
 
 __all__ = ["Following"]
 

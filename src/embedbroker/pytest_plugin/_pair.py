@@ -23,9 +23,10 @@ from embedbroker import (
 from embedclient import Message
 from embedclient.errors import IllegalStateException
 
-from ._broker import Around, ManagedBroker, has, wanted_of
+from ._broker import ManagedBroker, has, wanted_of
 from ._disk import DiskSwitch
 from ._link import Link
+from ._surroundings import Around
 
 __all__ = ["PAIR_KINDS", "BrokerPair", "PairKind", "cluster_settings"]
 

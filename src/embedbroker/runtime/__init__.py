@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from embedclient._lazy import lazy_names
 
-from ._embedded import EmbeddedBroker, observe
+from ._embedded import EmbeddedBroker, ThreadedBroker, observe
 
 if TYPE_CHECKING:
     from ._descriptors import raise_descriptor_limit
@@ -25,6 +25,7 @@ __all__ = [
     "FileLockManager",
     "Network",
     "Observer",
+    "ThreadedBroker",
     "journal_directory",
     "observe",
     "raise_descriptor_limit",

@@ -145,9 +145,9 @@ def test_what_is_acknowledged_behind_the_close_of_its_consumer_is_not_committed(
     assert delivery is not None
     pair.finish(consumer.close())
     if individually:
-        consumer.acknowledge_individually(delivery)
+        consumer.acknowledgements.acknowledge_individually(delivery)
     else:
-        consumer.acknowledge(delivery)
+        consumer.acknowledgements.acknowledge(delivery)
     assert session.rollback_only
     assert pair.error_code(session.commit()) == ErrorCode.TRANSACTION_ROLLED_BACK
     assert count_of(pair, session) == 1
@@ -160,8 +160,8 @@ def test_what_was_acknowledged_before_the_close_may_be_acknowledged_once_more() 
     pair.finish(open_session(pair).create_producer("q").send(text_message("one", "q")))
     delivery = consumer.next(pair.now)
     assert delivery is not None
-    consumer.acknowledge(delivery)
+    consumer.acknowledgements.acknowledge(delivery)
     pair.finish(consumer.close())
-    consumer.acknowledge(delivery)
+    consumer.acknowledgements.acknowledge(delivery)
     pair.finish(session.commit())
     assert count_of(pair, session) == 0

@@ -234,7 +234,7 @@ class SimulatedConsumer:
         consumer.want()
         while not consumer.closed and not self._is_over():
             if scene.phase is not Phase.WORK:
-                consumer.flush_acknowledgements()  # a lazy consumer would keep the last ones for ever
+                consumer.acknowledgements.flush()  # a lazy consumer would keep the last ones for ever
             elif scene.world.now >= gives_up_at:
                 break
             yield Arrival(consumer, min(patience_s, 0.5))

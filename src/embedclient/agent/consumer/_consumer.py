@@ -38,7 +38,6 @@ class Consumer:
     """A session's consumer. Create it with `Session.create_consumer`."""
 
     __slots__ = (
-        "_acknowledgements",
         "_channel",
         "_credits",
         "_due",
@@ -52,16 +51,12 @@ class Consumer:
         "_sequence",
         "_stopped",
         "_timers",
-        "acknowledge",
-        "acknowledge_individually",
-        "acknowledge_received",
+        "acknowledgements",
         "browse_only",
         "closed",
         "closed_error",
         "consumer_id",
         "filter",
-        "flush_acknowledgements",
-        "gave_back",
         "on_ready",
         "owns_queue",
         "priority",
@@ -108,7 +103,7 @@ class Consumer:
         self._timers = timers
         self._rate = rate_limit(max_rate)
         self._on_end = on_end
-        acknowledgements = Acknowledgements(
+        self.acknowledgements = Acknowledgements(
             consumer_id,
             channel,
             due,
@@ -117,7 +112,6 @@ class Consumer:
             blocks=blocks_on_acknowledge,
             on_work=on_work,
         )
-        self._offer(acknowledgements)
         self._prefetch = Prefetch()
         self._large: LargeDelivery | None = None
         self._large_bytes_max = large_bytes_max
@@ -128,30 +122,22 @@ class Consumer:
         self._credits = ConsumerCredits(consumer_id, channel, window)
         self._forced = ForcedDelivery(consumer_id, channel, due, self._become_ready)
 
-    def _offer(self, acknowledgements: Acknowledgements) -> None:
-        self._acknowledgements = acknowledgements
-        self.acknowledge = acknowledgements.acknowledge
-        self.acknowledge_individually = acknowledgements.acknowledge_individually
-        self.acknowledge_received = acknowledgements.acknowledge_received
-        self.flush_acknowledgements = acknowledgements.flush
-        self.gave_back = acknowledgements.gave_back
-
     # --- deliveries ---
 
     @property
     def acknowledges(self) -> bool:
         """Return True if the broker waits for acknowledgements of its deliveries."""
-        return self._acknowledgements.required
+        return self.acknowledgements.required
 
     @property
     def mixes_priorities(self) -> bool:
         """Return True if the order in which messages are given out may differ from their arrival."""
-        return self._acknowledgements.individual
+        return self.acknowledgements.individual
 
     @property
     def valid_from(self) -> int:
         """Return the sequence below which deliveries need no acknowledgement: it was sent, or they went back."""
-        return self._acknowledgements.valid_from
+        return self.acknowledgements.valid_from
 
     @property
     def buffered(self) -> int:
@@ -172,10 +158,10 @@ class Consumer:
         priority = message.priority
         if priority != DEFAULT_PRIORITY:
             # From now on the buffer may give out messages in an order that differs from the broker's.
-            self._acknowledgements.make_individual()
+            self.acknowledgements.make_individual()
         if self._credits.threshold == 0:
             frame_size = self._credits.cost_of_wanted(frame_size)
-        self._prefetch.put(Delivery(message, delivery_count, self, frame_size, sequence), priority)
+        self._prefetch.put(Delivery(message, delivery_count, self.acknowledgements, frame_size, sequence), priority)
         if not self._ready_due and not self._stopped:
             self._become_ready()
 
@@ -227,7 +213,7 @@ class Consumer:
             if not expiration or expiration > now.wall_ms:
                 credits.waiting = False
                 return delivery
-            self._acknowledgements.expire(delivery.message.message_id)
+            self.acknowledgements.expire(delivery.message.message_id)
             credits.want_again(prefetch.highest >= 0)
         return None
 
@@ -303,12 +289,12 @@ class Consumer:
         Browsers keep their buffer, because none of their messages comes again. Consumers of pre-acknowledged messages
         keep theirs, too.
         """
-        if not self._acknowledgements.required:
+        if not self.acknowledgements.required:
             return
         # One by one: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
             self._credits.give_back(delivery.frame_size)
-        self._acknowledgements.go_back(self._sequence)
+        self.acknowledgements.go_back(self._sequence)
         self._credits.want_again(self._prefetch.highest >= 0)
 
     def rebuild(self, started: bool) -> None:
@@ -319,7 +305,7 @@ class Consumer:
         """
         self._forget_deliveries()
         self._stopped = True
-        self._acknowledgements.rebuild(self._sequence)
+        self.acknowledgements.rebuild(self._sequence)
         channel = self._channel
         channel.post_rebuilding(
             SessionCreateConsumer(self.consumer_id, self.queue, self.filter, self.browse_only, False, self.priority)
@@ -336,7 +322,7 @@ class Consumer:
         """Handle a close of the consumer by the broker: its queue was deleted, or management closed it."""
         if not self.closed:
             # The broker may keep the consumer until it is closed from here. If it does not, no commit of it succeeds.
-            self.flush_acknowledgements()
+            self.acknowledgements.flush()
             self._end(error)
             self._channel.request(SessionConsumerClose(self.consumer_id), NullResponse)
 
@@ -344,7 +330,7 @@ class Consumer:
         """Close the consumer. Unacknowledged messages go back to the queue. Never fail for a lost connection."""
         if self.closed:
             return DONE
-        self.flush_acknowledgements()
+        self.acknowledgements.flush()
         self._end(ConnectionClosedException("the consumer is closed"))
         return run_sequence(self._close_steps(), self._due)
 
@@ -364,7 +350,7 @@ class Consumer:
             self._end(error)
 
     def _end(self, error: JMSException) -> None:
-        self.closed = self._acknowledgements.closed = True
+        self.closed = self.acknowledgements.closed = True
         self.closed_error = error
         self._forget_deliveries()
         self._on_end(self)

@@ -6,27 +6,44 @@ on consumers, credits or acknowledgements.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from embedclient.wire.core import CoreMessage
 
-if TYPE_CHECKING:
-    from ._consumer import Consumer
+from .._call import Call
 
 PRIORITY_MAX: Final = 9
+
+
+class DeliveryAcknowledger(Protocol):
+    """Acknowledge the deliveries of one consumer; see `Acknowledgements`."""
+
+    def acknowledge(self, delivery: "Delivery") -> Call[None]:
+        """Acknowledge this delivery and all before it."""
+
+    def acknowledge_individually(self, delivery: "Delivery") -> Call[None]:
+        """Acknowledge this delivery only."""
+
+    def gave_back(self, delivery: "Delivery") -> bool:
+        """Return True if the delivery is going to come again."""
 
 
 class Delivery:
     """A message as delivered to one consumer. `sequence` orders the deliveries of a consumer."""
 
-    __slots__ = ("consumer", "delivery_count", "frame_size", "message", "sequence")
+    __slots__ = ("acknowledgements", "delivery_count", "frame_size", "message", "sequence")
 
     def __init__(
-        self, message: CoreMessage, delivery_count: int, consumer: "Consumer", frame_size: int, sequence: int
+        self,
+        message: CoreMessage,
+        delivery_count: int,
+        acknowledgements: DeliveryAcknowledger,
+        frame_size: int,
+        sequence: int,
     ) -> None:
         self.message = message
         self.delivery_count = delivery_count
-        self.consumer = consumer
+        self.acknowledgements = acknowledgements
         self.frame_size = frame_size
         self.sequence = sequence
 

@@ -49,7 +49,7 @@ class Received:
         consumer = self._consumer
         if not consumer.mixes_priorities:
             self._forget(delivery)
-            return consumer.acknowledge(delivery)
+            return consumer.acknowledgements.acknowledge(delivery)
         each, in_order = self._remembered(), self._in_order
         message_ids: list[int] = []
         if delivery.sequence in each:
@@ -60,7 +60,7 @@ class Received:
         else:
             in_order = None
         self._forget(delivery)
-        return consumer.acknowledge_received(delivery, in_order, message_ids)
+        return consumer.acknowledgements.acknowledge_received(delivery, in_order, message_ids)
 
     def acknowledge_individually(self, delivery: Delivery) -> Call[None]:
         """Acknowledge this delivery only."""
@@ -68,7 +68,7 @@ class Received:
         if consumer.mixes_priorities:
             self._remembered().pop(delivery.sequence, None)
         self._forget(delivery)
-        return consumer.acknowledge_individually(delivery)
+        return consumer.acknowledgements.acknowledge_individually(delivery)
 
     def acknowledge_all(self) -> Call[None]:
         """Acknowledge everything that the program received."""
@@ -81,7 +81,7 @@ class Received:
         self._last = self._in_order = None
         message_ids = list(each.values())
         each.clear()
-        return self._consumer.acknowledge_received(last, in_order, message_ids)
+        return self._consumer.acknowledgements.acknowledge_received(last, in_order, message_ids)
 
     def _forget(self, delivery: Delivery) -> None:
         # The broker rejects a second acknowledgement of the same message.

@@ -355,21 +355,21 @@ class Session:
 
     def flush_acknowledgements(self) -> None:
         for consumer in self.open_consumers():
-            consumer.flush_acknowledgements()
+            consumer.acknowledgements.flush()
 
     def consumed(self, delivery: Delivery) -> Call[None]:
         """Apply the session's mode to a message that is handed to the program."""
         if not self._acknowledges_on_receipt:
             return DONE
-        return delivery.consumer.acknowledge(delivery)
+        return delivery.acknowledgements.acknowledge(delivery)
 
     def acknowledge(self, delivery: Delivery) -> Call[None]:
         """Apply the session's mode to a message that the program acknowledges itself."""
         mode = self.flags.mode
         if mode is SessionMode.INDIVIDUAL:
-            if delivery.consumer.gave_back(delivery):
+            if delivery.acknowledgements.gave_back(delivery):
                 return failed_call(given_back())
-            delivery.consumer.acknowledge_individually(delivery)
+            delivery.acknowledgements.acknowledge_individually(delivery)
         return self.commit() if mode in (SessionMode.CLIENT, SessionMode.INDIVIDUAL) else DONE
 
     # --- end and rebuild ---

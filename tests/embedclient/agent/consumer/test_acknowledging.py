@@ -204,7 +204,7 @@ def test_what_went_back_with_its_session_is_not_acknowledged_with_what_came_sinc
     pair = NodePair(LocatorSettings(reconnect_attempts=-1, retry_interval_ms=100))
     session = open_session(pair, SessionMode.TRANSACTED)
     received, deliveries = _five_of_two_priorities(pair, session)
-    consumer = deliveries[0].consumer
+    (consumer,) = session.consumers.values()
     pair.cut()
     pair.advance(1)
     assert session.rebuilds == 1

@@ -6,16 +6,16 @@ from typing import cast
 
 import pytest
 
-from embedclient.agent import Consumer, Delivery
+from embedclient.agent import Delivery
 from embedclient.agent.consumer._large_message import LargeDelivery
-from embedclient.agent.consumer._prefetch import Prefetch
+from embedclient.agent.consumer._prefetch import DeliveryAcknowledger, Prefetch
 from embedclient.errors import RemoteProtocolError
 from embedclient.wire.core import CoreMessage
 from tests.embedclient.agent.node_pair import text_message
 
 
 def delivery(number: int, priority: int) -> Delivery:
-    return Delivery(text_message("x", "q", priority=priority), 1, cast(Consumer, None), 10, number)
+    return Delivery(text_message("x", "q", priority=priority), 1, cast(DeliveryAcknowledger, None), 10, number)
 
 
 def test_highest_priority_first_and_in_order_within_one() -> None:

@@ -91,7 +91,9 @@ def test_no_commit_leaves_out_an_acknowledgement_that_was_made_while_too_much_wa
     fill(pair, session)
     delivery = consumer.next(pair.now)
     assert delivery is not None
-    call = consumer.acknowledge_individually(delivery) if individually else consumer.acknowledge(delivery)
+    acknowledgements = consumer.acknowledgements
+    acknowledge = acknowledgements.acknowledge_individually if individually else acknowledgements.acknowledge
+    call = acknowledge(delivery)
     empty(pair)
     pair.finish(call)
     pair.finish(session.commit())
