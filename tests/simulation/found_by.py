@@ -38,6 +38,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
     "VOTES": {
         "begin_whoever_gives_way": 79,
         "begin_with_data_that_somebody_else_has": 43,
+        "forget_how_many_there_were": 52,
         "give_way_to_nobody": 6,
     },
 }

@@ -198,6 +198,7 @@ CRASHES = {Moment.ALL_CRASHED, Moment.CRASH_WITH_PREPARED_BRANCHES, Moment.CRASH
 @pytest.mark.parametrize("mode", [None, *MODES], ids=lambda mode: mode.name if mode is not None else "both")
 def test_each_fault_of_groups_has_a_minimum_that_an_ordinary_run_has_to_meet(mode: GroupMode | None) -> None:
     wanted = ONE_SIDE | CRASHES | (BETWEEN if mode is not GroupMode.SHARED_STORE else set())
+    wanted = wanted | ({Moment.STARTED_CUT_OFF} if mode is GroupMode.VOTES else set())
     seeds = 60 if mode is GroupMode.VOTES else 250
     campaign = Campaign.of_groups(mode)
     campaign.seeds = seeds

@@ -13,6 +13,7 @@ from embedbroker.ha.replication import _cold_start as cold_starts
 from embedbroker.ha.replication._active import ActiveRole
 from embedbroker.ha.replication._cold_start import Answer, ColdStartAgreement
 from embedbroker.ha.replication._decisions import Policy, may_be_newest
+from embedbroker.ha.replication._node_record import NodeRecord
 from embedbroker.replication import ReplicaRecord, ReplicaWaiting
 from embedclient.wire.core import LiveVote
 
@@ -102,6 +103,17 @@ def begin_with_data_that_somebody_else_has(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicaRecord, "is_only_one", property(lambda self: self.in_sync and self.quorum > 0))
 
 
+def forget_how_many_there_were(patch: pytest.MonkeyPatch) -> None:
+    begin = NodeRecord.begin
+
+    def forgetful(self: NodeRecord, make_node_id: Callable[[], str]) -> ReplicaRecord:
+        record = begin(self, make_node_id)
+        self._electorate.remembered = 0
+        return record
+
+    patch.setattr(NodeRecord, "begin", forgetful)
+
+
 def begin_whoever_gives_way(patch: pytest.MonkeyPatch) -> None:
     """As if there were never more than two that have the data."""
 
@@ -119,8 +131,6 @@ def give_way_to_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ColdStartAgreement, "_give_way", lambda self, record, other, send: None)
 
 
-# A broker that forgets how many pairs there were is caught by unit tests (test_cold_start, test_replicating_votes):
-# none of the first 200 seeds brings it about.
 VOTE_BUGS: list[Bug] = [
     take_over_whatever_the_others_say,
     go_on_whatever_the_others_say,
@@ -130,6 +140,7 @@ VOTE_BUGS: list[Bug] = [
     say_yes_although_it_sees_the_live_broker,
     say_yes_without_giving_a_word,
     begin_with_data_that_somebody_else_has,
+    forget_how_many_there_were,
     begin_whoever_gives_way,
     give_way_to_nobody,
 ]

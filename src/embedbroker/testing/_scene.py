@@ -141,6 +141,8 @@ class Moment(IntEnum):
     PARTED_ONE_WAY = 94
     LINK_SLOWED = 95
     ALL_CRASHED = 96
+    # Of pairs that vote, too.
+    STARTED_CUT_OFF = 97
 
 
 @define(eq=False)

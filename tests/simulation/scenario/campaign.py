@@ -186,6 +186,7 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.BEGAN_BY_VOTE: 200,
     Moment.CRASH_WHILE_VOTING: 75,
     Moment.ONE_SURVIVED_PARTITION: 25,
+    Moment.STARTED_CUT_OFF: 150,
     Moment.MEMBERS_PARTED: 300,
     Moment.PARTED_BOTH_WAYS: 300,
     Moment.PARTED_ONE_WAY: 230,

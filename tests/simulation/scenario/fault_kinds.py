@@ -54,6 +54,7 @@ class FaultKind(IntEnum):
     STOP_VOTER = 35
     FREEZE_VOTER = 36
     CRASH_WHILE_VOTING = 37
+    START_CUT_OFF = 38
 
 
 _WEIGHTS = {
@@ -159,6 +160,7 @@ _VOTE_WEIGHTS = {
     FaultKind.SLOW_MEMBERS: 2,
     FaultKind.SPLIT_MEMBERS: 9,
     FaultKind.CUT_OFF_MEMBER: 6,
+    FaultKind.START_CUT_OFF: 9,
     FaultKind.CRASH_VOTER: 9,
     FaultKind.STOP_VOTER: 3,
     FaultKind.FREEZE_VOTER: 4,

@@ -62,6 +62,8 @@ class VoteFaults(CopyFaults):
                 self._hold(ways if kind is FaultKind.PART_MEMBERS else [self.scene.world.random.choice(ways)])
             case FaultKind.SPLIT_MEMBERS | FaultKind.CUT_OFF_MEMBER:
                 self._split(self._side(alone=kind is FaultKind.CUT_OFF_MEMBER))
+            case FaultKind.START_CUT_OFF:
+                self._start_cut_off()
             case _:
                 return CopyFaults.strike(self, kind)
         return True
@@ -143,14 +145,29 @@ class VoteFaults(CopyFaults):
         both = outwards + inwards
         self._hold(self.scene.world.random.choice((both, both, both, outwards, inwards)), counts=True)
 
-    def _hold(self, ways: _Ways, *, counts: bool = False) -> None:
+    def _start_cut_off(self) -> None:
+        """Crash a member of a pair, all of its pair, or the cluster. That member then starts without reaching a broker.
+
+        A broker that starts as primary searches for the others first, and it is the one that may begin by mistake. The
+        cut lasts longer than that search.
+        """
+        random, members = self.scene.world.random, self.group.members
+        pair = random.choice([checker.hosts for checker in self.policy.split_brain_checkers if len(checker.hosts) > 1])
+        starting = pair[0] if self.scene.chance(0.8) else random.choice(pair)
+        for host in random.choice(([starting], list(pair), members.everybody)):
+            self.members.crash(host)
+        others = [host.name for host in members.everybody if host is not starting]
+        ways = [way for other in others for way in ((starting.name, other), (other, starting.name))]
+        self._hold(ways, counts=True, at_least_s=8.0)
+
+    def _hold(self, ways: _Ways, *, counts: bool = False, at_least_s: float = 0.0) -> None:
         self.scene.hit(Moment.MEMBERS_PARTED)
         both_ways = all((other, one) in ways for one, other in ways)
         self.scene.hit(Moment.PARTED_BOTH_WAYS if both_ways else Moment.PARTED_ONE_WAY)
         lives = self._lives()
         for way in ways:
             self.network.hold(*way)
-        self.schedule.later(self._duration_s(), lambda: self._release(ways, lives if counts else 0))
+        self.schedule.later(at_least_s + self._duration_s(), lambda: self._release(ways, lives if counts else 0))
 
     def _lives(self) -> int:
         """How many of the first pair have served up to now."""

@@ -86,6 +86,8 @@ class VoteWatch:
         self._told = vote_round.told
         if len(vote_round._asked) < self.others or len(vote_round._answers) < len(vote_round._asked):
             self.scene.hit(Moment.VOTER_SILENT)
+        if self._starts and not vote_round._asked:
+            self.scene.hit(Moment.STARTED_CUT_OFF)
         if not vote_round.won:
             self.scene.hit(Moment.VOTE_LOST)
         elif vote_round._question.vote:
