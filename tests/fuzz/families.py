@@ -84,7 +84,7 @@ def _read_message(message: CoreMessage) -> None:
         assert routing_type is None
     assert duplicate_id is None or "_AMQ_DUPL_ID" in properties
     message.property("JMSType")
-    _ = message.user_id, message.body, message.header, message.size
+    _ = message.user_id, message.body, message.header, message.encoded_size
 
 
 def _check_message(index: int, data: bytes) -> bool:

@@ -35,7 +35,7 @@ def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
             transaction = branch.transaction
             for queue, reference in references_of(transaction.sent, self._kernel.ids.take(transaction.places + 1)):
                 message = reference.message
-                self._kernel.memory.hold(message.message_id, queue.definition.address, message.size, 1)
+                self._kernel.memory.hold(message.message_id, queue.definition.address, message.memory_size, 1)
                 queue.publish(reference)
 
     patch.setattr(Recovery, "finish", early)
@@ -83,7 +83,7 @@ def show_what_an_operator_rolled_back(patch: pytest.MonkeyPatch) -> None:
         sent = list(branch.transaction.sent) if branch is not None and not commit else []
         for message, queues, _place in sent:
             for queue in queues:
-                self._transactions.removal._memory.hold(message.message_id, message.address, message.size, 1)
+                self._transactions.removal._memory.hold(message.message_id, message.address, message.memory_size, 1)
                 queue.publish(Reference(message, message.message_id))
         return decide(self, xid, commit=commit)
 

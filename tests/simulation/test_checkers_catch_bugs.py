@@ -89,7 +89,7 @@ def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
     def leaking(self: Transaction) -> None:
         for message, queues, _place in self.sent:
             for queue in queues:
-                self._parts.removal._memory.hold(message.message_id, message.address, message.size, 1)
+                self._parts.removal._memory.hold(message.message_id, message.address, message.memory_size, 1)
                 queue.publish(Reference(message, message.message_id))
         rollback(self)
 

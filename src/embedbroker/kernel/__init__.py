@@ -12,7 +12,7 @@ from ._definitions import (
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from ._kernel import Kernel
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
-from ._recovery import Recovery, StoredMessage, StoredTransaction
+from ._recovery import MessageRecord, Recovery, StoredTransaction
 from ._refusal import Refused, Scope
 from ._router import Router
 from ._schedule import Schedule
@@ -24,6 +24,9 @@ from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._bindings import InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
+from .message._body import RESIDENT, Body
+from .message._message import Message
+from .message._stored import Codec, StoredMessage
 from .queueing._backlog import Reference, Restore
 from .queueing._backpressure import Backpressure
 from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
@@ -48,6 +51,7 @@ __all__ = [
     "COMMIT_SET_BRANCHES_MAX",
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",
+    "RESIDENT",
     "UNLIMITED_CREDIT",
     "Address",
     "AddressDefinition",
@@ -56,10 +60,12 @@ __all__ = [
     "Authority",
     "BacklogStatistics",
     "Backpressure",
+    "Body",
     "Branch",
     "BranchMissing",
     "ByteCredit",
     "Clock",
+    "Codec",
     "CommitObserver",
     "CommitSet",
     "CommitSetDone",
@@ -89,6 +95,8 @@ __all__ = [
     "KernelStatistics",
     "Leaving",
     "MemoryStore",
+    "Message",
+    "MessageRecord",
     "Observers",
     "Outcome",
     "Permission",

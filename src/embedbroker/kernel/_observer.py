@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-from embedclient.model import Message
-
 from ._deferred import AT_ONCE_MAX, DeferredWork, drained
+from .message._message import Message
 from .settling._outcome import Outcome
 
 if TYPE_CHECKING:

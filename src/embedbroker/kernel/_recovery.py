@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ._kernel import Kernel
     from .queueing._queue import Queue
 
-__all__ = ["Recovery", "StoredMessage", "StoredTransaction"]
+__all__ = ["MessageRecord", "Recovery", "StoredTransaction"]
 
 
 class _Line:
@@ -62,7 +62,7 @@ class _Line:
         return [tuple(entries[start : start + CHUNK_ENTRIES]) for start in range(0, len(entries), CHUNK_ENTRIES)]
 
 
-class StoredMessage(Protocol):
+class MessageRecord(Protocol):
     """Provide one message as a journal returns it. ``references`` are (queue id, position, delivery count)."""
 
     @property
@@ -76,9 +76,10 @@ class StoredMessage(Protocol):
     @property
     def expiration(self) -> int: ...
     @property
-    def raw(self) -> bytes: ...
-    @property
     def references(self) -> tuple[tuple[int, int, int], ...]: ...
+
+    def stored_bytes(self) -> bytes:
+        """Return the stored bytes of the message; see `Message.stored_bytes`."""
 
 
 class StoredTransaction(Protocol):
@@ -93,7 +94,7 @@ class StoredTransaction(Protocol):
     @property
     def duplicate_ids(self) -> Sequence[DuplicateId]: ...
 
-    def take_adds(self, limit: int) -> Sequence[StoredMessage]:
+    def take_adds(self, limit: int) -> Sequence[MessageRecord]:
         """Return the next messages it sent, in order; an empty result means that all were taken."""
 
 
@@ -158,20 +159,20 @@ class Recovery:
         """
         return len(list(islice(self._locking, limit))) == limit
 
-    def add(self, messages: Iterable[StoredMessage]) -> None:
+    def add(self, messages: Iterable[MessageRecord]) -> None:
         """Take some messages. References name queues that were restored before."""
         locks, queues = self._locks, self._queues
         restore = self._kernel.address_manager.restore
         hold, addresses, waiting = self._kernel.memory.hold, self._address_names, self._waiting
         for message in messages:
             references = message.references
-            raw, priority = message.raw, message.priority
-            hold(message.message_id, addresses[references[0][0]], len(raw), len(references))
+            stored, priority = message.stored_bytes(), message.priority
+            hold(message.message_id, addresses[references[0][0]], len(stored), len(references))
             for queue_id, position, delivery_count in references:
                 if locks and (transaction := locks.pop((message.message_id, queue_id), None)) is not None:
                     # It was given to a consumer, which acknowledged it; that may have been written then.
                     count = max(delivery_count, 1) if self._counts_first else delivery_count + 1
-                    reference = Reference(restore(message.encoding, raw), position, count)
+                    reference = Reference(restore(message.encoding, stored), position, count)
                     transaction.take(queues[queue_id], (reference,), Outcome.ACCEPTED)
                     queues[queue_id].delivering_count += 1
                     queues[queue_id].added_count += 1
@@ -181,7 +182,7 @@ class Recovery:
                     delivery_count,
                     message.expiration,
                     message.encoding,
-                    raw,
+                    stored,
                     message.message_id,
                     message.durable,
                 )
@@ -207,9 +208,9 @@ class Recovery:
             targets: dict[int, list[Queue]] = {}
             for queue_id, place, _count in message.references:
                 targets.setdefault(place, []).append(self._queues[queue_id])
-            address, raw = self._address_names[message.references[0][0]], message.raw
-            self._kernel.memory.hold(message.message_id, address, len(raw), len(message.references))
-            restored = self._kernel.address_manager.restore(message.encoding, raw)
+            address, kept = self._address_names[message.references[0][0]], message.stored_bytes()
+            self._kernel.memory.hold(message.message_id, address, len(kept), len(message.references))
+            restored = self._kernel.address_manager.restore(message.encoding, kept)
             for place, queues in targets.items():
                 transaction.add(restored, queues, place)
         if not messages:

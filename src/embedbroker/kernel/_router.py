@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
 
 from ._authority import Access
 from ._clock import Clock
@@ -19,6 +18,7 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
+from .message._message import Message
 from .settling._dead_letters import DeadLetters
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .transactions._duplicate_ids import DuplicateIds, Identified

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from embedclient.errors import ErrorCode
-from embedclient.model import Message, Xid
+from embedclient.model import Xid
 
 from ._authority import ANONYMOUS, Access, Permission, Principal
 from ._deferred import AT_ONCE_MAX
@@ -22,6 +22,7 @@ from .addressing._addresses import names_of, split_fqqn
 from .addressing._bindings import InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import Cursors
+from .message._message import Message
 from .queueing._backlog import Reference
 from .queueing._backpressure import Backpressure
 from .queueing._credit import ByteCredit, Credit
@@ -295,7 +296,7 @@ class Session:
                 return refused
         memory = self._memory
         if memory.used_bytes >= memory.limit_bytes:
-            refused = self.reservation.take(message.address, len(message.raw))
+            refused = self.reservation.take(message.address, message.memory_size)
             if refused is not None:
                 self.fail_transaction(refused.text)
                 return refused

@@ -10,10 +10,9 @@ from typing import Protocol, TypeAlias
 
 from attrs import define
 
-from embedclient.model import Message
-
 from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
+from .message._message import Message
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 
@@ -30,7 +29,7 @@ class Store(Protocol):
         """Return the durability point that covers everything appended so far."""
 
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
-        """Record a message that went to queues: (queue id, position).
+        """Record the stored bytes of a message that went to queues: (queue id, position).
 
         In a transaction, the position is relative: its distance above the position that the commit names for the queue.
         """

@@ -1,14 +1,18 @@
-"""Which codec restores a stored message."""
+"""Which codec restores a stored message.
+
+Bytes of the CORE encoding are the message as it arrived. Another encoding has a header in front; see `StoredMessage`.
+"""
 
 from __future__ import annotations
 
-from embedclient.model import Encoding, Message
+from embedbroker.kernel import Message
+from embedclient.model import Encoding
 from embedclient.wire.core import CoreMessage
 
 __all__ = ["restore_message"]
 
 
-def restore_message(encoding: int, raw: bytes | bytearray) -> Message:
-    """Build a message from its encoding tag and its bytes, which are copied unless they can be patched in place."""
+def restore_message(encoding: int, stored: bytes | bytearray) -> Message:
+    """Build a message from its encoding tag and its stored bytes, which are copied unless they can be patched."""
     assert encoding == Encoding.CORE, encoding
-    return CoreMessage.parse(raw if isinstance(raw, bytearray) else bytearray(raw))
+    return CoreMessage.parse(stored if isinstance(stored, bytearray) else bytearray(stored))

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from embedbroker.kernel import CommitObserver, CommittedWork, Kernel, Outcome, Queue, Reference
+from embedbroker.kernel import CommitObserver, CommittedWork, Kernel, Message, Outcome, Queue, Reference
 from embedbroker.ledger import Ledger
-from embedclient.model import Message
 
 __all__ = ["GroupLedger"]
 

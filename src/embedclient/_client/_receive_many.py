@@ -20,13 +20,13 @@ async def take_many(inbox: Inbox, messages_max: int, bytes_max: int, timeout_s: 
     if first is None:
         return []
     found = [first]
-    size = first.message.size
+    size = first.message.encoded_size
     now, take = inbox.edge.now(), inbox.agent_consumer.next
     while len(found) < messages_max and size < bytes_max:
         delivery = take(now)
         if delivery is None:
             break
         found.append(delivery)
-        size += delivery.message.size
+        size += delivery.message.encoded_size
     inbox.edge.flush_soon()
     return found

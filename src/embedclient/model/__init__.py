@@ -23,7 +23,7 @@ from ._destination import (
     split_fully_qualified_name,
     subscription_queue_name,
 )
-from ._message import Encoding, Message, RoutingType
+from ._message import Encoding, Origin, RoutingType
 from ._number_text import number_text
 from ._ping_period import ping_period_ms
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
@@ -61,10 +61,10 @@ __all__ = [
     "Instant",
     "JMSMessage",
     "MapMessage",
-    "Message",
     "MessageProperties",
     "MessageSource",
     "ObjectMessage",
+    "Origin",
     "Properties",
     "PropertyType",
     "PropertyValue",

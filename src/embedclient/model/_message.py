@@ -1,18 +1,12 @@
-"""The message port: the broker's view of a message, in any encoding.
-
-Responsible for the smallest common view over raw bytes: routing fields extracted once, properties on demand. Does not
-depend on any encoding; the codecs of ``embedclient.wire`` implement it.
-"""
+"""Facts about a stored message that codecs and the broker share: its encoding, its routing type and its origin."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from enum import IntEnum
-from typing import Protocol
 
-from ._properties import PropertyValue, TypedValue
+from attrs import frozen
 
-__all__ = ["Encoding", "Message", "RoutingType"]
+__all__ = ["Encoding", "Origin", "RoutingType"]
 
 
 class RoutingType(IntEnum):
@@ -29,61 +23,15 @@ class Encoding(IntEnum):
     AMQP = 2
 
 
-class Message(Protocol):
-    """A stored message. ``size`` is the encode size in bytes, the figure that credits and limits count."""
+@frozen
+class Origin:
+    """Where a copy of a message comes from. Each encoding writes these facts under its own names."""
 
-    @property
-    def raw(self) -> bytes | bytearray:
-        """Return the message's bytes as they arrived, or as they were last rewritten."""
-
-    @property
-    def encoding(self) -> int:
-        """Return an ``Encoding`` number."""
-
-    @property
-    def message_id(self) -> int:
-        """Return the broker's id, 0 before one is assigned."""
-
-    @property
-    def address(self) -> str:
-        """Return the address it was sent to; empty when the sender named no address."""
-
-    @property
-    def durable(self) -> bool:
-        """Return True if it must survive a restart of the broker."""
-
-    @property
-    def priority(self) -> int:
-        """Return the priority, 0 to 9, 4 by default."""
-
-    @property
-    def expiration(self) -> int:
-        """Return the wall time in Unix milliseconds after which it is expired, 0 for never."""
-
-    @property
-    def timestamp(self) -> int:
-        """Return the wall time of sending in Unix milliseconds, 0 when the sender gave no time."""
-
-    @property
-    def size(self) -> int:
-        """Return the encoded size in bytes."""
-
-    @property
-    def duplicate_id(self) -> bytes | None:
-        """Return the duplicate detection id, None when it is absent."""
-
-    def property(self, name: str) -> PropertyValue:
-        """Return one property, None when it is missing."""
-
-    def assign_id(self, message_id: int) -> None:
-        """Set the broker's id, in place."""
-
-    def copy_for(
-        self,
-        address: str,
-        *,
-        changes: Mapping[str, PropertyValue | TypedValue],
-        removals: Collection[str],
-        expiration: int,
-    ) -> Message:
-        """Return a copy without id, for another address, with other properties (dead letter, forwarding)."""
+    #: Address to which the message was sent.
+    address: str
+    #: Queue that the message left; None if no queue took it.
+    queue: str | None
+    #: Id of the message, which its copy no longer has.
+    message_id: int
+    #: Wall time in Unix milliseconds at which it left its queue as expired; None if it did not expire.
+    expired_at_ms: int | None = None

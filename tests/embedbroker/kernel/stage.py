@@ -19,6 +19,7 @@ from embedbroker.kernel import (
     Fact,
     HeuristicOutcome,
     Kernel,
+    Message,
     Principal,
     Queue,
     QueueDefinition,
@@ -28,7 +29,6 @@ from embedbroker.kernel import (
     Session,
 )
 from embedbroker.protocols import restore_message
-from embedclient.model import Message
 from embedclient.wire.core import CoreMessage
 
 from .letters import text_of

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from attrs import Factory, define, field
 
-from embedbroker.kernel import InternalBinding, Permission, Principal, QueueRequest, Refused, Session
+from embedbroker.kernel import InternalBinding, Message, Permission, Principal, QueueRequest, Refused, Session
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
 
 from .letters import letter
 from .stage import ANYCAST, MULTICAST, Stage, Taker

@@ -11,13 +11,13 @@ from embedbroker.kernel import (
     CommittedWork,
     Consumer,
     DecisionObserver,
+    Message,
     Observers,
     Outcome,
     Queue,
     Reference,
 )
 from embedbroker.kernel._observer import SessionView
-from embedclient.model import Message
 
 from .letters import letter, text_of
 from .stage import MULTICAST, Stage

@@ -19,14 +19,17 @@ class Kept:
     priority: int
     durable: bool
     expiration: int
-    raw: bytes
+    stored: bytes
     references: tuple[tuple[int, int, int], ...]
+
+    def stored_bytes(self) -> bytes:
+        return self.stored
 
 
 def kept(message_id: int, text: str, *references: tuple[int, int, int], priority: int = 4) -> Kept:
     message = letter(text, "t", durable=True, priority=priority)
     message.assign_id(message_id)
-    return Kept(message_id, message.encoding, priority, True, 0, bytes(message.raw), references)
+    return Kept(message_id, message.encoding, priority, True, 0, bytes(message.stored_bytes()), references)
 
 
 def stage_with_queues() -> Stage:

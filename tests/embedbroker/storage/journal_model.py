@@ -63,6 +63,9 @@ class StoredMessage:
     expiration: int = 0
     timestamp: int = 1_700_000_000_123
 
+    def stored_bytes(self) -> bytes:
+        return self.raw
+
 
 # Name of the store's method, and its arguments.
 Call = tuple[str, tuple[object, ...]]

@@ -371,7 +371,7 @@ def test_after_a_pause_the_rate_counts_from_the_send() -> None:
 
 def filled(size_bytes: int, *, durable: bool) -> CoreMessage:
     """A message that takes just so many bytes."""
-    empty = CoreMessage.build(address="q", durable=durable).size
+    empty = CoreMessage.build(address="q", durable=durable).encoded_size
     return CoreMessage.build(address="q", durable=durable, body=b"x" * (size_bytes - empty))
 
 
@@ -382,7 +382,7 @@ def test_a_message_that_no_packet_holds_is_refused_here_and_the_largest_arrives(
     session = open_session(pair, SessionMode.TRANSACTED)
     _, consumer = open_queue(pair, session)
     largest = filled(4096 - FRAME_HEADER_SIZE - SEND_TRAILER.size, durable=durable)
-    too_large = filled(largest.size + 1, durable=durable)
+    too_large = filled(largest.encoded_size + 1, durable=durable)
     for sender in (session, open_session(pair)):  # blocking and not
         producer = sender.create_producer("q")
         for send in (producer.send, producer.send_confirmed):
@@ -393,6 +393,6 @@ def test_a_message_that_no_packet_holds_is_refused_here_and_the_largest_arrives(
     pair.settle()
     sizes = []
     while (delivery := consumer.next(pair.now)) is not None:
-        sizes.append(delivery.message.size)
-    assert sizes == [largest.size] * 2
+        sizes.append(delivery.message.encoded_size)
+    assert sizes == [largest.encoded_size] * 2
     assert pair.agent.state is AgentState.CONNECTED and pair.notifications == []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from embedclient.model import Message
-
 from .._definitions import AddressDefinition
+from ..message._message import Message
 from ..queueing._queue import Queue
 from ._id_cache import IdCache
 

@@ -7,13 +7,12 @@ depend on sessions, messages in flight and protocols; the kernel empties a queue
 from __future__ import annotations
 
 import re
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from attrs import define, evolve, field
 
 from embedbroker.config import AddressConfiguration, AddressSettings, AddressSettingsRepository
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
 
 from .._authority import Access, Permission, Principal
 from .._definitions import AddressDefinition, QueueDefinition
@@ -21,6 +20,7 @@ from .._ids import Ids
 from .._observer import Observers
 from .._refusal import Refused
 from .._store import Store
+from ..message._message import Message
 from ..queueing._backlog import Restore
 from ..queueing._queue import Queue, QueueOwner
 from ..selector._selector import InvalidSelector, Selector, SelectorCache
@@ -31,9 +31,6 @@ from ._views import AddressView, QueueRequest, QueueView
 __all__ = ["AddressManager", "names_of", "split_fqqn"]
 
 _MULTICAST, _ANYCAST = 0, 1
-
-TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
-"""Property in which the client of this package repeats the address of a send to a temporary destination."""
 
 # Clients choose random names for temporary destinations, so such a name has no other use.
 _RANDOM_NAME = re.compile(r"(jms\.temp(queue|topic)\.)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -445,7 +442,7 @@ class AddressManager:
         name = message.address
         if not name:
             return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
-        if self.is_gone(name) or message.property(TEMPORARY_ADDRESS) == name:
+        if self.is_gone(name) or message.is_to_temporary:
             return _temporary_is_gone(name)
         return self.auto_create(*split_fqqn(name), routing_type, access)
 

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from embedclient.model import Message
-
 from .._statistics import BacklogStatistics
+from ..message._message import Message
 from ._bookmark import Bookmark
 from ._chunk import SealedChunk
 from ._priority_list import PriorityList

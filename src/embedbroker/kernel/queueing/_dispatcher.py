@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from embedclient.model import Message
+from ..message._message import Message
 
 from ._backlog import Backlog, Bookmark
 from ._backpressure import Backpressure, HeldUp
@@ -155,7 +155,7 @@ class Dispatcher(Generic[ConsumerT]):
     def choose(self, reference: Reference) -> ConsumerT | None:
         """Return the consumer that gets this message, if any can take it; its next turn is behind the others."""
         message = reference.message
-        size = len(message.raw)
+        size = message.encoded_size
         for level in self.levels:
             ready = level.ready
             for _ in range(len(ready)):

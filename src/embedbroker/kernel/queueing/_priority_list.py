@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
 
-from embedclient.model import Message
-
+from ..message._message import Message
 from ._bookmark import Bookmark
 from ._chunk import Chunk, OpenChunk, SealedChunk
 from ._redelivered import Redelivered

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from embedclient.model import Message
-
 from .._definitions import QueueDefinition
 from .._statistics import QueueStatistics
+from ..message._message import Message
 from ..selector._selector import Selector
 from ._backlog import Backlog, Bookmark, Reference, Restore
 from ._backpressure import Backpressure

@@ -14,8 +14,7 @@ from bisect import bisect, bisect_left, insort
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 
-from embedclient.model import Message
-
+from ..message._message import Message
 from ._bookmark import Bookmark
 from ._reference import Reference
 

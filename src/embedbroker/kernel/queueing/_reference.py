@@ -9,7 +9,7 @@ from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from typing import TypeAlias
 
-from embedclient.model import Message
+from ..message._message import Message
 
 __all__ = ["PackedReference", "Reference", "Restore", "pack", "packed_position", "position_of", "unpack"]
 
@@ -26,10 +26,10 @@ class Reference:
 
 
 PackedReference: TypeAlias = tuple[int, int, int, int, bytes | bytearray, int, bool]
-"""(position, delivery count, expiration, encoding, raw, message id, durable)"""
+"""(position, delivery count, expiration, encoding, stored bytes, message id, durable)"""
 
 Restore: TypeAlias = Callable[[int, bytes | bytearray], Message]
-"""Build a message from its encoding tag and its bytes."""
+"""Build a message from its encoding tag and its stored bytes; see `Message.stored_bytes`."""
 
 position_of = attrgetter("position")
 packed_position = itemgetter(0)
@@ -43,7 +43,7 @@ def pack(reference: Reference) -> PackedReference:
         reference.delivery_count,
         message.expiration,
         message.encoding,
-        message.raw,
+        message.stored_bytes(),
         message.message_id,
         message.durable,
     )
@@ -51,5 +51,5 @@ def pack(reference: Reference) -> PackedReference:
 
 def unpack(packed: PackedReference, restore: Restore) -> Reference:
     """Return a new reference with these values."""
-    position, delivery_count, _expiration, encoding, raw, _message_id, _durable = packed
-    return Reference(restore(encoding, raw), position, delivery_count)
+    position, delivery_count, _expiration, encoding, stored, _message_id, _durable = packed
+    return Reference(restore(encoding, stored), position, delivery_count)

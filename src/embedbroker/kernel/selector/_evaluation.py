@@ -1,4 +1,4 @@
-"""Evaluation of selectors: the expression tree compiled once into closures over the message port.
+"""Evaluation of selectors: the expression tree compiled once into closures over the stored message.
 
 Responsible for values, types and three-valued logic: a condition returns ``True``, ``False`` or ``None`` (unknown).
 Does not depend on the syntax, and never reads a message body.
@@ -16,8 +16,9 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, assert_never
 
-from embedclient.model import Message, uuid_text
+from embedclient.model import uuid_text
 
+from ..message._message import Message
 from ._errors import NotANumber
 from ._grammar import ParsedSelector
 from ._like import like_matcher
@@ -50,18 +51,12 @@ def compile_selector(parsed: ParsedSelector) -> Condition:
 
 def _user_id(message: Message) -> object:
     """Return ``ID:`` and the text of the sender's id: 16 bytes from CORE, a text of any form from other protocols."""
-    user_id: object = getattr(message, "user_id", None)
-    if isinstance(user_id, bytes | bytearray) and len(user_id) == 16:
-        return f"ID:{uuid_text(bytes(user_id))}"
+    user_id = message.user_id
+    if isinstance(user_id, bytes) and len(user_id) == 16:
+        return f"ID:{uuid_text(user_id)}"
     if isinstance(user_id, str):
         return user_id if user_id.startswith("ID:") else f"ID:{user_id}"
     return None
-
-
-def _hops(message: Message) -> object:
-    """Return the hop count of federation, which has four bytes, as a number."""
-    value = message.property("_AMQ_Hops")
-    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) and len(value) == 4 else value
 
 
 _HEADERS: Final[dict[str, Value]] = {
@@ -70,10 +65,9 @@ _HEADERS: Final[dict[str, Value]] = {
     "AMQTimestamp": operator.attrgetter("timestamp"),
     "AMQExpiration": operator.attrgetter("expiration"),
     "AMQDurable": lambda message: "DURABLE" if message.durable else "NON_DURABLE",
-    "AMQSize": operator.attrgetter("size"),
+    "AMQSize": operator.attrgetter("encoded_size"),
     "AMQAddress": operator.attrgetter("address"),
-    "AMQGroupID": lambda message: message.property("_AMQ_GROUP_ID"),
-    "_AMQ_Hops": _hops,
+    "AMQGroupID": operator.attrgetter("group_id"),
 }
 
 

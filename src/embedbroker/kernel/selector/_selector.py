@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import Message
 
+from ..message._message import Message
 from ._errors import InvalidSelector, NotANumber
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from embedbroker.config import AddressSettingsRepository
-from embedclient.model import Message
 
 from .._observer import Leaving
 from ..addressing._address import Address
+from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ._move import MessageMover
@@ -45,7 +45,7 @@ class DeadLetters:
             f"queue {queue.name!r}: message {reference.message.message_id} goes to {target!r} "
             f"after {reference.delivery_count} deliveries"
         )
-        self._mover.move(queue, reference, target, {}, Outcome.REJECTED, transaction)
+        self._mover.move(queue, reference, target, Outcome.REJECTED, transaction)
 
     def take_unrouted(self, message: Message, address: Address, transaction: UnitOfWork | None) -> None:
         """Send a message to the dead letter address if its address has no queues and the settings require it."""

@@ -7,13 +7,12 @@ queues, scans and clients find them.
 from __future__ import annotations
 
 from embedbroker.config import AddressSettingsRepository
-from embedclient.model import PropertyType, TypedValue
 
 from .._clock import Clock
 from .._observer import Leaving
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
-from ._move import Changes, MessageMover
+from ._move import MessageMover
 from ._outcome import Outcome
 from ._removal import Removal
 from ._unit_of_work import UnitOfWork
@@ -53,5 +52,4 @@ class Expiry:
             text = f"queue {queue.name!r}: expired messages are dropped, there is no expiry address"
             self._mover.drop(queue, reference, Leaving.EXPIRED, transaction, f"expiry:{queue.name}", text)
             return
-        expiry: Changes = {"_AMQ_ACTUAL_EXPIRY": TypedValue(self._clock.now_ms, PropertyType.LONG)}
-        self._mover.move(queue, reference, target, expiry, Outcome.EXPIRED, transaction)
+        self._mover.move(queue, reference, target, Outcome.EXPIRED, transaction, self._clock.now_ms)

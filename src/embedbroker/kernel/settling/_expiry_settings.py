@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from embedbroker.config import AddressSettings
-from embedclient.model import Message
+
+from ..message._message import Message
 
 __all__ = ["adjusts_expiration", "with_expiry_settings"]
 
@@ -27,8 +28,4 @@ def with_expiry_settings(message: Message, settings: AddressSettings, now_ms: in
         wanted = now_ms + shortest
     else:
         wanted = expiration
-    if wanted == expiration:
-        return message
-    copy = message.copy_for(message.address, changes={}, removals=(), expiration=wanted)
-    copy.assign_id(message.message_id)
-    return copy
+    return message if wanted == expiration else message.with_expiration(wanted)

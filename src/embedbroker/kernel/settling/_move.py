@@ -1,7 +1,7 @@
 """Moves: one copy goes to another address and the original leaves its queue, as one transaction.
 
-Responsible for the copy and its properties (broker-semantics 4.3 to 4.5), and for logging once what is dropped instead.
-Does not depend on the reason of a move; dead letters and expiry give it.
+Responsible for the copy and the origin that it states (broker-semantics 4.3 to 4.5), and for logging once what is
+dropped instead. Does not depend on the reason of a move; dead letters and expiry give it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Protocol
 
 from embedbroker.config import AddressSettingsRepository
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import Message, PropertyType, PropertyValue, TypedValue
+from embedclient.model import Origin
 
 from .._clock import Clock
 from .._ids import Ids
 from .._observer import Leaving
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager
+from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ._expiry_settings import with_expiry_settings
@@ -25,18 +26,11 @@ from ._outcome import Outcome
 from ._removal import LEAVING_OF, Removal
 from ._unit_of_work import UnitOfWork
 
-__all__ = ["MOVE_COST", "Changes", "CopySender", "MessageMover"]
+__all__ = ["MOVE_COST", "CopySender", "MessageMover"]
 
 MOVE_COST = 32
 """Share of a step's work that moving one message takes: it is copied, recorded and counted in a transaction."""
 
-Changes = dict[str, PropertyValue | TypedValue]
-
-_ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
-_ORIGINAL_ADDRESS = "_AMQ_ORIG_ADDRESS"
-_ORIGINAL_QUEUE = "_AMQ_ORIG_QUEUE"
-_ORIGINAL_MESSAGE_ID = "_AMQ_ORIG_MESSAGE_ID"
-_ORIGINAL_ROUTING_TYPE = "_AMQ_ORIG_ROUTING_TYPE"
 # Names of queues come from clients: the set of logged ones is cleared when it has this many.
 _LOGGED_MAX = 1000
 
@@ -80,9 +74,9 @@ class MessageMover:
         queue: Queue,
         reference: Reference,
         target: str,
-        extra: Changes,
         outcome: Outcome,
         transaction: UnitOfWork | None,
+        expired_at_ms: int | None = None,
     ) -> None:
         """Move a message to another address, or drop it if it cannot get there.
 
@@ -90,7 +84,7 @@ class MessageMover:
         """
         message, why = reference.message, LEAVING_OF[outcome]
         try:
-            copy = _copy_of(message, target, queue.name, extra)
+            copy = message.annotate(Origin(message.address, queue.name, message.message_id, expired_at_ms), target)
         except RemoteProtocolError as error:
             self._log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
             self._removal.leave(queue, (reference,), why, transaction)
@@ -126,42 +120,9 @@ class MessageMover:
 
     def send_unrouted(self, message: Message, target: str, transaction: UnitOfWork | None) -> None:
         """Send a copy of a message that no queue of its address took, under the id of the message."""
-        changes: Changes = {
-            _ORIGINAL_ADDRESS: message.address,
-            _ORIGINAL_QUEUE: None,
-            _ORIGINAL_MESSAGE_ID: TypedValue(message.message_id, PropertyType.LONG),
-        }
-        copy = message.copy_for(target, changes=changes, removals=(_ROUTING_TYPE,), expiration=0)
+        copy = message.annotate(Origin(message.address, None, message.message_id), target)
         copy.assign_id(message.message_id)
         copy = with_expiry_settings(copy, self._settings.of(target), self._clock.now_ms)
         address = self._addresses.addresses.get(target)
         if address is not None and (queues := address.route(copy, None)):
             self._sender.send_copy(copy, address, queues, transaction)
-
-
-def _copy_of(message: Message, target: str, queue_name: str, extra: Changes) -> Message:
-    """Return the copy that goes to a dead letter or expiry address, without an id.
-
-    Raises:
-        RemoteProtocolError: The properties of the message are malformed.
-    """
-    changes: Changes = {
-        _ORIGINAL_ADDRESS: message.address,
-        _ORIGINAL_QUEUE: queue_name,
-        _ORIGINAL_MESSAGE_ID: TypedValue(message.message_id, PropertyType.LONG),
-        **extra,
-    }
-    original_type = message.property(_ROUTING_TYPE)
-    if _is_byte(original_type):
-        changes[_ORIGINAL_ROUTING_TYPE] = TypedValue(original_type, PropertyType.BYTE)
-    earlier_type = message.property(_ORIGINAL_ROUTING_TYPE)
-    if _is_byte(earlier_type):
-        # Second hop (a dead letter expires): the type of the first send is put back, as Artemis does.
-        changes[_ROUTING_TYPE] = TypedValue(earlier_type, PropertyType.BYTE)
-    removals = () if _ROUTING_TYPE in changes else (_ROUTING_TYPE,)
-    return message.copy_for(target, changes=changes, removals=removals, expiration=0)
-
-
-def _is_byte(value: PropertyValue) -> bool:
-    """Return True if the value is a byte. Peers may send anything under a reserved name."""
-    return isinstance(value, int) and not isinstance(value, bool) and -128 <= value <= 127

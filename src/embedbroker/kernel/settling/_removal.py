@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from embedclient.model import Message
-
 from .._memory import MemoryAccount
 from .._observer import Leaving, Observers
 from .._store import Store
+from ..message._message import Message
 from ..queueing._backlog import PackedReference, Reference
 from ..queueing._queue import Queue
 from ._outcome import Outcome
@@ -72,7 +71,7 @@ class Removal:
                 if at_decision:
                     for observe in at_decision:
                         observe(queue, message.message_id, int(why), 0)
-                release(message.message_id, address, len(message.raw))
+                release(message.message_id, address, message.memory_size)
             if queue.decliners:
                 for reference in references:
                     queue.forget_declined(reference.message.message_id)
@@ -90,12 +89,12 @@ class Removal:
         """Remove references that are packed and were not in delivery. They count as acknowledged."""
         address, is_recorded = queue.definition.address, queue.durable
         acknowledge, release, at_decision = self._store.acknowledge, self._memory.release, self._at_decision
-        for _position, _count, _expiration, _encoding, raw, message_id, durable in taken:
+        for _position, _count, _expiration, _encoding, stored, message_id, durable in taken:
             if durable and is_recorded:
                 acknowledge(message_id, queue.id, 0)
             for observe in at_decision:
                 observe(queue, message_id, int(why), 0)
-            release(message_id, address, len(raw))
+            release(message_id, address, len(stored))
         queue.acknowledged_count += len(taken)
         queue.used = True
         if queue.decliners:
@@ -121,11 +120,11 @@ class Removal:
         queue.delivering_count -= 1
         queue.acknowledged_count += 1
         queue.used = True
-        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+        self._memory.release(message.message_id, queue.definition.address, message.memory_size)
         if queue.decliners:
             queue.forget_declined(message.message_id)
         assert queue.delivering_count >= 0, queue.name
 
     def drop(self, queue: Queue, message: Message) -> None:
         """Free what a message takes whose queue is deleted, or whose transaction is rolled back."""
-        self._memory.release(message.message_id, queue.definition.address, len(message.raw))
+        self._memory.release(message.message_id, queue.definition.address, message.memory_size)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from embedclient.model import Message
-
 from ..addressing._address import Address
+from ..message._message import Message
 from ..queueing._queue import Queue
 from ..settling._unit_of_work import UnitOfWork
 from ._duplicate_ids import DuplicateIds

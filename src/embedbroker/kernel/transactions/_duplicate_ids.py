@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
 
 from .._deferred import drained
 from .._facts import DuplicateId
 from .._refusal import Refused
 from ..addressing._id_cache import IdCache
+from ..message._message import Message
 
 if TYPE_CHECKING:
     from .._ids import Ids

@@ -6,11 +6,10 @@ not depend on how the queues were chosen.
 
 from __future__ import annotations
 
-from embedclient.model import Message
-
 from .._memory import MemoryAccount
 from .._observer import Observers
 from .._store import Store
+from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ._duplicate_ids import Identified
@@ -48,7 +47,7 @@ class Placement:
                     return
                 break
         message_id = message.message_id
-        self._memory.hold(message_id, targets[0].definition.address, len(message.raw), len(targets))
+        self._memory.hold(message_id, targets[0].definition.address, message.memory_size, len(targets))
         durable = False
         if message.durable:
             position = transaction.places if transaction is not None else message_id
@@ -110,7 +109,7 @@ class Placement:
 
         An answer that ``promises`` is visible once everything is durable that is recorded by now.
         """
-        self._memory.hold(message.message_id, message.address, len(message.raw), len(targets))
+        self._memory.hold(message.message_id, message.address, message.memory_size, len(targets))
         store = self._store
         point = store.point() if promises else 0
         for queue in targets:

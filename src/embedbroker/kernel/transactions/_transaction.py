@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 
 from embedclient.errors import ErrorCode
-from embedclient.model import Message
 
 from .._deferred import AT_ONCE_MAX, DeferredWork, drained
 from .._ids import Ids
 from .._observer import Observers
 from .._store import Store
+from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Consumer, Queue
 from ..settling._outcome import Outcome

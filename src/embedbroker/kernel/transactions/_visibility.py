@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeAlias
 
-from embedclient.model import Message
-
+from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ..settling._removal import Removal

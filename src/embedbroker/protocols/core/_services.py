@@ -52,7 +52,7 @@ class RequestServer:
 
         def respond(answer: Answer) -> None:
             reply = _message(answer, queue_name, correlation_id)
-            if len(reply.raw) > _REPLY_ROOM_BYTES and not kernel.memory.has_room(len(reply.raw)):
+            if reply.memory_size > _REPLY_ROOM_BYTES and not kernel.memory.has_room(reply.memory_size):
                 reply = _message(_NO_ROOM, queue_name, correlation_id)
             kernel.router.reply(reply, promises=answer.promises)
 

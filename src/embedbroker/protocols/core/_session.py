@@ -18,7 +18,11 @@ from attrs import define
 from embedbroker.kernel import Consumer, InternalBinding, Kernel, Reference, Refused, Scope, Session
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
+<<<<<<< HEAD
 from embedclient.model import Encoding, Entropy, Instant, Properties, PropertyType
+=======
+from embedclient.model import Properties, PropertyType
+>>>>>>> 557f592c (kernel: the stored message has a package, and encodings name the facts of brokers)
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
     ACKNOWLEDGE_RUN,
@@ -73,7 +77,6 @@ _RUN_STEP = ACKNOWLEDGE_RUN.size
 _RUN_HEAD = _HEADER_SIZE + 8  # and the consumer
 _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
-_CORE = int(Encoding.CORE)
 
 _VALIDATED_USER = "_AMQ_VALIDATED_USER"
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
@@ -562,9 +565,9 @@ class CoreSession:
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         """Send one message; return the size of the whole frame as its charge."""
         message = reference.message
-        raw = message.raw
-        if self.windowed or self.version < 129 or message.encoding != _CORE:
+        if self.windowed or self.version < 129 or type(message) is not CoreMessage:
             return self._deliver_slowly(consumer, reference)
+        raw = message.raw
         link = self.connection.link
         out = link.out
         if not out:
@@ -585,10 +588,9 @@ class CoreSession:
         return self.connection.link.write_pieces(parts)
 
     def _encoded(self, consumer: Consumer, reference: Reference) -> Sequence[bytes | bytearray]:
-        message = reference.message
-        assert message.encoding == Encoding.CORE
+        message = reference.message.to_core()
+        assert isinstance(message, CoreMessage)
         if self._speaks_old_names:
-            assert isinstance(message, CoreMessage)
             message = old_message(message, consumer.queue.definition.routing_type)
         return encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
 

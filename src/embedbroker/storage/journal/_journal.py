@@ -118,23 +118,23 @@ class Journal:
     def add_message(
         self, message: JournaledMessage, transaction_id: int, references: Sequence[tuple[int, int]]
     ) -> None:
-        """Append a message. Its raw bytes must not change before they are durable."""
+        """Append a message. Its stored bytes must not change before they are durable."""
         if transaction_id or len(references) != 1:
             self._add_with_references(message, transaction_id, references)
             return
-        raw = message.raw
+        stored = message.stored_bytes()
         message_id = message.message_id
         queue_id, position = references[0]
-        size = _ADD_ONE_BYTES + len(raw)
+        size = _ADD_ONE_BYTES + len(stored)
         if size > self._room:
             self._make_room(size)
         self._room -= size
         parts = self._parts
         parts.append(_pack_add_one(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id, 0,
-            message.expiration, message.timestamp, self.wall_ms, 0, 1, len(raw), queue_id, position,
+            message.expiration, message.timestamp, self.wall_ms, 0, 1, len(stored), queue_id, position,
         ))  # fmt: skip
-        parts.append(raw)
+        parts.append(stored)
         placement = self._placements.get(queue_id)
         if placement is None:
             placement = self._segment.placement(queue_id)
@@ -163,7 +163,7 @@ class Journal:
         self, message: JournaledMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
     ) -> None:
         """Append a message without a transaction and the id that came with it, so that neither is durable alone."""
-        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.raw) + _ID_BYTES + len(entry.value)
+        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(message.stored_bytes()) + _ID_BYTES + len(entry.value)
         if size > self._room:
             self._make_room(size)
         self.add_message(message, 0, references)
@@ -248,9 +248,9 @@ class Journal:
     def _add_with_references(
         self, message: JournaledMessage, transaction_id: int, references: Sequence[tuple[int, int]]
     ) -> None:
-        raw = message.raw
+        stored = message.stored_bytes()
         message_id = message.message_id
-        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(raw)
+        size = _ADD_BYTES + _PAIR_BYTES * len(references) + len(stored)
         if size > self._room:
             self._make_room(size)
         self._room -= size
@@ -261,10 +261,10 @@ class Journal:
             self._live_index.add(message_id, queues, self._segment)
         self._parts.append(_pack_add(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
-            transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, len(references), len(raw),
+            transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, len(references), len(stored),
         ))  # fmt: skip
         self._parts += [_pack_pair(queue_id, position) for queue_id, position in references]
-        self._parts.append(raw)
+        self._parts.append(stored)
 
     def _make_room(self, size: int) -> None:
         """Begin another batch, in this segment or the next, with room for ``size`` bytes of records at least."""

@@ -19,7 +19,7 @@ ADD_MESSAGE, hot, every field at a fixed offset::
     48  deliver at i64                 Unix ms, 0: at once
     56  reference count u32 | raw size u32
     64  per reference: queue id i64 | position i64
-        raw bytes of the message, in the encoding that the tag names
+        stored bytes of the message, in the encoding that the tag names
 
 In a transaction the position of a reference is an ordinal. It grows from each of the transaction's messages to the
 next one for the same queue. COMMIT contains the first position of each queue, and the sum is the message's position. A

@@ -36,13 +36,9 @@ _NO_COUNTS: dict[int, int] = {}
 
 
 class JournaledMessage(Protocol):
-    """The attributes of a message that a message record stores.
+    """The part of a stored message that a message record stores, and all of a recovered message."""
 
-    They are a part of the message port, and all of a recovered message.
-    """
-
-    @property
-    def raw(self) -> bytes | bytearray: ...
+    def stored_bytes(self) -> bytes | bytearray: ...
 
     @property
     def encoding(self) -> int: ...
@@ -75,6 +71,10 @@ class RecoveredMessage(NamedTuple):
     wall_ms: int
     raw: bytes
     references: tuple[tuple[int, int, int], ...]
+
+    def stored_bytes(self) -> bytes:
+        """Return the bytes from which the encoding restores the message."""
+        return self.raw
 
 
 @define(eq=False)

@@ -102,7 +102,7 @@ class Acknowledgements:
         if pending is None or delivery.sequence > pending.sequence:
             self._pending = delivery
         if self._batch_size:
-            self._pending_bytes += delivery.message.size
+            self._pending_bytes += delivery.message.encoded_size
             if self._pending_bytes < self._batch_size:
                 return DONE
         elif not self._blocks:

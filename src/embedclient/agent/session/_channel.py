@@ -398,7 +398,7 @@ class SessionChannel:
             # Counted once, even if it must wait for credits now.
             send.rate = None
         try:
-            if send.credits is not None and not send.credits.take(send.message.size):
+            if send.credits is not None and not send.credits.take(send.message.encoded_size):
                 return False
         except JMSException as error:
             self.backlog.drop(send, error)

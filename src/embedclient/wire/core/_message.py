@@ -1,7 +1,9 @@
 """The core message: bytes kept unchanged from arrival, with the routing fields read out once.
 
-Responsible for the layout of headers, body and properties, and for the older framing of 1.x peers. Does not depend on
-the meaning of a body or on the packets that carry messages.
+Responsible for the layout of headers, body and properties, for the properties in which brokers keep facts of their own,
+and for the older framing of 1.x peers. Does not depend on the meaning of a body or on the packets that carry messages.
+
+A core message is also what the broker stores: ``CoreMessage`` implements the stored message of ``embedbroker.kernel``.
 
 Hot: ``CoreMessage.parse`` runs once per message that enters the broker, ``property_byte`` once per routing decision.
 Nothing is decoded there that routing does not need.
@@ -16,7 +18,7 @@ from struct import error as StructError
 from typing import ClassVar, Final
 
 from ...errors import RemoteProtocolError
-from ...model import Encoding, Properties, PropertyType, PropertyValue, TypedValue
+from ...model import Encoding, Origin, Properties, PropertyType, PropertyValue, TypedValue
 from .._buffer import Reader, append_properties, encode_simple_string
 
 __all__ = [
@@ -80,6 +82,15 @@ def property_key(name: str) -> bytes:
 ROUTING_TYPE_KEY: Final = property_key("_AMQ_ROUTING_TYPE")
 DUPLICATE_ID_KEY: Final = property_key("_AMQ_DUPL_ID")
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+_GROUP_ID: Final = "_AMQ_GROUP_ID"
+_TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
+_HOPS: Final = "_AMQ_Hops"
+_ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
+_ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
+_ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
+_ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
+_ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
+_ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
 
 
 def known_address(address: str) -> tuple[bytes, str]:
@@ -93,7 +104,9 @@ _NO_ADDRESS: Final = b"\0", ""
 class CoreMessage:
     """A message in the CORE encoding. ``raw`` begins with endOfBody and ends with the properties.
 
-    Header attributes repeat values of ``raw``: change them through the methods only.
+    Header attributes repeat values of ``raw``: change them through the methods only. ``encoded_size`` is the size in
+    bytes that credits and limits count, ``memory_size`` the bytes that it takes in memory and in the journal. Here both
+    are the length of ``raw``.
     """
 
     __slots__ = (
@@ -102,7 +115,9 @@ class CoreMessage:
         "_user_id_at",
         "address",
         "durable",
+        "encoded_size",
         "expiration",
+        "memory_size",
         "message_id",
         "priority",
         "raw",
@@ -113,6 +128,8 @@ class CoreMessage:
     encoding: ClassVar[int] = int(Encoding.CORE)
 
     raw: bytearray
+    encoded_size: int
+    memory_size: int
     message_id: int
     address: str
     type: int
@@ -159,6 +176,7 @@ class CoreMessage:
         # Peers may send anything here; the broker keeps one queue per priority of 0 to 9.
         self.priority = priority if 0 <= priority <= 9 else max(0, min(9, priority))
         self.raw = raw
+        self.encoded_size = self.memory_size = len(raw)
         self._body_end = body_end
         self._user_id_at = at
         self._properties = None
@@ -186,11 +204,6 @@ class CoreMessage:
         """Make a message without id."""
         template = MessageTemplate(address, properties)
         return template.message(body, type, durable, priority, timestamp, expiration, user_id)
-
-    @property
-    def size(self) -> int:
-        """Return the encode size in bytes, the figure that producer credits and limits count."""
-        return len(self.raw)
 
     @property
     def body(self) -> memoryview:
@@ -291,10 +304,57 @@ class CoreMessage:
             return value.encode("utf-16-le", "surrogatepass")
         return value if isinstance(value, bytes) else None
 
+    @property
+    def group_id(self) -> PropertyValue:
+        """Return the id of the message group, None for a message without a group. Raise RemoteProtocolError."""
+        return self.property(_GROUP_ID)
+
+    @property
+    def is_to_temporary(self) -> bool:
+        """Return True if the sender named a temporary destination. Raise RemoteProtocolError."""
+        return self.property(_TEMPORARY_ADDRESS) == self.address
+
+    def stored_bytes(self) -> bytearray:
+        """Return the bytes from which ``parse`` restores this message, not copied."""
+        return self.raw
+
+    def to_core(self) -> CoreMessage:
+        """Return the message itself: it is in the CORE encoding."""
+        return self
+
     def assign_id(self, message_id: int) -> None:
         """Set the message id, in place."""
         self.message_id = message_id
         _I64.pack_into(self.raw, self._body_end, message_id)
+
+    def annotate(self, origin: Origin, address: str) -> CoreMessage:
+        """Return a copy without id and expiration for another address, with the properties that state its origin.
+
+        Raise RemoteProtocolError.
+        """
+        changes: dict[str, PropertyValue | TypedValue] = {
+            _ORIGINAL_ADDRESS: origin.address,
+            _ORIGINAL_QUEUE: origin.queue,
+            _ORIGINAL_MESSAGE_ID: TypedValue(origin.message_id, PropertyType.LONG),
+        }
+        if origin.expired_at_ms is not None:
+            changes[_ACTUAL_EXPIRY] = TypedValue(origin.expired_at_ms, PropertyType.LONG)
+        if origin.queue is not None:
+            original_type = self.property(_ROUTING_TYPE)
+            if _is_byte(original_type):
+                changes[_ORIGINAL_ROUTING_TYPE] = TypedValue(original_type, PropertyType.BYTE)
+            earlier_type = self.property(_ORIGINAL_ROUTING_TYPE)
+            if _is_byte(earlier_type):
+                # Second hop (a dead letter expires): the type of the first send is put back, as Artemis does.
+                changes[_ROUTING_TYPE] = TypedValue(earlier_type, PropertyType.BYTE)
+        removals = () if _ROUTING_TYPE in changes else (_ROUTING_TYPE,)
+        return self.copy_for(address, changes=changes, removals=removals, expiration=0)
+
+    def with_expiration(self, expiration: int) -> CoreMessage:
+        """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""
+        copy = self.copy_for(self.address, changes={}, removals=(), expiration=expiration)
+        copy.assign_id(self.message_id)
+        return copy
 
     def copy_for(
         self,
@@ -320,10 +380,16 @@ class CoreMessage:
 
     # Below every @property: from here on the name means this method inside the class.
     def property(self, name: str) -> PropertyValue:
-        """Return one property, None when it is missing. Raise RemoteProtocolError."""
+        """Return one property, None when it is missing. Raise RemoteProtocolError.
+
+        The hop count of federation, which has four bytes, is returned as a number.
+        """
         if self._properties is None and self.raw.find(encode_simple_string(name), self.properties_at) < 0:
             return None
-        return self.properties.get(name)
+        value = self.properties.get(name)
+        if value.__class__ is bytes and name == _HOPS:
+            return _hop_count(value)
+        return value
 
     def __repr__(self) -> str:
         return f"<CoreMessage {self.message_id} to {self.address!r}, type {self.type}, {len(self.raw)} bytes>"
@@ -366,7 +432,10 @@ class MessageTemplate:
         size = len(body)
         after_body = self._after_body
         message = CoreMessage()
-        message.raw = bytearray().join((_I32.pack(size + _BODY_OFFSET), body, after_body, fixed, self._properties))
+        message.raw = raw = bytearray().join(
+            (_I32.pack(size + _BODY_OFFSET), body, after_body, fixed, self._properties)
+        )
+        message.encoded_size = message.memory_size = len(raw)
         message.message_id = 0
         message.address = self.address
         message.type = type
@@ -378,6 +447,15 @@ class MessageTemplate:
         message._user_id_at = size + 4 + len(after_body)
         message._properties = None
         return message
+
+
+def _is_byte(value: PropertyValue) -> bool:
+    """Return True if the value is a byte. Peers may send anything under a reserved name."""
+    return isinstance(value, int) and not isinstance(value, bool) and -128 <= value <= 127
+
+
+def _hop_count(value: PropertyValue) -> PropertyValue:
+    return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) and len(value) == 4 else value
 
 
 def changed_properties(

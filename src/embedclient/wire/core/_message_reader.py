@@ -55,6 +55,7 @@ class MessageReader:
             return self._read_anew(raw)
         message = CoreMessage()
         message.raw = raw
+        message.encoded_size = message.memory_size = len(raw)
         message.message_id = message_id
         message.address = self._address
         message.type = type

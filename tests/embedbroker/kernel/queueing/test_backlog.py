@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from embedbroker.kernel import Message
 from embedbroker.kernel.queueing import _backlog
 from embedbroker.kernel.queueing._backlog import Backlog, Bookmark, PackedReference, Reference
 from embedbroker.kernel.queueing._chunk import SealedChunk
 from embedbroker.protocols import restore_message
-from embedclient.model import Message
 from tests.embedbroker.kernel.letters import letter, text_of
 
 PLENTY = 1_000_000

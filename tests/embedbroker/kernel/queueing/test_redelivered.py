@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.kernel import Message
 from embedbroker.kernel.queueing import _redelivered as _returned
 from embedbroker.kernel.queueing._backlog import Backlog, Bookmark, Reference
 from embedbroker.protocols import restore_message
-from embedclient.model import Message
 from tests.embedbroker.kernel.cost import cost_of
 from tests.embedbroker.kernel.letters import letter, text_of
 

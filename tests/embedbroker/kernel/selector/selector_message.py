@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from attrs import frozen
 
-from embedclient.model import Encoding, PropertyValue, TypedValue
+from embedclient.model import Encoding, Origin, PropertyValue
 
 
 @frozen
 class Letter:
-    """Implements the message port with fields that a test fills in."""
+    """Implements the stored message with fields that a test fills in."""
 
     properties: Mapping[str, PropertyValue] = {}
     address: str = "orders"
@@ -19,12 +19,14 @@ class Letter:
     priority: int = 4
     expiration: int = 0
     timestamp: int = 0
-    size: int = 100
+    encoded_size: int = 100
+    memory_size: int = 100
     user_id: bytes | str | None = None
+    group_id: PropertyValue = None
     message_id: int = 1
-    raw: bytes = b""
     encoding: int = Encoding.CORE
     duplicate_id: bytes | None = None
+    is_to_temporary: bool = False
 
     def property(self, name: str) -> PropertyValue:
         return self.properties.get(name)
@@ -32,12 +34,14 @@ class Letter:
     def assign_id(self, message_id: int) -> None:
         raise AssertionError("a selector assigns no ids")
 
-    def copy_for(
-        self,
-        address: str,
-        *,
-        changes: Mapping[str, PropertyValue | TypedValue],
-        removals: Collection[str],
-        expiration: int,
-    ) -> Letter:
+    def stored_bytes(self) -> bytes:
+        raise AssertionError("a selector stores nothing")
+
+    def to_core(self) -> Letter:
+        raise AssertionError("a selector converts nothing")
+
+    def annotate(self, origin: Origin, address: str) -> Letter:
+        raise AssertionError("a selector copies nothing")
+
+    def with_expiration(self, expiration: int) -> Letter:
         raise AssertionError("a selector copies nothing")

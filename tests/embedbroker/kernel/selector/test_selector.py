@@ -32,8 +32,7 @@ LETTER = Letter(
         "a.test": "dotted",
         "größe": 3,
         "$id": 1,
-        "_AMQ_GROUP_ID": "g1",
-        "_AMQ_Hops": b"\0\0\0\2",
+        "_AMQ_Hops": 2,
         "AMQOther": "plain",
     },
     address="orders",
@@ -41,8 +40,9 @@ LETTER = Letter(
     priority=9,
     expiration=5000,
     timestamp=1234,
-    size=321,
+    encoded_size=321,
     user_id=bytes(range(16)),
+    group_id="g1",
 )
 USER_ID = "ID:00010203-0405-0607-0809-0a0b0c0d0e0f"
 

@@ -121,7 +121,7 @@ def test_acknowledgements_that_block_leave_one_by_one() -> None:
 
 
 def test_batches_leave_when_they_are_large_enough() -> None:
-    size = text_message("0", "q").size
+    size = text_message("0", "q").encoded_size
     pair = NodePair(LocatorSettings(dups_ok_batch_size=2 * size))
     session = open_session(pair, SessionMode.DUPS_OK)
     _, deliveries = _three_delivered(pair, session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import Message, Properties, PropertyType, PropertyValue, TypedValue
+from embedclient.model import Origin, Properties, PropertyType, PropertyValue, TypedValue
 from embedclient.wire.core import (
     ROUTING_TYPE_KEY,
     CoreMessage,
@@ -32,7 +32,7 @@ def test_the_worked_example_is_read_and_built() -> None:
     assert message.address == "q"
     assert (message.type, message.durable, message.priority) == (MessageType.TEXT, True, 4)
     assert (message.message_id, message.expiration, message.timestamp, message.user_id) == (0, 0, 0, None)
-    assert message.size == len(EXAMPLE)
+    assert message.encoded_size == len(EXAMPLE)
     assert bytes(message.body) == encode_text("hi")
     assert CoreMessage.build(type=MessageType.TEXT, address="q", body=encode_text("hi")).raw == EXAMPLE
 
@@ -57,7 +57,7 @@ def test_a_likely_address_lets_nothing_in_that_is_cut_short(length: int) -> None
 
 
 def test_a_core_message_is_a_message() -> None:
-    message: Message = CoreMessage.parse(bytearray(EXAMPLE))
+    message = CoreMessage.parse(bytearray(EXAMPLE))
     assert message.encoding == 1
 
 
@@ -205,6 +205,54 @@ def test_a_dead_letter_copy_changes_what_it_must_and_nothing_else() -> None:
     assert copy.properties.type_of("_AMQ_ORIG_MESSAGE_ID") is PropertyType.LONG
     assert copy.body == message.body
     assert (message.message_id, message.address, message.expiration) == (42, "orders", 99)
+
+
+def test_facts_of_brokers_are_read_from_their_properties() -> None:
+    message = with_properties(_AMQ_GROUP_ID="g", _AMQ_TEMPORARY="a", _AMQ_Hops=b"\0\0\0\2")
+    assert (message.group_id, message.is_to_temporary, message.property("_AMQ_Hops")) == ("g", True, 2)
+    other = with_properties(_AMQ_TEMPORARY="b", _AMQ_Hops=b"five ")
+    assert (other.group_id, other.is_to_temporary, other.property("_AMQ_Hops")) == (None, False, b"five ")
+    assert other.stored_bytes() is other.raw and other.to_core() is other
+    assert other.encoded_size == other.memory_size == len(other.raw)
+
+
+def test_the_origin_stands_in_properties_and_the_routing_type_with_it() -> None:
+    properties = Properties({"keep": "k"})
+    properties.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
+    sent = CoreMessage.build(address="orders", expiration=99, properties=properties, body=b"x")
+    dead = sent.annotate(Origin("orders", "q", 42), "DLQ")
+    assert (dead.message_id, dead.address, dead.expiration, bytes(dead.body)) == (0, "DLQ", 0, b"x")
+    assert dead.encoded_size == dead.memory_size == len(dead.raw)
+    expected: list[tuple[str, PropertyValue]] = [
+        ("keep", "k"),
+        ("_AMQ_ORIG_ADDRESS", "orders"),
+        ("_AMQ_ORIG_QUEUE", "q"),
+        ("_AMQ_ORIG_MESSAGE_ID", 42),
+        ("_AMQ_ORIG_ROUTING_TYPE", 1),
+    ]
+    assert dead.properties.items() == expected
+    assert dead.properties.type_of("_AMQ_ORIG_MESSAGE_ID") is PropertyType.LONG
+    # The second hop puts the first routing type back.
+    expired = dead.annotate(Origin("DLQ", "dead", 43, 5), "expired")
+    assert dict(expired.properties.items()) == {
+        "keep": "k",
+        "_AMQ_ORIG_ADDRESS": "DLQ",
+        "_AMQ_ORIG_QUEUE": "dead",
+        "_AMQ_ORIG_MESSAGE_ID": 43,
+        "_AMQ_ACTUAL_EXPIRY": 5,
+        "_AMQ_ORIG_ROUTING_TYPE": 1,
+        "_AMQ_ROUTING_TYPE": 1,
+    }
+    unrouted = sent.annotate(Origin("orders", None, 42), "DLQ")
+    assert unrouted.properties.items() == [*expected[:2], ("_AMQ_ORIG_QUEUE", None), expected[3]]
+
+
+def test_another_expiration_changes_nothing_else() -> None:
+    message = with_properties(a=1)
+    message.assign_id(42)
+    copy = message.with_expiration(77)
+    assert (copy.message_id, copy.expiration, copy.properties) == (42, 77, message.properties)
+    assert message.expiration == 0 and len(copy.raw) == len(message.raw)
 
 
 def test_a_copy_without_changes_keeps_the_property_bytes() -> None:

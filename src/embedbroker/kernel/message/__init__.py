@@ -1,0 +1,1 @@
+"""What a stored message is, in any encoding."""

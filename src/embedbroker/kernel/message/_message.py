@@ -1,0 +1,97 @@
+"""The stored message as the kernel handles it, in any encoding.
+
+Responsible for the smallest common view: fields for routing, sizes, and the few facts that brokers keep in messages.
+The kernel names those facts; each encoding has its own names for them. Does not depend on any encoding:
+``embedclient.wire.core.CoreMessage`` implements it for CORE, `StoredMessage` for all others.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from embedclient.model import Origin, PropertyValue
+
+__all__ = ["Message"]
+
+
+class Message(Protocol):
+    """A stored message. What decodes properties raises RemoteProtocolError if they are malformed.
+
+    Fields are attributes, as sends and deliveries read them. ``0 <= priority <= 9``.
+    """
+
+    @property
+    def encoding(self) -> int:
+        """Return an ``Encoding`` number."""
+
+    @property
+    def message_id(self) -> int:
+        """Return the broker's id, 0 before one is assigned."""
+
+    @property
+    def address(self) -> str:
+        """Return the address it was sent to; empty when the sender named no address."""
+
+    @property
+    def durable(self) -> bool:
+        """Return True if it must survive a restart of the broker."""
+
+    @property
+    def priority(self) -> int:
+        """Return the priority, 0 to 9, 4 by default."""
+
+    @property
+    def expiration(self) -> int:
+        """Return the wall time in Unix milliseconds after which it is expired, 0 for never."""
+
+    @property
+    def timestamp(self) -> int:
+        """Return the wall time of sending in Unix milliseconds, 0 when the sender gave no time."""
+
+    @property
+    def encoded_size(self) -> int:
+        """Return the size in bytes of the whole message in its encoding, for credits, limits and selectors."""
+
+    @property
+    def memory_size(self) -> int:
+        """Return the bytes that it takes in memory: always the length of `stored_bytes`.
+
+        A body that is not resident does not count.
+        """
+
+    @property
+    def user_id(self) -> bytes | str | None:
+        """Return the sender's id of the message: the 16 bytes of a UUID, or a text; None when it is absent."""
+
+    @property
+    def group_id(self) -> PropertyValue:
+        """Return the id of the message group, None for a message without a group."""
+
+    @property
+    def duplicate_id(self) -> bytes | None:
+        """Return the duplicate detection id, None when it is absent."""
+
+    @property
+    def is_to_temporary(self) -> bool:
+        """Return True if the sender named a temporary destination, which must not be created on demand."""
+
+    def property(self, name: str) -> PropertyValue:
+        """Return the value that a selector reads under this name, None when it is missing."""
+
+    def stored_bytes(self) -> bytes | bytearray:
+        """Return the bytes of its record, from which its encoding restores it. They hold id, address and durability.
+
+        They must not change once the message has its id.
+        """
+
+    def to_core(self) -> Message:
+        """Return the message in the CORE encoding, with the same id."""
+
+    def assign_id(self, message_id: int) -> None:
+        """Set the broker's id, in place."""
+
+    def annotate(self, origin: Origin, address: str) -> Message:
+        """Return a copy without id and expiration, for another address, that states its origin."""
+
+    def with_expiration(self, expiration: int) -> Message:
+        """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""

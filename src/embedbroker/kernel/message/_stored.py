@@ -1,0 +1,202 @@
+"""Stored messages of encodings other than CORE: a header of the broker in front of the encoded bytes.
+
+Responsible for the layout of that header. Records of every encoding are then alike: their bytes hold the id, the
+address, durability, priority and times, whether or not the encoding has a place for them. Does not depend on any
+encoding: a `Codec` reads and rewrites the bytes behind the header.
+
+The header, little-endian:
+
+    0   version u8 | flags u8 (1: durable) | priority u8 | kind of the body u8
+    4   message id i64
+    12  expiration i64 | timestamp i64, both in Unix milliseconds
+    28  number of the body u64 | size of the body u64, both 0 if it is resident
+    44  size of the address u32, and the address in UTF-8
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import Protocol
+
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Origin, PropertyValue
+
+from ._body import RESIDENT, Body
+from ._message import Message
+
+__all__ = ["Codec", "StoredMessage"]
+
+_VERSION = 1
+_DURABLE = 1
+_HEADER = Struct("<BBBBqqqQQI")
+_ID = Struct("<q")
+_ID_AT = 4
+
+
+class Codec(Protocol):
+    """Read and rewrite the encoded bytes of one encoding.
+
+    Methods receive the message: its ``content`` holds the encoded bytes, and its ``decoded`` may keep what the codec
+    decoded from them. All of them raise RemoteProtocolError if the bytes are malformed.
+    """
+
+    @property
+    def encoding(self) -> int:
+        """Return an ``Encoding`` number."""
+
+    def user_id(self, message: StoredMessage) -> bytes | str | None:
+        """Return the sender's id of the message, as `Message.user_id`."""
+
+    def group_id(self, message: StoredMessage) -> PropertyValue:
+        """Return the id of the message group, None for a message without a group."""
+
+    def duplicate_id(self, message: StoredMessage) -> bytes | None:
+        """Return the duplicate detection id, None when it is absent."""
+
+    def is_to_temporary(self, message: StoredMessage) -> bool:
+        """Return True if the sender named a temporary destination."""
+
+    def property(self, message: StoredMessage, name: str) -> PropertyValue:
+        """Return the value that a selector reads under this name, None when it is missing."""
+
+    def annotated(self, message: StoredMessage, origin: Origin) -> bytes | bytearray:
+        """Return the encoded bytes of a copy that states its origin, under the names of the encoding."""
+
+    def to_core(self, message: StoredMessage) -> Message:
+        """Return the message in the CORE encoding, with the same id."""
+
+
+class StoredMessage:
+    """Implement `Message` for one encoding. Attributes repeat values of the header: change them by methods only."""
+
+    __slots__ = (
+        "_content_at",
+        "_stored",
+        "address",
+        "body",
+        "codec",
+        "decoded",
+        "durable",
+        "encoded_size",
+        "expiration",
+        "memory_size",
+        "message_id",
+        "priority",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        codec: Codec,
+        content: bytes | bytearray | memoryview,
+        *,
+        address: str,
+        durable: bool,
+        priority: int,
+        expiration: int,
+        timestamp: int,
+        message_id: int = 0,
+        body: Body = RESIDENT,
+    ) -> None:
+        assert 0 <= priority <= 9, priority
+        encoded_address = address.encode("utf-8", "surrogatepass")
+        flags = _DURABLE if durable else 0
+        fixed = _HEADER.pack(
+            _VERSION, flags, priority, body.kind, message_id, expiration, timestamp, body.number, body.size,
+            len(encoded_address),
+        )  # fmt: skip
+        self._stored = bytearray().join((fixed, encoded_address, content))
+        self._content_at = len(fixed) + len(encoded_address)
+        self.codec = codec
+        self.address = address
+        self.durable = durable
+        self.priority = priority
+        self.expiration = expiration
+        self.timestamp = timestamp
+        self.message_id = message_id
+        self.body = body
+        self.decoded: object = None
+        self.memory_size = len(self._stored)
+        self.encoded_size = len(content) + body.size
+
+    @classmethod
+    def restore(cls, codec: Codec, stored: bytes | bytearray) -> StoredMessage:
+        """Return the message that `stored_bytes` returned these bytes for.
+
+        Raises:
+            RemoteProtocolError: The header is malformed, or of a later version.
+        """
+        try:
+            version, flags, priority, kind, message_id, expiration, timestamp, number, size, address_size = (
+                _HEADER.unpack_from(stored)
+            )
+            if version != _VERSION:
+                raise RemoteProtocolError(f"stored message of version {version}: only version {_VERSION} is supported")
+            content_at = _HEADER.size + address_size
+            if content_at > len(stored) or priority > 9:
+                raise RemoteProtocolError(f"stored message: address of {address_size} bytes, priority {priority}")
+            address = str(stored[_HEADER.size : content_at], "utf-8", "surrogatepass")
+        except (StructError, UnicodeDecodeError) as error:
+            raise RemoteProtocolError(f"stored message: the header is malformed: {error}") from error
+        body = Body(kind, number, size) if kind else RESIDENT
+        return cls(
+            codec, memoryview(stored)[content_at:], address=address, durable=bool(flags & _DURABLE), priority=priority,
+            expiration=expiration, timestamp=timestamp, message_id=message_id, body=body,
+        )  # fmt: skip
+
+    @property
+    def encoding(self) -> int:
+        return self.codec.encoding
+
+    @property
+    def content(self) -> memoryview:
+        """Return the encoded bytes that are resident, not copied."""
+        return memoryview(self._stored)[self._content_at :]
+
+    @property
+    def user_id(self) -> bytes | str | None:
+        return self.codec.user_id(self)
+
+    @property
+    def group_id(self) -> PropertyValue:
+        return self.codec.group_id(self)
+
+    @property
+    def duplicate_id(self) -> bytes | None:
+        return self.codec.duplicate_id(self)
+
+    @property
+    def is_to_temporary(self) -> bool:
+        return self.codec.is_to_temporary(self)
+
+    def stored_bytes(self) -> bytearray:
+        return self._stored
+
+    def to_core(self) -> Message:
+        return self.codec.to_core(self)
+
+    def assign_id(self, message_id: int) -> None:
+        self.message_id = message_id
+        _ID.pack_into(self._stored, _ID_AT, message_id)
+
+    def annotate(self, origin: Origin, address: str) -> StoredMessage:
+        return self._copy(self.codec.annotated(self, origin), address, expiration=0, message_id=0)
+
+    def with_expiration(self, expiration: int) -> StoredMessage:
+        return self._copy(self.content, self.address, expiration, self.message_id)
+
+    def _copy(
+        self, content: bytes | bytearray | memoryview, address: str, expiration: int, message_id: int
+    ) -> StoredMessage:
+        return StoredMessage(
+            self.codec, content, address=address, durable=self.durable, priority=self.priority, expiration=expiration,
+            timestamp=self.timestamp, message_id=message_id, body=self.body,
+        )  # fmt: skip
+
+    # Below every @property: from here on the name means this method inside the class.
+    def property(self, name: str) -> PropertyValue:
+        return self.codec.property(self, name)
+
+    def __repr__(self) -> str:
+        return f"<StoredMessage {self.message_id} to {self.address!r} in encoding {self.encoding}>"
