@@ -99,9 +99,11 @@ THIRD_PARTY = {
 # Packages of b.kernel, the lowest first. Modules of the kernel itself have no rank: they are below, as `_store`, or
 # above, as `_session`; the test of circles holds them. An address has queues, so addressing is above queueing.
 # Transactions settle what they took, so they are above settling.
-KERNEL_LADDER = ("selector", "queueing", "addressing", "settling", "transactions", "xa cursors")
+KERNEL_LADDER = ("message", "selector", "queueing", "addressing", "settling", "transactions", "xa cursors")
 # The facade, and what is above the composition.
 KERNEL_NAMED_BY = {"", "._session", "._recovery"}
+# Modules of b.kernel that read the encoded bytes of a message: what stores it, packs it and restores it.
+KERNEL_READS_BYTES = {"._recovery", ".queueing._reference"}
 # How many modules of a layer may import each other in a circle, where there still are some. A number only goes down.
 CIRCULAR = {
     "c.agent": 5,
@@ -246,6 +248,21 @@ def test_parts_of_the_kernel_receive_parts_and_not_the_kernel() -> None:
     inside = [found for found in IMPORTS if found.module.startswith("embedbroker.kernel")]
     naming = {found.module for found in inside if "Kernel" in found.names}
     assert naming == {f"embedbroker.kernel{module}" for module in KERNEL_NAMED_BY}
+
+
+def test_the_kernel_handles_stored_messages_of_any_encoding() -> None:
+    """Names of properties are for codecs, and sizes come from the message: its body may not be resident."""
+    naming, reading, raw = [], set(), []
+    for module, path in MODULES.items():
+        if not module.startswith("embedbroker.kernel"):
+            continue
+        naming += [f"{module} {name}" for name in ("_AMQ_", "x-opt-") if name in path.read_text()]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr == "raw":
+                raw.append(f"{module}:{node.lineno} {ast.unparse(node)}")
+            if isinstance(node, ast.Attribute) and node.attr == "stored_bytes":
+                reading.add(module.removeprefix("embedbroker.kernel"))
+    assert (naming, raw, reading) == ([], [], KERNEL_READS_BYTES)
 
 
 def test_the_drawing_shows_every_layer_there_is_and_imports_go_its_way() -> None:

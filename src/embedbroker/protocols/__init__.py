@@ -1,7 +1,7 @@
 """Protocols of the broker: peers' bytes to kernel commands, the kernel's effects to peers' bytes."""
 
 from ._detect import DETECT_BYTES, Detected, detect
-from ._encodings import restore_message
+from ._encodings import CODECS, restore_message
 from ._port import ConnectionPort
 from .core._connection import CoreConnection
 from .core._interfaces import Cluster, Gate, Releasable
@@ -9,6 +9,7 @@ from .core._resend import ResendAccount
 from .core._session import SERVER_VERSION, SERVICES_ADDRESS, CoreService
 
 __all__ = [
+    "CODECS",
     "DETECT_BYTES",
     "SERVER_VERSION",
     "SERVICES_ADDRESS",

@@ -5,14 +5,23 @@ Bytes of the CORE encoding are the message as it arrived. Another encoding has a
 
 from __future__ import annotations
 
-from embedbroker.kernel import Message
+from typing import Final
+
+from embedbroker.kernel import Codec, Message, StoredMessage
 from embedclient.model import Encoding
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["restore_message"]
+__all__ = ["CODECS", "restore_message"]
+
+CODECS: Final[dict[int, Codec]] = {}
+"""Codecs of the encodings other than CORE, by their numbers."""
+
+_CORE: Final = int(Encoding.CORE)
 
 
 def restore_message(encoding: int, stored: bytes | bytearray) -> Message:
     """Build a message from its encoding tag and its stored bytes, which are copied unless they can be patched."""
-    assert encoding == Encoding.CORE, encoding
-    return CoreMessage.parse(stored if isinstance(stored, bytearray) else bytearray(stored))
+    if encoding == _CORE:
+        return CoreMessage.parse(stored if isinstance(stored, bytearray) else bytearray(stored))
+    assert encoding in CODECS, encoding
+    return StoredMessage.restore(CODECS[encoding], stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from embedbroker.kernel import StoredMessage
 from embedclient.model import Properties, PropertyType, PropertyValue, RoutingType
 from embedclient.wire.core import CoreMessage
 
@@ -37,6 +38,8 @@ def letter(
 
 
 def text_of(message: object) -> str:
-    """The body of a message that `letter` made, or that was copied from one."""
-    assert isinstance(message, CoreMessage)
-    return bytes(message.body).decode()
+    """The body of a message that `letter` made, or that was copied from one, or of one in another encoding."""
+    assert isinstance(message, CoreMessage | StoredMessage)
+    core = message.to_core()
+    assert isinstance(core, CoreMessage)
+    return bytes(core.body).decode()

@@ -134,9 +134,10 @@ class Taker:
     points: list[int] = Factory(list)
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
-        assert isinstance(reference.message, CoreMessage)
-        self.got.append((text_of(reference.message), reference.delivery_count))
-        self.messages.append(reference.message)
+        message = reference.message.to_core()
+        assert isinstance(message, CoreMessage)
+        self.got.append((text_of(message), reference.delivery_count))
+        self.messages.append(message)
         return self.cost
 
     def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
@@ -275,7 +276,7 @@ class Stage:
             consumer.add_credit(credit)
         return consumer, taker
 
-    def send(self, *messages: CoreMessage, session: Session | None = None, routing_type: int | None = None) -> None:
+    def send(self, *messages: Message, session: Session | None = None, routing_type: int | None = None) -> None:
         for message in messages:
             if session is not None:
                 refused = session.send(message, routing_type)
