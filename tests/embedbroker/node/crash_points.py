@@ -325,7 +325,7 @@ def _is_there(stage: WorkStage, count: int) -> bool:
     if queue.message_count == 0:
         return False
     at = letter(_NUMBER.decode() + "." * 64, durable=True).raw.index(_NUMBER)
-    numbers = [int(reference.message.raw[at : at + _DIGITS]) for reference in queue.backlog]
+    numbers = [int(reference.message.stored_bytes()[at : at + _DIGITS]) for reference in queue.backlog]
     if queue.message_count != count or numbers != list(range(count)):
         raise Torn(f"{queue.message_count} messages of {count}, from {numbers[:1]} to {numbers[-1:]}")
     return True

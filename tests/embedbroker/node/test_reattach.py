@@ -331,7 +331,7 @@ def test_what_is_kept_shares_its_bytes_with_the_queue(stage: Stage) -> None:
     stage.run()
     session = stage.node.core.sessions["s"]
     (reference,) = session.kernel_session.unsettled()
-    assert any(piece is reference.message.raw for piece in session.channel.replay_after(-1))
+    assert any(piece is reference.message.stored_bytes() for piece in session.channel.replay_after(-1))
 
 
 def test_a_lost_connection_that_gave_up_is_not_waited_for() -> None:

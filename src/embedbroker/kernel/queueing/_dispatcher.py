@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from ..message._message import Message
-
 from ._backlog import Backlog, Bookmark
 from ._backpressure import Backpressure, HeldUp
 from ._credit import Credit

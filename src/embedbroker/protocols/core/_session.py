@@ -18,11 +18,7 @@ from attrs import define
 from embedbroker.kernel import Consumer, InternalBinding, Kernel, Reference, Refused, Scope, Session
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
-<<<<<<< HEAD
-from embedclient.model import Encoding, Entropy, Instant, Properties, PropertyType
-=======
-from embedclient.model import Properties, PropertyType
->>>>>>> 557f592c (kernel: the stored message has a package, and encodings name the facts of brokers)
+from embedclient.model import Entropy, Instant, Properties, PropertyType
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
     ACKNOWLEDGE_RUN,

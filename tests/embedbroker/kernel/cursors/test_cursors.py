@@ -121,7 +121,7 @@ def test_pinning_goes_on_where_it_was_and_never_back(stage: Stage) -> None:
 
 def test_bytes_limit_a_range_that_has_one_message_at_least(stage: Stage) -> None:
     send(stage, *"abc")
-    size = len(next(iter(stage.kernel.address_manager.queues["q"].backlog)).message.raw)
+    size = len(next(iter(stage.kernel.address_manager.queues["q"].backlog)).message.stored_bytes())
     opened(stage)
     assert pinned(stage, bytes_max=1).rows == 1
     pin = pinned(stage, bytes_max=2 * size)

@@ -13,7 +13,7 @@ ENCODING = 200
 
 
 class LinesCodec:
-    """The codec. Facts of brokers have names that begin with ``x-``."""
+    """The codec. Facts of brokers have names that begin with ``x_``."""
 
     encoding = ENCODING
 
@@ -34,20 +34,20 @@ class LinesCodec:
         return self.fields(message).get("group")
 
     def duplicate_id(self, message: StoredMessage) -> bytes | None:
-        found = self.fields(message).get("x-once")
+        found = self.fields(message).get("x_once")
         return found.encode() if found is not None else None
 
     def is_to_temporary(self, message: StoredMessage) -> bool:
-        return "x-temporary" in self.fields(message)
+        return "x_temporary" in self.fields(message)
 
     def property(self, message: StoredMessage, name: str) -> PropertyValue:
         value = self.fields(message).get(name)
         return int(value) if value is not None and value.isdecimal() else value
 
     def annotated(self, message: StoredMessage, origin: Origin) -> bytes:
-        facts: dict[str, object] = {"x-from": origin.address, "x-queue": origin.queue, "x-number": origin.message_id}
+        facts: dict[str, object] = {"x_from": origin.address, "x_queue": origin.queue, "x_number": origin.message_id}
         if origin.expired_at_ms is not None:
-            facts["x-expired"] = origin.expired_at_ms
+            facts["x_expired"] = origin.expired_at_ms
         return encoded(self.fields(message) | {name: str(value) for name, value in facts.items()}, body_of(message))
 
     def to_core(self, message: StoredMessage) -> CoreMessage:

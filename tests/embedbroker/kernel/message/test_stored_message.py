@@ -129,16 +129,16 @@ def test_dead_letters_and_expired_messages_state_their_origin_in_names_of_the_en
     session.close(failed=True)
     stage.run_all()
     dead = only(stage, "DLQ")
-    number = fields(dead)["x-number"]
-    assert fields(dead) == {"id": "1", "colour": "red", "x-from": "q", "x-queue": "q", "x-number": number}
+    number = fields(dead)["x_number"]
+    assert fields(dead) == {"id": "1", "colour": "red", "x_from": "q", "x_queue": "q", "x_number": number}
     assert (dead.address, dead.durable, text_of(dead), int(number) < dead.message_id) == ("DLQ", True, "dead", True)
 
     stage.send(lines_message("late", "q", expiration=stage.kernel.now_ms + 500))
     stage.pass_time(60)
     late = only(stage, "ExpiryQueue")
-    assert (fields(late)["x-from"], late.expiration, text_of(late)) == ("q", 0, "late")
-    assert stage.kernel.now_ms - 60_000 < int(fields(late)["x-expired"]) <= stage.kernel.now_ms
-    assert "x-expired" not in fields(dead)
+    assert (fields(late)["x_from"], late.expiration, text_of(late)) == ("q", 0, "late")
+    assert stage.kernel.now_ms - 60_000 < int(fields(late)["x_expired"]) <= stage.kernel.now_ms
+    assert "x_expired" not in fields(dead)
 
 
 def test_no_route_and_settings_of_expiry() -> None:
@@ -147,8 +147,8 @@ def test_no_route_and_settings_of_expiry() -> None:
     stage.kernel.address_manager.create_address("r.a", anycast=False, multicast=True, auto_created=False)
     stage.send(lines_message("m", "r.a"), routing_type=MULTICAST)
     dead = only(stage, "DLQ")
-    assert (fields(dead)["x-from"], fields(dead)["x-queue"]) == ("r.a", "None")
-    assert (dead.expiration, str(dead.message_id)) == (stage.kernel.now_ms + 500, fields(dead)["x-number"])
+    assert (fields(dead)["x_from"], fields(dead)["x_queue"]) == ("r.a", "None")
+    assert (dead.expiration, str(dead.message_id)) == (stage.kernel.now_ms + 500, fields(dead)["x_number"])
 
 
 def test_a_message_that_cannot_be_copied_is_dropped_with_a_warning() -> None:
@@ -163,7 +163,7 @@ def test_a_message_that_cannot_be_copied_is_dropped_with_a_warning() -> None:
 
 def test_a_temporary_destination_is_not_created_on_demand() -> None:
     stage = Stage()
-    refused = stage.kernel.router.send(lines_message("m", "gone", **{"x-temporary": "yes"}), 1, None)
+    refused = stage.kernel.router.send(lines_message("m", "gone", x_temporary="yes"), 1, None)
     assert isinstance(refused, Refused) and refused.code == ErrorCode.QUEUE_DOES_NOT_EXIST
     assert stage.kernel.router.send(lines_message("m", "made"), 1, None) is None
     assert stage.waiting("made") == ["m"]
@@ -219,8 +219,8 @@ def test_a_deep_backlog_packs_and_restores_it() -> None:
 # -- through a node, its journal and a CORE client ---------------------------------------------------------------
 
 
-def durable_lines(stage: scripted.Stage, text: str, **sent: str) -> None:
-    refused = stage.node.kernel.router.send(lines_message(text, "q", durable=True, **sent), 1, None)
+def send_durable(stage: scripted.Stage, message: Message) -> None:
+    refused = stage.node.kernel.router.send(message, 1, None)
     assert refused is None
     stage.step(Tick())
     stage.settle_disk()
@@ -229,10 +229,11 @@ def durable_lines(stage: scripted.Stage, text: str, **sent: str) -> None:
 def test_it_survives_a_restart_and_reaches_a_core_consumer() -> None:
     stage = scripted.Stage(durable=True)
     stage.connect().open_session().create_queue()
-    durable_lines(stage, "first", colour="red", once="no")
+    send_durable(stage, lines_message("first", "q", durable=True, colour="red"))
     stage.connect().open_session().post("second", durable=True)
-    durable_lines(stage, "third")
+    send_durable(stage, lines_message("third", "q", durable=True))
     stage.settle_disk()
+    waiting: list[Message] = []
     for _ in range(2):
         stage.boot()
         waiting = [reference.message for reference in stage.node.kernel.address_manager.queues["q"].backlog]
@@ -257,7 +258,7 @@ def test_a_dead_letter_in_the_encoding_survives_a_restart() -> None:
     settings = {"#": AddressSettings(dead_letter_address="DLQ", max_delivery_attempts=1)}
     stage = scripted.Stage(durable=True, address_settings=settings)
     stage.connect().open_session().create_queue()
-    durable_lines(stage, "dead")
+    send_durable(stage, lines_message("dead", "q", durable=True))
     peer = stage.connect().open_session(client=True)
     peer.consume()
     stage.run()
@@ -265,7 +266,7 @@ def test_a_dead_letter_in_the_encoding_survives_a_restart() -> None:
     stage.settle_disk()
     stage.boot()
     (reference,) = list(stage.node.kernel.address_manager.queues["DLQ"].backlog)
-    assert (text_of(reference.message), fields(reference.message)["x-queue"]) == ("dead", "q")
+    assert (text_of(reference.message), fields(reference.message)["x_queue"]) == ("dead", "q")
 
 
 def test_both_encodings_implement_the_stored_message() -> None:
