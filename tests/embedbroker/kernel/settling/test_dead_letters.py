@@ -30,6 +30,14 @@ def fail_once(stage: Stage, queue: str) -> None:
     stage.run_all()
 
 
+def change_settings(stage: Stage, match: str, settings: AddressSettings) -> None:
+    """Change address settings of a broker that runs."""
+    repository = stage.kernel.settings
+    repository.entries[match] = settings
+    repository.__attrs_post_init__()
+    repository._cache.clear()
+
+
 def only(stage: Stage, queue: str) -> CoreMessage:
     (reference,) = list(stage.kernel.address_manager.queues[queue].backlog)
     assert isinstance(reference.message, CoreMessage)
@@ -128,8 +136,7 @@ def test_a_second_hop_describes_the_last_one_and_puts_the_type_back() -> None:
     stage.send(letter("m", "q", routing_type=RoutingType.ANYCAST), routing_type=ANYCAST)
     fail_once(stage, "q")
     first = only(stage, "dead")
-    stage.kernel.settings.entries["dead"] = AddressSettings(dead_letter_address="later", max_delivery_attempts=1)
-    stage.kernel.settings._cache.clear()
+    change_settings(stage, "dead", AddressSettings(dead_letter_address="later", max_delivery_attempts=1))
     fail_once(stage, "dead")
     second = only(stage, "hospital")
     assert second.properties["_AMQ_ORIG_ADDRESS"] == "dead"
@@ -175,9 +182,7 @@ def test_dead_letters_without_address_or_queue_are_dropped_and_said_once() -> No
         stage.queue(name)
         for text in "ab":
             stage.send(letter(text, name, durable=True))
-    stage.kernel.settings.entries["lost.#"] = AddressSettings(max_delivery_attempts=1, dead_letter_address="gone")
-    stage.kernel.settings.__attrs_post_init__()
-    stage.kernel.settings._cache.clear()
+    change_settings(stage, "lost.#", AddressSettings(max_delivery_attempts=1, dead_letter_address="gone"))
     for name in ("none.q", "lost.q"):
         fail_once(stage, name)
     assert [line for line in stage.log if "dropped" in line and "none.q" in line] == [
