@@ -15,7 +15,7 @@ from ._ha_policy import (
     SharedStorePrimary,
 )
 from ._matches import Matches
-from ._misfits import misfits
+from ._misfits import exposure, misfits
 from ._role import Role
 from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User
 
@@ -45,5 +45,6 @@ __all__ = [
     "SharedStoreBackup",
     "SharedStorePrimary",
     "User",
+    "exposure",
     "misfits",
 ]

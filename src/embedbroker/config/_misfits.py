@@ -13,7 +13,7 @@ from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
 from ._ha_policy import ReplicationBackup, ReplicationPrimary
 
-__all__ = ["misfits"]
+__all__ = ["exposure", "misfits"]
 
 
 def misfits(config: BrokerConfig) -> list[str]:
@@ -95,17 +95,22 @@ def _of_addresses(config: BrokerConfig) -> Iterator[str]:
 
 def _of_users(config: BrokerConfig) -> Iterator[str]:
     if not config.is_secured:
-        if config.security_enabled is None and not _is_loopback(config.host):
-            yield (
-                f"host={config.host!r} without users: each client that reaches the broker may do everything; set users,"
-                " or security_enabled=False to keep it so"
-            )
         return
     if not config.users and config.guest is None:
         yield "security is enabled without users: every login is refused; set users, or security_enabled=False"
     for user in config.users:
         if not user.roles:
             yield f"user {user.name!r} has no role, so it has no permission; set roles"
+
+
+def exposure(config: BrokerConfig) -> str | None:
+    """Return the warning of a broker that serves other machines without users; None for any other broker."""
+    if config.is_secured or config.security_enabled is not None or _is_loopback(config.host):
+        return None
+    return (
+        f"host={config.host!r} without users: each client that reaches the broker may do everything; set users, or"
+        " security_enabled=False to keep it so"
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,6 +6,7 @@ names: every element that reaches it is allowed at its place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,15 @@ from ._document import Element
 from ._findings import Findings
 from ._ha import ha_policy
 from ._mapping import Fields, built, store, value_of, values_of
+from ._security import Codec, security_values
 from ._transports import acceptor_values, connectors_of
-from ._values import boolean, secret, size, text, whole
+from ._values import boolean, size, text, whole
 
 __all__ = ["broker_config"]
 
 _FIELDS: Fields = {
     "name": ("name", text),
     "cluster-user": ("cluster_user", text),
-    "cluster-password": ("cluster_password", secret),
     "id-cache-size": ("id_cache_size", whole),
     "persist-id-cache": ("persist_id_cache", boolean),
     "persist-delivery-count-before-delivery": ("persist_delivery_count_before_delivery", boolean),
@@ -37,6 +38,10 @@ _FIELDS: Fields = {
     "transaction-timeout-scan-period": ("transaction_timeout_scan_period_ms", whole),
     "journal-file-size": ("segment_size_bytes", size),
     "audit-retention": ("audit_retention", size),
+    "populate-validated-user": ("populate_validated_user", boolean),
+    "reject-empty-validated-user": ("reject_empty_validated_user", boolean),
+    "authentication-cache-size": ("authentication_cache_size", whole),
+    "authorization-cache-size": ("authorization_cache_size", whole),
     "journal-lock-acquisition-timeout": ("journal_lock_acquisition_timeout_ms", whole),
 }
 _JOURNAL = "data/journal"
@@ -45,8 +50,24 @@ _ARTEMIS_JOURNAL_FILES = "activemq-data-*.amq"
 _OTHER_DIRECTORIES = ("bindings-directory", "paging-directory", "large-messages-directory")
 
 
-def broker_config(root: Element, instance: Path, findings: Findings) -> BrokerConfig | None:
-    """Return the configuration; None when something is wrong. Directories are relative to ``instance``."""
+def broker_config(
+    root: Element,
+    folder: Path,
+    instance: Path,
+    properties: Mapping[str, str],
+    environment: Mapping[str, str],
+    findings: Findings,
+) -> BrokerConfig | None:
+    """Return the configuration; None when something is wrong.
+
+    Args:
+        root: Outermost element.
+        folder: Directory of the file, with the files of its users.
+        instance: Directory at which relative directories start.
+        properties: Values for references in files.
+        environment: Further values for them.
+        findings: Receives errors and warnings.
+    """
     core = root.take("core")
     if core is None:
         findings.refuse(root.place, "has no <core xmlns='urn:activemq:core'>")
@@ -65,7 +86,10 @@ def broker_config(root: Element, instance: Path, findings: Findings) -> BrokerCo
     values["cluster_connection"] = cluster_connection(core, wanted, connectors, findings)
     values["address_settings"] = address_settings(core, findings)
     values["addresses"] = addresses(root, core, findings)
-    _look_at_security(core, findings)
+    values |= security_values(core, folder, properties, findings)
+    password, codec = core.take("cluster-password"), Codec(core, properties, environment, findings)
+    if password is not None:
+        store(values, "cluster_password", codec.password(password), BrokerConfig, password.place, findings)
     return None if findings.errors else built(BrokerConfig, values, core.place, findings)
 
 
@@ -105,13 +129,3 @@ def _directory(core: Element, name: str, instance: Path, findings: Findings) -> 
     element = core.take(name)
     found = None if element is None else value_of(element, text, findings)
     return None if found is None else str(instance / str(found))
-
-
-def _look_at_security(core: Element, findings: Findings) -> None:
-    enabled = core.take("security-enabled")
-    if enabled is None or value_of(enabled, boolean, findings) is not False:
-        text = "users and permissions are not checked yet: whoever reaches the broker may do everything"
-        findings.warn(f"{core.place}/security-enabled", text)
-    masked = core.take("mask-password")
-    if masked is not None and value_of(masked, boolean, findings) and core.children.get("cluster-password"):
-        findings.refuse(masked.place, "masked passwords are not supported; use ${NAME} and set NAME in the environment")

@@ -63,7 +63,7 @@ def load_config(
     findings = Findings()
     root = read_document(file, known, os.environ, findings)
     check_names(root, findings)
-    config = broker_config(root, instance, findings)
+    config = broker_config(root, folder, instance, known, os.environ, findings)
     findings.raise_if_wrong()
     assert config is not None, "without errors there is a configuration"
     warn_about_rest(root, findings)

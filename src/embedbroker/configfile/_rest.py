@@ -17,7 +17,8 @@ _NO_DISCOVERY = "there is no discovery yet; use static-connectors"
 
 # Path -> why it has no effect, where the reason is useful.
 _REASONS = {
-    "core/security-settings": "users and permissions are not checked",
+    "core/security-settings/security-setting-plugin": "write its settings as security-setting",
+    "core/security-invalidation-interval": "users and permissions are read once",
     "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
     "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
     "core/cluster-connections/cluster-connection/discovery-group-ref": _NO_DISCOVERY,
@@ -49,8 +50,8 @@ _AS_IT_IS_BELOW = {
             create-bindings-dir resolve-protocols
         """,
         "false": """
-            graceful-shutdown-enabled message-counter-enabled populate-validated-user reject-empty-validated-user
-            purge-page-folders log-journal-write-rate suppress-session-notifications mirror-page-transaction
+            graceful-shutdown-enabled message-counter-enabled purge-page-folders log-journal-write-rate
+            suppress-session-notifications mirror-page-transaction
         """,
         "-1": "global-max-messages min-disk-free server-dump-interval memory-measure-interval",
     },

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.config import (
+    ReplicationBackup,
+    ReplicationPrimary,
+    Role,
+    SharedStoreBackup,
+    SharedStorePrimary,
+    exposure,
+)
 from embedbroker.node import Node
 from embedclient.errors import BrokerFailed, ResourceAllocationException
 from embedclient.transport import Listener, TcpListener, TLSListener, vm_listen
@@ -190,6 +197,9 @@ class Life:
         if self._place.has_vm_name:
             self._let_in(self._listen_vm(self._config.name))
         self.serves = True
+        warning = exposure(self._config) if self.port else None
+        if warning is not None:
+            self._logger.warning("broker %r: %s", self._config.name, warning)
 
     async def _bind(self) -> bool:
         """Listen where others expect this broker, unless it does.

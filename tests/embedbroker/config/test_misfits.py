@@ -14,6 +14,7 @@ from embedbroker.config import (
     ClusterConnection,
     ReplicationBackup,
     User,
+    exposure,
     misfits,
 )
 from embedbroker.runtime._zookeeper import ZooKeeperSettings
@@ -47,11 +48,6 @@ def test_pings_come_twice_in_a_time_to_live(check_ms: int, ttl_ms: int, ping_ms:
 def test_the_defaults_fit() -> None:
     assert misfits(BrokerConfig(connectors={"b": "tcp://b:1"}, cluster_connection=ClusterConnection())) == []
     assert LocatorSettings().misfits() == []
-    for host in ("::1", "localhost", "127.0.0.2"):
-        assert misfits(BrokerConfig(host=host)) == []
-    users = [User("app", "secret", roles=["amq"])]
-    assert misfits(BrokerConfig(host="0.0.0.0", users=users)) == []
-    assert misfits(BrokerConfig(host="0.0.0.0", security_enabled=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,6 @@ def test_the_defaults_fit() -> None:
             {"address_settings": {"a.#": AddressSettings(min_expiry_delay=20, max_expiry_delay=10)}},
             "address_settings 'a.#': min_expiry_delay=20 is above max_expiry_delay=10:",
         ),
-        ({"host": "0.0.0.0"}, "host='0.0.0.0' without users: each client that reaches the broker may do everything;"),
         ({"security_enabled": True}, "security is enabled without users: every login is refused;"),
         ({"users": [User("idle", "secret")]}, "user 'idle' has no role, so it has no permission;"),
     ],
@@ -102,6 +97,35 @@ def test_a_broker_warns_once_when_it_is_made(caplog: pytest.LogCaptureFixture) -
     (record,) = caplog.records
     assert record.name == "embedbroker.broker"
     assert "check_period_ms=30000" in record.getMessage()
+
+
+APP = User("app", "secret", roles=["amq"])
+
+
+@pytest.mark.parametrize(
+    ("config", "warns"),
+    [
+        (BrokerConfig(host="127.0.0.2"), False),
+        (BrokerConfig(host="0.0.0.0"), True),
+        (BrokerConfig(host="0.0.0.0", users=[APP]), False),
+        (BrokerConfig(host="0.0.0.0", security_enabled=False), False),
+    ],
+)
+async def test_a_broker_without_users_warns_when_it_serves_other_machines(
+    config: BrokerConfig, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        async with EmbeddedBroker(config):
+            pass
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == warns and all(
+        "each client that reaches the broker may do everything" in text for text in texts
+    )
+
+
+@pytest.mark.parametrize("host", ["::1", "localhost", "[::1]", "127.9.9.9"])
+def test_a_loopback_address_serves_this_machine_only(host: str) -> None:
+    assert exposure(BrokerConfig(host=host)) is None
 
 
 @pytest.mark.parametrize(

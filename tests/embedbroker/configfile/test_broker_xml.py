@@ -135,14 +135,13 @@ def test_a_file_that_says_nothing_is_artemis_default_broker(tmp_path: Path) -> N
     assert loaded.config == BrokerConfig(data_directory=str(tmp_path / "data" / "journal"), address_settings={})
     assert loaded.warnings == [
         "core/acceptors: there are none: this broker listens on a free port of 127.0.0.1",
-        "core/security-enabled: users and permissions are not checked yet: "
-        "whoever reaches the broker may do everything",
+        "core/security-enabled: is missing, and so are login.config and security-settings: each client may do "
+        "everything",
     ]
 
 
 def test_security_that_is_switched_off_is_no_warning(tmp_path: Path) -> None:
     assert load(tmp_path, "<security-enabled>false</security-enabled>").warnings == []
-    assert len(load(tmp_path, "<security-enabled>true</security-enabled>").warnings) == 1
 
 
 # -- directories -----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from embedbroker.config import (
     PrimaryOnly,
     QueueConfiguration,
     ReplicationPrimary,
+    SecuritySetting,
 )
 from embedbroker.configfile import load_config
 from embedclient.model import TransportConfiguration
@@ -58,8 +59,6 @@ core/journal-type: has no effect here
 core/max-disk-usage: has no effect here
 core/max-redelivery-records: has no effect here
 core/page-sync-timeout: has no effect here
-core/security-enabled: users and permissions are not checked yet: whoever reaches the broker may do everything
-core/security-settings: has no effect here: users and permissions are not checked
 """
 
 
@@ -93,10 +92,13 @@ def test_it_loads(tmp_path: Path) -> None:
         cluster_connection=ClusterConnection("my-cluster", "artemis"),
         cluster_user="cu",
         cluster_password="cp",
+        security_enabled=True,
+        security_settings={"#": evolve(SecuritySetting.all("amq"), view=(), edit=())},
         address_settings={"activemq.management.#": settings, "#": everywhere},
         addresses={name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in ("DLQ", "ExpiryQueue")},
     )
-    assert sorted(warnings) == sorted(WARNINGS.strip().splitlines())
+    missing = f"{tmp_path / 'etc' / 'login.config'}: is missing, so there are no users, and every login is refused"
+    assert sorted(warnings) == sorted([*WARNINGS.strip().splitlines(), missing])
 
 
 async def test_a_broker_starts_with_it(tmp_path: Path) -> None:

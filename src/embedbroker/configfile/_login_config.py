@@ -1,0 +1,203 @@
+"""``login.config`` beside a broker.xml: the login modules that `artemis create` writes, and their files.
+
+Responsible for the modules for users in properties files and for guests. Does not depend on permissions and on the
+elements of a broker.xml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import field, frozen
+
+from embedbroker.config import GuestLogin, User
+from embedbroker.security import InvalidHash, StoredPassword
+
+from ._findings import Findings
+from ._java_properties import read_properties
+from ._substitution import CircularProperties, substitute
+
+__all__ = ["LoginConfig", "read_login_config"]
+
+FILE_NAME = "login.config"
+_DOMAIN = "activemq"
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_NEEDED = ("required", "requisite")
+_PROPERTIES, _GUEST = "PropertiesLoginModule", "GuestLoginModule"
+_USERS, _ROLES = "org.apache.activemq.jaas.properties.user", "org.apache.activemq.jaas.properties.role"
+_GUEST_USER, _GUEST_ROLE = "org.apache.activemq.jaas.guest.user", "org.apache.activemq.jaas.guest.role"
+_TOKEN = re.compile(r"""\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*|"((?:[^"\\]|\\.)*)"|([{};=])|([^\s{};="]+)""", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_JAAS_DOMAIN = re.compile(r"""<jaas-security\s[^>]*?\bdomain\s*=\s*["']([^"']+)["']""")
+
+
+@frozen
+class LoginConfig:
+    """Hold what the login modules of a file allow."""
+
+    users: tuple[User, ...] = ()
+    guest: GuestLogin | None = None
+
+
+@frozen
+class _Module:
+    kind: str
+    flag: str
+    options: dict[str, str] = field(factory=dict)
+
+
+class _Malformed(ValueError):
+    """Report a file that is not a login configuration."""
+
+
+def read_login_config(folder: Path, properties: Mapping[str, str], findings: Findings) -> LoginConfig | None:
+    """Return the users and the guest login of the file in a folder; None if there is no such file."""
+    path = folder / FILE_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        findings.refuse(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        return None
+    domain = _domain(folder)
+    try:
+        text, _unknown = substitute(text, properties, {})
+        modules = _parse(text).get(domain)
+    except (_Malformed, CircularProperties) as error:
+        findings.refuse(str(path), str(error))
+        return None
+    if modules is None:
+        findings.refuse(str(path), f"has no entry {domain!r}, which bootstrap.xml names")
+        return None
+    return _login_of(modules, path, findings)
+
+
+def _domain(folder: Path) -> str:
+    try:
+        text = (folder / "bootstrap.xml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _DOMAIN
+    found = _JAAS_DOMAIN.search(_COMMENT.sub("", text))
+    return _DOMAIN if found is None else found[1]
+
+
+def _login_of(modules: list[_Module], path: Path, findings: Findings) -> LoginConfig:
+    """Combine modules as JAAS does: the first sufficient one that succeeds decides, a required one must succeed."""
+    users: dict[str, User] = {}
+    guest: GuestLogin | None = None
+    needs_user = False
+    for module in modules:
+        if module.kind == _PROPERTIES and guest is not None:
+            findings.warn(str(path), "a guest login stands before the users, so every client is a guest")
+        elif module.kind == _PROPERTIES:
+            needs_user = needs_user or module.flag in _NEEDED
+            for user in _users(module, path.parent, findings):
+                users.setdefault(user.name, user)
+        elif module.kind == _GUEST and needs_user:
+            findings.warn(str(path), f"the guest login admits nothing: {_PROPERTIES} is required before it")
+        elif module.kind == _GUEST:
+            guest = _guest(module)
+        elif module.flag in _NEEDED:
+            findings.refuse(str(path), f"{module.kind} is {module.flag}, and is not there yet: no client could log in")
+        else:
+            findings.warn(str(path), f"{module.kind} is not there yet: its users cannot log in")
+    return LoginConfig(tuple(users.values()), guest)
+
+
+def _guest(module: _Module) -> GuestLogin:
+    return GuestLogin(
+        module.options.get(_GUEST_USER) or "guest",
+        module.options.get(_GUEST_ROLE) or "guests",
+        module.options.get("credentialsInvalidate", "").lower() == "true",
+    )
+
+
+def _users(module: _Module, folder: Path, findings: Findings) -> list[User]:
+    base = folder / module.options.get("baseDir", "")
+    passwords, roles = (_file_of(module, name, base, findings) for name in (_USERS, _ROLES))
+    roles_of: dict[str, set[str]] = {}
+    for role, members in roles.items():
+        for member in members.split(","):
+            if member != member.strip() and member.strip() in passwords:
+                place = str(base / module.options[_ROLES])
+                findings.warn(place, f"role {role!r}: Artemis takes a blank for a part of the name: {member!r}")
+            if role.strip():
+                roles_of.setdefault(member, set()).add(role)
+    found = []
+    for name, password in passwords.items():
+        place = str(base / module.options[_USERS])
+        try:
+            StoredPassword(password)
+            found.append(User(name, password, roles_of.get(name, ())))
+        except InvalidHash as error:
+            findings.refuse(place, f"the password of user {name!r}: {error}")
+        except ValueError as error:
+            findings.refuse(place, str(error))
+    return found
+
+
+def _file_of(module: _Module, option: str, base: Path, findings: Findings) -> dict[str, str]:
+    name = module.options.get(option)
+    if not name:
+        findings.refuse(str(base / FILE_NAME), f"{_PROPERTIES} has no {option}")
+        return {}
+    try:
+        return read_properties(base / name)
+    except (OSError, ValueError) as error:
+        findings.refuse(str(base / name), f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        return {}
+
+
+def _parse(text: str) -> dict[str, list[_Module]]:
+    """Return the modules of each entry: ``NAME { CLASS FLAG OPTION=VALUE ...; ... };``."""
+    tokens = _tokens(text)
+    entries: dict[str, list[_Module]] = {}
+    at = 0
+
+    def take(expected: str | None = None) -> str:
+        nonlocal at
+        if at >= len(tokens):
+            raise _Malformed(f"ends too early; expected {expected or 'a name'}")
+        found = tokens[at]
+        if (expected is not None and found != expected) or (expected is None and found in ("{", "}", ";", "=")):
+            raise _Malformed(f"expected {expected or 'a name'}, not {found[:40]!r}")
+        at += 1
+        return found
+
+    while at < len(tokens):
+        name = take()
+        take("{")
+        modules = entries.setdefault(name, [])
+        while at < len(tokens) and tokens[at] != "}":
+            kind, flag = take().rpartition(".")[2], take().lower()
+            if flag not in _FLAGS:
+                raise _Malformed(f"expected one of {', '.join(_FLAGS)}, not {flag[:40]!r}")
+            options: dict[str, str] = {}
+            while at < len(tokens) and tokens[at] != ";":
+                option = take()
+                take("=")
+                options[option] = take()
+            take(";")
+            modules.append(_Module(kind, flag, options))
+        take("}")
+        take(";")
+    return entries
+
+
+def _tokens(text: str) -> list[str]:
+    found, at = [], 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise _Malformed(f"cannot be read from {text[at : at + 40]!r} on")
+        at = token.end()
+        quoted, mark, word = token.groups()
+        if quoted is not None:
+            # A quoted text is never a mark.
+            found.append(re.sub(r"\\(.)", r"\1", quoted))
+        elif mark is not None or word is not None:
+            found.append(mark or word)
+    return found

@@ -1,0 +1,297 @@
+"""Users, permissions and masked passwords of the directory that `artemis create` makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attrs import fields
+
+from embedbroker.config import BrokerConfig, GuestLogin, ResourceLimits, SecuritySetting, User
+from embedbroker.configfile._java_properties import parse_properties
+from embedbroker.security import hash_password_as_artemis, mask
+from tests.embedbroker.configfile.config_files import ACCEPTOR, Loaded, document, load, load_text, refused, refused_text
+
+HASH = hash_password_as_artemis("secret", bytes(32))
+MODULE = "org.apache.activemq.artemis.spi.core.security.jaas"
+PROPERTIES = f"""
+   {MODULE}.PropertiesLoginModule FLAG
+       debug=false
+       reload=true
+       org.apache.activemq.jaas.properties.user="artemis-users.properties"
+       org.apache.activemq.jaas.properties.role="artemis-roles.properties";
+"""
+GUEST = f"""
+   {MODULE}.GuestLoginModule FLAG
+       debug=false
+       org.apache.activemq.jaas.guest.user="admin"
+       org.apache.activemq.jaas.guest.role="amq";
+"""
+SETTINGS = """
+    <security-settings><security-setting match="#"><permission type="send" roles="amq"/></security-setting>
+    </security-settings>
+"""
+ADMIN = User("admin", HASH, roles=["amq"])
+
+
+def modules(*parts: str, flag: str = "sufficient", domain: str = "activemq") -> str:
+    return f"/* A comment. */\n{domain} {{\n" + "".join(parts).replace("FLAG", flag) + "};"
+
+
+def write(directory: Path, login: str, users: str = f"# users\n\nadmin = {HASH}", roles: str = "\namq = admin") -> Path:
+    (directory / "login.config").write_text(login)
+    (directory / "artemis-users.properties").write_text(users, encoding="iso-8859-1")
+    (directory / "artemis-roles.properties").write_text(roles, encoding="iso-8859-1")
+    return directory
+
+
+def secured(directory: Path, core: str = SETTINGS) -> Loaded:
+    return load_text(directory, document(ACCEPTOR + core))
+
+
+def test_a_directory_that_requires_a_login(tmp_path: Path) -> None:
+    loaded = secured(write(tmp_path, modules(PROPERTIES, flag="required")))
+    assert loaded.warnings == []
+    config = loaded.config
+    assert (config.users, config.guest, config.is_secured) == ((ADMIN,), None, True)
+    assert config.security_settings == {"#": SecuritySetting(send=["amq"])}
+    assert HASH not in repr(config)
+
+
+def test_a_directory_that_allows_anonymous_clients(tmp_path: Path) -> None:
+    loaded = secured(write(tmp_path, modules(PROPERTIES, GUEST)))
+    assert loaded.warnings == []
+    assert (loaded.config.users, loaded.config.guest) == ((ADMIN,), GuestLogin("admin", "amq"))
+
+
+@pytest.mark.parametrize(
+    ("login", "users", "guest", "warning"),
+    [
+        (modules(GUEST), (), GuestLogin("admin", "amq"), None),
+        (
+            modules(f"{MODULE}.GuestLoginModule FLAG credentialsInvalidate=true;"),
+            (),
+            GuestLogin("guest", "guests", True),
+            None,
+        ),
+        (modules(PROPERTIES.replace("FLAG", "required"), GUEST), (ADMIN,), None, "the guest login admits nothing"),
+        (modules(GUEST, PROPERTIES), (), GuestLogin("admin", "amq"), "every client is a guest"),
+        (
+            modules(PROPERTIES, f"{MODULE}.LDAPLoginModule optional;"),
+            (ADMIN,),
+            None,
+            "LDAPLoginModule is not there yet",
+        ),
+        ("// none\nactivemq { };", (), None, None),
+    ],
+)
+def test_modules_work_together_as_in_java(
+    login: str, users: tuple[User, ...], guest: GuestLogin | None, warning: str | None, tmp_path: Path
+) -> None:
+    loaded = secured(write(tmp_path, login))
+    assert (loaded.config.users, loaded.config.guest, loaded.config.is_secured) == (users, guest, True)
+    assert len(loaded.warnings) == (warning is not None) and (warning or "") in "".join(loaded.warnings)
+
+
+def test_the_domain_is_that_of_bootstrap_xml(tmp_path: Path) -> None:
+    write(tmp_path, modules(domain="other") + modules(PROPERTIES, domain="mine"))
+    (tmp_path / "bootstrap.xml").write_text(
+        "<broker><!-- <jaas-security domain='other'/> --><jaas-security domain='mine'/></broker>"
+    )
+    assert secured(tmp_path).config.users == (ADMIN,)
+    (tmp_path / "bootstrap.xml").write_text("<broker><jaas-security domain='third'/></broker>")
+    assert "has no entry 'third'" in refused_text(tmp_path, document(ACCEPTOR + SETTINGS))[0]
+
+
+@pytest.mark.parametrize(
+    ("login", "text"),
+    [
+        ("activemq {", "ends too early"),
+        ("activemq { a.B needed; };", "expected one of required, requisite, sufficient, optional, not 'needed'"),
+        ("activemq { a.B required x; };", "expected =, not ';'"),
+        ("activemq { a.B required }", "expected a name, not '}'"),
+        ('activemq { a.B required x="open; };', "cannot be read from"),
+        ("activemq { a.LDAPLoginModule required; };", "LDAPLoginModule is required, and is not there yet"),
+        (f"activemq {{ {MODULE}.PropertiesLoginModule required; }};", "PropertiesLoginModule has no org.apache"),
+        (modules(PROPERTIES.replace("artemis-users", "no-users")), "no-users.properties: cannot be read: No such file"),
+        ("x=${a}", "expected {"),
+    ],
+)
+def test_a_login_configuration_that_cannot_be_kept_refuses_the_file(login: str, text: str, tmp_path: Path) -> None:
+    problems = refused_text(write(tmp_path, login), document(ACCEPTOR + SETTINGS))
+    assert any(text in problem for problem in problems), problems
+
+
+def test_a_password_that_is_no_hash_is_refused_with_its_user_only(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES), users="admin = ENC(-41e444c3ed07d6dd)")
+    (problem,) = refused_text(tmp_path, document(ACCEPTOR + SETTINGS))
+    assert "artemis-users.properties: the password of user 'admin': ENC(...) does not contain a hash" in problem
+    assert "41e444" not in problem
+
+
+def test_blanks_in_a_list_of_users_belong_to_the_name_as_in_artemis(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES), users="a=1\nb=2\nc=3", roles="amq = a, b\nview = c,a\nview = b")
+    loaded = secured(tmp_path)
+    assert loaded.config.users == (User("a", "1", ["amq"]), User("b", "2", ["view"]), User("c", "3"))
+    assert len(loaded.warnings) == 1 and "Artemis takes a blank for a part of the name: ' b'" in loaded.warnings[0]
+
+
+def test_without_a_login_configuration_a_file_with_settings_admits_nothing(tmp_path: Path) -> None:
+    for core in (SETTINGS, SETTINGS + "<security-enabled>true</security-enabled>"):
+        loaded = secured(tmp_path, core)
+        assert loaded.config.is_secured and loaded.config.users == () and loaded.config.guest is None
+        assert [text for text in loaded.warnings if "every login is refused" in text] == loaded.warnings
+
+
+def test_security_that_is_disabled_reads_no_login_configuration(tmp_path: Path) -> None:
+    write(tmp_path, "not { readable")
+    loaded = secured(tmp_path, SETTINGS + "<security-enabled>false</security-enabled>")
+    assert loaded.warnings == [] and not loaded.config.is_secured
+
+
+def test_without_settings_users_may_do_nothing(tmp_path: Path) -> None:
+    loaded = secured(write(tmp_path, modules(PROPERTIES)), "")
+    assert loaded.config.is_secured and loaded.config.permissions == {}
+    assert len(loaded.warnings) == 1 and "every operation of a user is refused" in loaded.warnings[0]
+
+
+# -- permissions -------------------------------------------------------------------------------------------------------
+
+EVERY_TYPE = [
+    *("createAddress", "deleteAddress", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue"),
+    *("deleteNonDurableQueue", "send", "consume", "browse", "manage", "view", "edit"),
+]
+
+
+def settings_of(directory: Path, content: str) -> dict[str, SecuritySetting] | None:
+    core = f"<security-settings>{content}</security-settings>"
+    return load(directory, core).config.security_settings
+
+
+def test_every_type_of_permission_is_read(tmp_path: Path) -> None:
+    content = "".join(f"<permission type='{name}' roles='r-{name}'/>" for name in EVERY_TYPE)
+    settings = settings_of(tmp_path, f"<security-setting match='a.#'>{content}</security-setting>")
+    assert settings is not None
+    found = settings["a.#"]
+    assert found.create_address == {"r-createAddress"} and found.delete_non_durable_queue == {"r-deleteNonDurableQueue"}
+    assert {role for field in fields(SecuritySetting) for role in getattr(found, field.name)} == {
+        f"r-{name}" for name in EVERY_TYPE
+    }
+
+
+def test_roles_are_lists_and_older_names_of_permissions_are_known(tmp_path: Path) -> None:
+    content = """
+        <security-setting match="a">
+            <permission type="send" roles=" one , two,"/><permission type="send" roles="three"/>
+            <permission type="createTempQueue" roles="four"/><permission type="deleteTempQueue" roles=""/>
+        </security-setting>
+    """
+    expected = SecuritySetting(send=["one", "two", "three"], create_non_durable_queue=["four"])
+    assert settings_of(tmp_path, content) == {"a": expected}
+
+
+def test_mapped_roles_count_as_the_listed_ones(tmp_path: Path) -> None:
+    content = """
+        <role-mapping from="cn=admins" to="admin, viewer"/><role-mapping from="cn=guests" to="viewer"/>
+        <security-setting match="#">
+            <permission type="send" roles="admin"/><permission type="browse" roles="viewer,x"/>
+        </security-setting>
+    """
+    expected = SecuritySetting(send=["admin", "cn=admins"], browse=["viewer", "x", "cn=admins", "cn=guests"])
+    assert settings_of(tmp_path, content) == {"#": expected}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("<security-setting match='#'><permission type='sent' roles='a'/></security-setting>", "no permission 'sent'"),
+        ("<security-setting match='#'><permission roles='a'/></security-setting>", "has no type"),
+        ("<security-setting match='#'><permission type='send'/></security-setting>", "has no roles"),
+        ("<security-setting><permission type='send' roles='a'/></security-setting>", "has no match"),
+        ("<security-setting match='a'/><security-setting match='a'/>", "there are two of the name 'a'"),
+        ("<security-setting match='a.#.b'/>", "'#' is allowed at the end only"),
+    ],
+)
+def test_wrong_permissions_refuse_the_file(content: str, text: str, tmp_path: Path) -> None:
+    problems = refused(tmp_path, f"<security-settings>{content}</security-settings>")
+    assert any(text in problem for problem in problems), problems
+
+
+def test_limits_of_users_are_those_of_artemis(tmp_path: Path) -> None:
+    core = """
+        <resource-limit-settings>
+            <resource-limit-setting match="a"><max-connections>5</max-connections><max-queues>3</max-queues>
+            </resource-limit-setting>
+            <resource-limit-setting match="b"><max-sessions>2</max-sessions><max-connections>9</max-connections>
+            </resource-limit-setting>
+            <resource-limit-setting match="c"/>
+        </resource-limit-settings>
+    """
+    # max-connections limits sessions in Artemis.
+    assert load(tmp_path, core).config.resource_limits == {
+        "a": ResourceLimits(max_sessions=5, max_queues=3),
+        "b": ResourceLimits(max_sessions=2),
+        "c": ResourceLimits(),
+    }
+
+
+# -- masked passwords --------------------------------------------------------------------------------------------------
+
+
+def cluster_password(directory: Path, text: str, core: str = "", **properties: str) -> str:
+    loaded = load(directory, f"{core}<cluster-password>{text}</cluster-password>", properties)
+    return loaded.config.cluster_password
+
+
+def test_a_masked_password_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "artemis.default.sensitive.string.codec.key"
+    codec = "org.apache.activemq.artemis.utils.DefaultSensitiveStringCodec"
+    assert cluster_password(tmp_path, f"ENC({mask('secret')})") == "secret"
+    assert cluster_password(tmp_path, mask("secret"), "<mask-password>true</mask-password>") == "secret"
+    assert cluster_password(tmp_path, "ENC(x)", "<mask-password>false</mask-password>") == "ENC(x)"
+    mine = mask("secret", "my own key")
+    assert (
+        cluster_password(tmp_path, f"ENC({mine})", f"<password-codec>{codec};key=my own key</password-codec>")
+        == "secret"
+    )
+    assert cluster_password(tmp_path, f"ENC({mine})", **{key: "my own key"}) == "secret"
+    monkeypatch.setenv(key.upper().replace(".", "_"), "my own key")
+    assert cluster_password(tmp_path, f"ENC({mine})") == "secret"
+
+
+def test_a_codec_of_another_kind_is_refused_where_it_is_needed(tmp_path: Path) -> None:
+    codec = "<password-codec>com.example.Codec</password-codec>"
+    assert cluster_password(tmp_path, "plain", codec) == "plain"
+    (problem,) = refused(tmp_path, f"{codec}<cluster-password>ENC(12)</cluster-password>")
+    assert problem == "core/cluster-password: is masked for the codec com.example.Codec, which is not there yet"
+
+
+# -- properties --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b ", {"a": "b "}),
+        ("  a:b\n\ta b c\n", {"a": "b c"}),
+        ("# a=b\n! c=d\n\n   # e", {}),
+        ("a", {"a": ""}),
+        ("a\\ b=c", {"a b": "c"}),
+        ("a\\=b=c=d", {"a=b": "c=d"}),
+        ("a=b\\\n   c\\\n  d\ne=f", {"a": "bcd", "e": "f"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=\\t\\u00e9\\q", {"a": "\té" + "q"}),
+        ("a=\\ud83d\\ude00", {"a": "\U0001f600"}),
+        ("a=1\r\nb=2\ra=3", {"a": "3", "b": "2"}),
+        ("a=b\\", {"a": "b"}),
+        ("a : = b", {"a": "= b"}),
+        ("=b", {"": "b"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+def test_the_default_of_a_file_is_that_of_the_values(tmp_path: Path) -> None:
+    assert load(tmp_path, "").config.resource_limits == BrokerConfig().resource_limits
