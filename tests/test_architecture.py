@@ -44,7 +44,7 @@ ALLOWED = {
     # Inside b.kernel: see KERNEL_LADDER.
     "b.kernel":        "b.config c.errors c.model",
     "b.services":      "b.kernel b.config c.errors c.model",
-    "b.protocols":     "b.kernel b.services b.config b.security c.errors c.model c.wire c.engine",
+    "b.protocols":     "b.kernel b.services b.management b.config b.security c.errors c.model c.wire c.engine",
     "b.storage":       "b.kernel b.config c.errors c.model c.wire",
     "b.locks":         "b.config c.errors",
     "b.security":      "b.kernel b.config c.errors c.model",

@@ -32,7 +32,7 @@ LEFT: dict[str, int] = {
     "docs/guide/broker-xml.md": 3,
     "docs/guide/clusters.md": 15,
     "docs/guide/command-line.md": 8,
-    "docs/guide/compatibility.md": 10,
+    "docs/guide/compatibility.md": 9,
     "docs/guide/connections.md": 14,
     "docs/guide/drill.md": 5,
     "docs/guide/durability.md": 21,

@@ -1,8 +1,10 @@
 """The broker, sync and protocol-blind."""
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
+from ._client_view import ClientConnection, SessionView
+from ._clients import Clients
 from ._clock import Clock
-from ._deferred import DeferredWork
+from ._deferred import AT_ONCE_MAX, DeferredWork
 from ._definitions import (
     AddressDefinition,
     CursorDefinition,
@@ -21,13 +23,13 @@ from ._statistics import BacklogStatistics, KernelStatistics, QueueStatistics
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
-from .addressing._bindings import InternalBinding
+from .addressing._bindings import MANAGEMENT_ADDRESS, NOTIFICATION_ADDRESS, InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .message._body import RESIDENT, Body
 from .message._message import Message
 from .message._stored import Codec, StoredMessage
-from .queueing._backlog import Reference, Restore
+from .queueing._backlog import Bookmark, Reference, Restore
 from .queueing._backpressure import Backpressure
 from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from .queueing._queue import Consumer, ConsumerPort, Queue
@@ -48,9 +50,12 @@ from .xa._fencing_token import (
 __all__ = [
     "ALLOW_ALL",
     "ANONYMOUS",
+    "AT_ONCE_MAX",
     "COMMIT_SET_BRANCHES_MAX",
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",
+    "MANAGEMENT_ADDRESS",
+    "NOTIFICATION_ADDRESS",
     "RESIDENT",
     "UNLIMITED_CREDIT",
     "Address",
@@ -61,9 +66,12 @@ __all__ = [
     "BacklogStatistics",
     "Backpressure",
     "Body",
+    "Bookmark",
     "Branch",
     "BranchMissing",
     "ByteCredit",
+    "ClientConnection",
+    "Clients",
     "Clock",
     "Codec",
     "CommitObserver",
@@ -118,6 +126,7 @@ __all__ = [
     "Selector",
     "SelectorCache",
     "Session",
+    "SessionView",
     "Settlement",
     "Store",
     "StoredMessage",

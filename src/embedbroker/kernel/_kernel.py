@@ -14,6 +14,7 @@ from collections.abc import Callable
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._authority import ALLOW_ALL, Authority
+from ._clients import Clients
 from ._clock import Clock
 from ._deferred import DeferredWork
 from ._housekeeping import Housekeeping
@@ -81,6 +82,7 @@ class Kernel:
         self.memory = MemoryAccount(shares.messages, shares.margin)
         self.deferred = DeferredWork()
         self.observers = Observers(self.deferred)
+        self.clients = Clients(self.observers)
         self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)

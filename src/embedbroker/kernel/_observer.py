@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
+from ._client_view import ClientConnection, SessionView
 from ._deferred import AT_ONCE_MAX, DeferredWork, drained
 from .message._message import Message
 from .settling._outcome import Outcome
@@ -46,12 +47,6 @@ class Leaving(IntEnum):
     """Purged: it was in no delivery, or the queue has no consumer left."""
     READ = 4
     """Read through a cursor, and acknowledged there."""
-
-
-class SessionView(Protocol):
-    """Provide what an observer sees of a session."""
-
-    name: str
 
 
 class CommittedWork(Protocol):
@@ -145,6 +140,12 @@ class CommitObserver:
     def session_removed(self, session: SessionView) -> None:
         """Observe the end of a session."""
 
+    def connection_added(self, connection: ClientConnection) -> None:
+        """Observe the beginning of a connection."""
+
+    def connection_removed(self, connection: ClientConnection) -> None:
+        """Observe the end of a connection."""
+
 
 Observer: TypeAlias = DecisionObserver | CommitObserver
 
@@ -169,6 +170,8 @@ class CommitSubscribers:
     __slots__ = (
         "address_added",
         "address_removed",
+        "connection_added",
+        "connection_removed",
         "consumer_added",
         "consumer_removed",
         "queue_added",
@@ -190,6 +193,8 @@ class CommitSubscribers:
         self.consumer_removed: list[Callable[[Consumer], None]] = []
         self.session_added: list[Callable[[SessionView], None]] = []
         self.session_removed: list[Callable[[SessionView], None]] = []
+        self.connection_added: list[Callable[[ClientConnection], None]] = []
+        self.connection_removed: list[Callable[[ClientConnection], None]] = []
 
 
 class Observers:

@@ -127,6 +127,7 @@ class Router:
         if targets:
             self._placement.place(message, targets, transaction, identified)
         elif address is not None:
+            address.unrouted_count += 1
             self._dead_letters.take_unrouted(message, address, transaction)
         if identified is not None:
             self._duplicates.accept(identified, transaction)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from embedclient.errors import ErrorCode
 from embedclient.model import Xid
 
-from ._authority import ANONYMOUS, Access, Permission, Principal
+from ._authority import ANONYMOUS, Access, Authority, Permission, Principal
+from ._client_view import ClientConnection
 from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
 from ._memory import Reservation
@@ -60,6 +61,9 @@ class Session:
         pre_acknowledge: Whether a delivery acknowledges its message.
         backpressure: Valve shared by the consumers of one connection; None creates one.
         principal: User of the session.
+        connection: Connection of the client; None for a session of the broker itself.
+        user: User that the client named; None for none.
+        authority: Decides the permissions; None is that of the kernel.
     """
 
     __slots__ = (
@@ -76,15 +80,19 @@ class Session:
         "backpressure",
         "branch",
         "closed",
+        "connection",
         "consumers",
+        "created_ms",
         "kernel",
         "left_xid",
+        "metadata",
         "name",
         "pre_acknowledge",
         "reservation",
         "started",
         "transaction",
         "unfinished",
+        "user",
         "xa_timeout",
     )
 
@@ -98,6 +106,9 @@ class Session:
         pre_acknowledge: bool,
         backpressure: Backpressure | None = None,
         principal: Principal = ANONYMOUS,
+        connection: ClientConnection | None = None,
+        user: str | None = None,
+        authority: Authority | None = None,
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -105,7 +116,12 @@ class Session:
         self._router = kernel.router
         self._settlement = kernel.settlement
         self._teardown = kernel.teardown
-        self._access = Access(principal, kernel.authority)
+        self._access = Access(principal, kernel.authority if authority is None else authority)
+        self.connection = connection
+        self.user = user
+        self.created_ms = kernel.now_ms
+        # What the client attached to the session, for the operator.
+        self.metadata: dict[str, str] = {}
         # Addresses that it may send to, and that are no internal bindings.
         self._admitted: set[str] = set()
         self._internal = kernel.address_manager.internal
@@ -129,7 +145,7 @@ class Session:
         self.unfinished = 0
         # Room for the credit that its producers were granted.
         self.reservation = Reservation(kernel.memory)
-        kernel.observers.call(kernel.observers.commit.session_added, self)
+        kernel.clients.add_session(self)
 
     def enter(self, branch: Branch, transaction: Transaction) -> None:
         """Assign all work to a branch from now on."""
@@ -155,6 +171,11 @@ class Session:
     def principal(self) -> Principal:
         """Return the user of the session."""
         return self._access.principal
+
+    @property
+    def validated_user(self) -> str | None:
+        """Return the authenticated user; None for an anonymous session."""
+        return self._access.principal.user or None
 
     def _allow(self, permission: Permission, address: str, queue: str | None = None) -> Refused | None:
         """Return why the principal must not do this; None if it may."""
@@ -197,8 +218,13 @@ class Session:
             refused = manager.refusal_by_limit(self.principal, name)
         return manager.create_queue(request) if refused is None else refused
 
-    def delete_queue(self, name: str) -> Queue | Refused:
-        """Delete a queue without consumers, and return it; an FQQN names its queue part."""
+    def delete_queue(self, name: str, *, closes_consumers: bool = False) -> Queue | Refused:
+        """Delete a queue, and return it; an FQQN names its queue part.
+
+        Args:
+            name: Name or FQQN of the queue.
+            closes_consumers: Whether its consumers are closed; by default a queue with consumers is refused.
+        """
         queue = self._find(name)
         if queue is None:
             # Artemis answers without a text here, and its clients display the text they receive.
@@ -209,7 +235,7 @@ class Session:
             queue.definition.address,
             queue.name,
         )
-        if refused is None and queue.consumers:
+        if refused is None and queue.consumers and not closes_consumers:
             refused = Refused(
                 ErrorCode.ILLEGAL_STATE,
                 f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted",
@@ -219,6 +245,31 @@ class Session:
             return refused
         self._teardown.delete_queue(queue)
         return queue
+
+    def delete_address(self, name: str, *, deletes_queues: bool = False) -> Address | Refused:
+        """Delete an address, and return it.
+
+        Args:
+            name: Name of the address.
+            deletes_queues: Whether its queues are deleted with it; by default an address with queues is refused.
+        """
+        manager = self.kernel.address_manager
+        address = manager.addresses.get(name)
+        if address is None:
+            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist")
+        refused = self._allow(Permission.DELETE_ADDRESS, name)
+        if refused is None and address.has_queues and not deletes_queues:
+            names = ", ".join(sorted(queue.name for queue in address.queues))
+            refused = Refused(ErrorCode.ILLEGAL_STATE, f"address {name!r} has queues: {names}")
+        for queue in address.queues if refused is None else ():
+            deleted = self.delete_queue(queue.name, closes_consumers=True)
+            if isinstance(deleted, Refused):
+                return deleted
+        if refused is not None:
+            return refused
+        if manager.addresses.get(name) is address:
+            manager.remove_address(address)
+        return address
 
     def query_queue(self, name: str) -> QueueView:
         """Describe a queue, or what it would be."""
@@ -234,10 +285,14 @@ class Session:
 
     def view_queue(self, name: str) -> Queue | Refused:
         """Return a queue for reading its figures."""
+        return self.use_queue(name, Permission.VIEW)
+
+    def use_queue(self, name: str, permission: Permission) -> Queue | Refused:
+        """Return a queue for work that requires a permission, such as BROWSE for its contents, CONSUME for removals."""
         queue = self._find(name)
         if queue is None:
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
-        refused = self._allow(Permission.VIEW, queue.definition.address, queue.name)
+        refused = self._allow(permission, queue.definition.address, queue.name)
         return queue if refused is None else refused
 
     def _find(self, name: str) -> Queue | None:
@@ -382,6 +437,9 @@ class Session:
             port = ObservedDelivery(port, observers.decision.delivered)
         consumer = Consumer(key, queue, port, selector, self.backpressure, credit, browse=browse, priority=priority)
         consumer.session = self.name
+        consumer.owner = self
+        consumer.filter_text = filter_text or None
+        consumer.created_ms = self.kernel.now_ms
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
@@ -411,9 +469,10 @@ class Session:
         for consumer in self.consumers.values():
             consumer.started = consumer.browse
 
-    def move(self, backpressure: Backpressure) -> None:
+    def move(self, backpressure: Backpressure, connection: ClientConnection | None = None) -> None:
         """Continue the session over another connection."""
         self.backpressure = backpressure
+        self.connection = connection
         for consumer in self.consumers.values():
             consumer.backpressure.forget(consumer)
             consumer.backpressure = backpressure
@@ -594,7 +653,7 @@ class Session:
         if transaction is not None:
             transaction.rollback()
         self.reservation.give_up()
-        self.kernel.observers.call(self.kernel.observers.commit.session_removed, self)
+        self.kernel.clients.remove_session(self)
 
     def unsettled(self) -> list[Reference]:
         """Return everything that consumers hold, for inspection."""

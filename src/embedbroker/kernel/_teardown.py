@@ -7,7 +7,7 @@ consumer. Does not depend on permissions; `Session` checks them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ._deferred import AT_ONCE_MAX, DeferredWork
 from ._ids import Ids
@@ -15,6 +15,7 @@ from ._observer import Leaving, Observers
 from ._schedule import Schedule
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
+from .queueing._backlog import Reference
 from .queueing._queue import Consumer, Queue
 from .settling._outcome import Outcome
 from .settling._removal import Removal
@@ -84,12 +85,9 @@ class Teardown:
 
     def purge(self, queue: Queue) -> None:
         """Take out everything that waits now; messages that arrive meanwhile stay."""
-        limit = self._ids.next_id
+        doomed = self.take_waiting(queue)
 
         def removal() -> Iterator[None]:
-            doomed = queue.backlog.remove_if(
-                lambda waiting: waiting.position < limit, exempt_through=lambda: self._cursors.exempt_through(queue)
-            )
             for reference in doomed:
                 if reference is not None:
                     self._removal.leave(queue, (reference,), Leaving.REMOVED)
@@ -99,6 +97,19 @@ class Teardown:
             deque(removal(), maxlen=0)
         else:
             self._deferred.add_holding((queue,), removal())
+
+    def take_waiting(
+        self, queue: Queue, matches: Callable[[Reference], bool] | None = None
+    ) -> Iterator[Reference | None]:
+        """Take out what waits now and matches, yielding each message, and None between portions.
+
+        The caller must let each message leave before it continues, and hold the queue if it pauses.
+        """
+        limit = self._ids.next_id
+        return queue.backlog.remove_if(
+            lambda waiting: waiting.position < limit and (matches is None or matches(waiting)),
+            exempt_through=lambda: self._cursors.exempt_through(queue),
+        )
 
     def detach(self, consumer: Consumer, outcome: Outcome) -> None:
         """Remove a consumer; what it had not settled returns to the queue.

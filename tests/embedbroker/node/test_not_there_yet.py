@@ -16,12 +16,9 @@ from embedclient.wire.core import (
     ExceptionResponse,
     NullResponse,
     Packet,
-    Ping,
-    SessionReceiveMessage,
     SessionSend,
     SessionSendContinuation,
     SessionSendLarge,
-    decode_text,
 )
 
 from .scripted import Peer, Stage, letter
@@ -114,51 +111,6 @@ def test_a_large_message_with_its_last_chunk(peer: Peer) -> None:
     assert peer.clear() == []
     last = SessionSendContinuation(b"x", False, 101, True, -4)
     assert refused_text(peer, last) == "large messages are not supported by this broker yet"
-
-
-# -- management ----------------------------------------------------------------------------------------------------
-
-
-def request(**properties: str) -> CoreMessage:
-    """As Artemis' command line asks for something."""
-    values = Properties()
-    for name, value in {"_AMQ_ResourceName": "broker", "_AMQ_Attribute": "Version", **properties}.items():
-        values.set(name, value, PropertyType.STRING)
-    user_id = bytes.fromhex("00112233445516778899aabbccddeeff")
-    return CoreMessage.build(address="activemq.management", durable=False, properties=values, user_id=user_id)
-
-
-def test_a_management_request_whose_send_is_waited_for(peer: Peer) -> None:
-    packet = SessionSend(request(JMSReplyTo="q"), True, -2)
-    assert refused_text(peer, packet) == "management is not supported by this broker yet"
-
-
-@pytest.mark.parametrize("reply_to", ["replies", "temp-queue://replies"])
-def test_a_management_request_that_waits_for_a_reply_gets_one(peer: Peer, reply_to: str) -> None:
-    peer.create_queue("replies", temporary=True)
-    peer.consume("replies")
-    peer.send(SessionSend(request(JMSReplyTo=reply_to), False))
-    peer.stage.run()
-    reply = peer.last(SessionReceiveMessage).message
-    assert decode_text(reply.body) == '["management is not supported by this broker yet"]'
-    assert (reply.type, reply.durable) == (3, False)
-    assert dict(reply.properties) == {
-        "_AMQ_OperationSucceeded": False,
-        "JMSCorrelationID": "00112233-4455-1677-8899-aabbccddeeff",
-    }
-    (line,) = peer.stage.warnings()
-    assert line.endswith("'activemq.management' was refused: management is not supported by this broker yet")
-
-
-@pytest.mark.parametrize("reply_to", [None, "", "nowhere", "activemq.management"])
-def test_a_management_request_without_a_place_for_the_reply_leaves_nothing(peer: Peer, reply_to: str | None) -> None:
-    before = dict(peer.stage.node.kernel.address_manager.queues)
-    peer.send(SessionSend(request(**({} if reply_to is None else {"JMSReplyTo": reply_to})), False))
-    assert peer.clear() == [] and len(peer.stage.warnings()) == 1
-    assert peer.stage.node.kernel.address_manager.queues == before
-    assert peer.stage.node.kernel.memory.used_bytes == 0
-    peer.send(Ping(60_000), channel=0)
-    assert peer.clear() == [Ping(60_000)]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

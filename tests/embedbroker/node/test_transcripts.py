@@ -28,23 +28,20 @@ SETTINGS = {
     "tx-max-delivery-dlq": {"redel.#": AddressSettings(max_delivery_attempts=2)},
 }
 
-MANAGEMENT = "management is not there yet"
 LARGE = "large messages are not there yet"
 KINDS = "queue kinds that are not there yet: {}"
 LATER = "the answer depends on what happened outside the recording: {}"
 # Where ours answers otherwise, and is seen to.
 OTHERWISE = {
-    "cli-address-show": MANAGEMENT,
-    "cli-check-node": MANAGEMENT,
-    "cli-queue-create": MANAGEMENT,
-    "cli-queue-delete": MANAGEMENT,
-    "cli-queue-stat": MANAGEMENT,
-    "connection-killed-by-management": MANAGEMENT,
-    "consumer-killed-by-management": MANAGEMENT,
-    "management-core": MANAGEMENT,
-    "management-jms": MANAGEMENT,
-    "notifications": MANAGEMENT,
-    "query-existing-missing": MANAGEMENT + " (and default-* settings of queue kinds)",
+    "cli-address-show": LATER.format("names of addresses of earlier scenarios"),
+    "cli-queue-delete": LATER.format("the queue of cli-queue-create"),
+    "cli-queue-stat": LATER.format("the id of the broker, and queues of earlier scenarios"),
+    "connection-killed-by-management": LATER.format("a second client that is not recorded closes the connection"),
+    "consumer-killed-by-management": LATER.format("a second client that is not recorded closes the consumer"),
+    "management-core": LATER.format("version of the broker, and addresses of earlier scenarios"),
+    "management-jms": LATER.format("ids of queues, and queues of earlier scenarios"),
+    "notifications": "notifications are not there yet",
+    "query-existing-missing": "default-* settings of queue kinds",
     "large-consumer-window": LARGE,
     "large-not-read": LARGE,
     "large-tx-rollback": LARGE,

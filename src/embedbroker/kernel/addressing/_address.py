@@ -28,6 +28,7 @@ class Address:
         "routed_count",
         "swept",
         "swept_count",
+        "unrouted_count",
     )
 
     def __init__(self, definition: AddressDefinition) -> None:
@@ -41,7 +42,9 @@ class Address:
         self.duplicate_ids: IdCache | None = None
         # True once the broker no longer has the address.
         self.removed = False
+        # Sends so far, and those of them that no queue took.
         self.routed_count = 0
+        self.unrouted_count = 0
         # True when the address settings neither refuse sends nor change expirations; None until the first message needs
         # it.
         self.is_plain: bool | None = None

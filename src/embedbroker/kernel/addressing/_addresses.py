@@ -481,6 +481,7 @@ class AddressManager:
         is_own = self.is_reserved(wanted)
         if is_own:
             definition = evolve(definition, routing_type=_ANYCAST)
+            consumers = messages = -1
         return QueueView(
             queue is not None or is_own,
             definition,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from .._client_view import SessionView
 from .._definitions import QueueDefinition
 from .._statistics import QueueStatistics
 from ..message._message import Message
@@ -90,12 +91,15 @@ class Consumer:
         "backpressure",
         "browse",
         "closed",
+        "created_ms",
         "credit",
         "cursor",
+        "filter_text",
         "in_ready",
         "key",
         "marker",
         "number",
+        "owner",
         "port",
         "pre_acknowledge",
         "priority",
@@ -137,6 +141,10 @@ class Consumer:
         # For an audit trail: its number there, 0 for none yet, and the name of its session.
         self.number = 0
         self.session = ""
+        # The session, for observers and management; None for a consumer of the broker itself.
+        self.owner: SessionView | None = None
+        self.filter_text: str | None = None
+        self.created_ms = 0
 
     @property
     def ready(self) -> bool:
@@ -207,9 +215,11 @@ class Queue:
         "delivering_count",
         "dispatcher",
         "durable",
+        "expired_count",
         "filter",
         "id",
         "idle_since_ms",
+        "killed_count",
         "name",
         "owner",
         "pledged",
@@ -245,6 +255,9 @@ class Queue:
         self.pledged = 0
         self.added_count = 0
         self.acknowledged_count = 0
+        # Messages that expired here, and that were given up as dead letters.
+        self.expired_count = 0
+        self.killed_count = 0
         self.used = False
         self.swept = False
         self.idle_since_ms = 0

@@ -36,6 +36,7 @@ class DeadLetters:
 
         In a ``transaction`` that has taken it, it leaves with the commit.
         """
+        queue.killed_count += 1
         target = self._settings.of(queue.definition.address).dead_letter_address
         if not target:
             text = f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address"

@@ -47,6 +47,7 @@ class Expiry:
         if queue.deleted:
             self._removal.drop(queue, message)
             return
+        queue.expired_count += 1
         target = self._settings.of(message.address).expiry_address
         if not target:
             text = f"queue {queue.name!r}: expired messages are dropped, there is no expiry address"

@@ -41,6 +41,8 @@ from ._session import SERVER_VERSION, CoreService, CoreSession
 __all__ = ["CoreConnection"]
 
 _BROKER_CHANNELS = (2, 3)
+# Key under which JMS clients attach their client id to a session.
+_CLIENT_ID = "jms-client-id"
 # A lost connection keeps its sessions for its time to live, which the client chose, but never longer than this.
 _LOST_SECONDS_MAX = 24 * 3600.0
 
@@ -53,6 +55,7 @@ class CoreConnection:
         "_log",
         "_refused_reattachments",
         "backpressure",
+        "created_ms",
         "has_spoken",
         "link",
         "lost",
@@ -87,6 +90,8 @@ class CoreConnection:
         self.has_spoken = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
+        self.created_ms = service.now.wall_ms
+        service.kernel.clients.add_connection(self)
 
     @property
     def partial_frame_size(self) -> int:
@@ -102,6 +107,37 @@ class CoreConnection:
     def name(self) -> str:
         """Return the address of the peer, for the operator."""
         return self.link.peer
+
+    @property
+    def connection_id(self) -> str:
+        """Return the id of the connection for management, in the form of Artemis."""
+        return f"{self.link.id:08x}"
+
+    @property
+    def peer(self) -> str:
+        """Return the address of the peer."""
+        return self.link.peer
+
+    @property
+    def protocol(self) -> str:
+        """Return the name of the protocol."""
+        return "CORE"
+
+    @property
+    def client_id(self) -> str | None:
+        """Return the client id that a JMS client attached to one of its sessions."""
+        for session in self.sessions.values():
+            client_id = session.metadata.get(_CLIENT_ID)
+            if client_id is not None:
+                return client_id
+        return None
+
+    def close_by_management(self) -> None:
+        """Close the connection without a notice to the client, as Artemis does: it may reconnect."""
+        if self.lost:
+            self.abandon()
+        else:
+            self.fail("closed by management")
 
     def log(self, text: str) -> None:
         """Log one line for the operator, with the name of the peer."""
@@ -240,6 +276,8 @@ class CoreConnection:
             pre_acknowledge=packet.pre_acknowledge,
             backpressure=self.backpressure,
             principal=principal,
+            connection=self,
+            user=packet.username,
         )
         window = max(packet.window_size, -1)
         session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
@@ -393,6 +431,7 @@ class CoreConnection:
         for name, identifier in list(self.temporary_queues.items()):
             self.service.kernel.teardown.delete_temporary(name, identifier)
         self.temporary_queues.clear()
+        self.service.kernel.clients.remove_connection(self)
 
 
 _BROKER_ONLY = frozenset(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from embedbroker.kernel import ClientConnection
+
 if TYPE_CHECKING:
     from embedbroker.kernel import Backpressure
     from embedclient.wire.core import Packet
@@ -28,7 +30,7 @@ class Gate(Protocol):
         """Call ``holder.release`` whenever more became durable."""
 
 
-class SessionConnection(Protocol):
+class SessionConnection(ClientConnection, Protocol):
     """Carry the frames of a session. A reattachment replaces it."""
 
     #: Names and ids of the temporary queues that end with it.

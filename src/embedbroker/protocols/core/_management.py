@@ -1,59 +1,166 @@
-"""Requests to the management address: refused with a text while there is no management to carry them out.
+"""Management messages: a request to the management address in, a reply message out (core-protocol 6.3).
 
-Responsible for the refusal, and for its second form. Tools do not wait for the send of a request, so no EXCEPTION can
-reach them. They wait for a reply message, and get one which reports that the operation failed (core-protocol 6.3). Does
-not depend on the contents of the request.
+Responsible for the form of requests and replies as messages, and for room for the reply. Does not depend on attributes
+and operations, which are `embedbroker.management`'s.
 """
 
 from __future__ import annotations
 
-from embedbroker.kernel import InternalBinding, Kernel, Permission, Refused, Session
-from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType, uuid_text
-from embedclient.wire.core import CoreMessage, MessageType, encode_text
+import json
 
-__all__ = ["MANAGEMENT_ADDRESS", "management_binding"]
+from embedbroker.kernel import Kernel, Refused, Session
+from embedbroker.management import Failure, Registry, Success
+from embedclient.errors import ErrorCode, RemoteProtocolError
+from embedclient.model import Properties, PropertyType, PropertyValue, uuid_text
+from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
-MANAGEMENT_ADDRESS = "activemq.management"
-_TEXT = "management is not supported by this broker yet"
+__all__ = ["ManagementServer"]
+
 _REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
+_RESOURCE, _ATTRIBUTE, _OPERATION = "_AMQ_ResourceName", "_AMQ_Attribute", "_AMQ_OperationName"
+_SUCCEEDED = "_AMQ_OperationSucceeded"
+# While messages take all the memory there is, replies are stored out of the margin: requests are what makes room.
+_REPLY_ROOM_BYTES = 64 * 1024
+_SHOWN_MAX = 200
 
 
-def management_binding(kernel: Kernel) -> InternalBinding:
-    """Return the binding of the management address. Queues may have its name: nothing is reserved for them yet."""
+class ManagementServer:
+    """Serve the management messages to a broker."""
 
-    def refuse(request: CoreMessage, session: Session, sender_waits: bool) -> Refused:
-        return _refuse_request(kernel, request, session, sender_waits=sender_waits)
+    __slots__ = ("_kernel", "_registry")
 
-    return InternalBinding(MANAGEMENT_ADDRESS, refuse, Permission.MANAGE, is_reserved=False)
+    def __init__(self, kernel: Kernel, registry: Registry) -> None:
+        self._kernel = kernel
+        self._registry = registry
 
-
-def _refuse_request(kernel: Kernel, request: CoreMessage, session: Session, *, sender_waits: bool) -> Refused:
-    """Refuse a request. If its sender does not wait, send the refusal to its reply address while there is room."""
-    reply_to = request.property(_REPLY_TO)
-    memory = kernel.memory
-    has_room = memory.used_bytes < memory.limit_bytes
-    if not sender_waits and has_room and isinstance(reply_to, str) and reply_to:
-        # JMS clients write temp-queue://NAME, core clients the name alone.
-        address = reply_to.rpartition("://")[2]
-        if session.admit_send(address) is None:
-            kernel.router.send(_failure(request, address), None, None)
-    return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, _TEXT)
+    def serve(self, request: CoreMessage, session: Session) -> Refused | None:
+        """Carry out a request and send the reply to the address that it names, if any."""
+        return _Request(self._kernel, self._registry, request, session).carry_out()
 
 
-def _failure(request: CoreMessage, address: str) -> CoreMessage:
-    properties = Properties()
-    properties.set("_AMQ_OperationSucceeded", False, PropertyType.BOOLEAN)
-    correlation_id = request.property(_CORRELATION_ID)
-    if correlation_id is None and request.user_id is not None:
-        correlation_id = uuid_text(request.user_id)
-    if isinstance(correlation_id, str):
-        properties.set(_CORRELATION_ID, correlation_id, PropertyType.STRING)
-    return CoreMessage.build(
-        type=MessageType.TEXT,
-        address=address,
-        durable=False,
-        priority=0,
-        properties=properties,
-        body=encode_text(f'["{_TEXT}"]'),
-    )
+class _Request:
+    """Carry out one request, and send the reply to the address that it names."""
+
+    __slots__ = ("_kernel", "_registry", "_reply_to", "_request", "_session")
+
+    def __init__(self, kernel: Kernel, registry: Registry, request: CoreMessage, session: Session) -> None:
+        self._kernel = kernel
+        self._registry = registry
+        self._request = request
+        self._session = session
+        reply_to = request.property(_REPLY_TO)
+        # JMS clients write temp-queue://NAME, core clients the name alone. None: the answer is dropped.
+        self._reply_to = reply_to.rpartition("://")[2] if isinstance(reply_to, str) and reply_to else None
+
+    def carry_out(self) -> Refused | None:
+        """Call the registry; return why the message is refused, which does not depend on its call."""
+        if self._reply_to is not None:
+            if not self._has_room:
+                return Refused(ErrorCode.ADDRESS_FULL, "the broker is full: there is no room for a reply")
+            refused = self._session.admit_send(self._reply_to)
+            if refused is not None:
+                return refused
+        resource = _text(self._request.property(_RESOURCE))
+        operation = _text(self._request.property(_OPERATION))
+        attribute = _text(self._request.property(_ATTRIBUTE))
+        registry = self._registry
+        if operation is not None:
+            try:
+                arguments = _arguments_of(self._request)
+            except ValueError as error:
+                self._fail(f"{resource}.{operation[:_SHOWN_MAX]}", str(error))
+                return None
+            registry.invoke(self._session, str(resource), operation, arguments, self._respond)
+        elif attribute is not None:
+            registry.read(self._session, str(resource), attribute, self._respond)
+        else:
+            self._send(None, None, promises=False)
+        return None
+
+    @property
+    def _has_room(self) -> bool:
+        """Return True if a small reply may be stored. A full broker stores it in the margin, if that is large."""
+        memory = self._kernel.memory
+        return memory.used_bytes < memory.limit_bytes or memory.has_room(_REPLY_ROOM_BYTES)
+
+    def _respond(self, outcome: Success | Failure) -> None:
+        name = _text(self._request.property(_OPERATION)) or _text(self._request.property(_ATTRIBUTE))
+        label = f"{_text(self._request.property(_RESOURCE))}.{name}"[:_SHOWN_MAX]
+        if isinstance(outcome, Failure):
+            self._fail(label, outcome.text)
+            return
+        text = None if outcome.value is None else _json([outcome.value])
+        if not self._fits(text):
+            self._fail(label, "the result is too large for a reply: request it in pages, or with a filter")
+        else:
+            self._send(True, text, promises=outcome.changes)
+
+    def _fits(self, text: str | None) -> bool:
+        size = 2 * len(text or "") + 1024
+        kernel = self._kernel
+        if size <= _REPLY_ROOM_BYTES:
+            return True
+        return size <= kernel.config.frame_size_bytes_max and kernel.memory.has_room(size)
+
+    def _fail(self, label: str, text: str) -> None:
+        shown = " ".join(text[:_SHOWN_MAX].split())
+        self._kernel.inform(f"management request {label!r} of session {self._session.name} failed: {shown}")
+        self._send(False, _json([text]), promises=False)
+
+    def _send(self, succeeded: bool | None, text: str | None, *, promises: bool) -> None:
+        if self._reply_to is None:
+            return
+        properties = Properties()
+        properties.set(_REPLY_TO, self._request.property(_REPLY_TO), PropertyType.STRING)
+        if succeeded is not None:
+            properties.set(_SUCCEEDED, succeeded, PropertyType.BOOLEAN)
+        correlation_id = self._request.property(_CORRELATION_ID)
+        if isinstance(correlation_id, bytes):
+            properties.set(_CORRELATION_ID, correlation_id, PropertyType.BYTES)
+        else:
+            properties.set(_CORRELATION_ID, self._correlation_text(correlation_id), PropertyType.STRING)
+        reply = CoreMessage.build(
+            type=MessageType.TEXT,
+            address=self._reply_to,
+            durable=False,
+            priority=0,
+            properties=properties,
+            body=encode_text(text),
+        )
+        self._kernel.router.reply(reply, promises=promises)
+
+    def _correlation_text(self, correlation_id: PropertyValue) -> str:
+        """Return the id of the request, else its message id; without either Artemis sends the text ``null``."""
+        if isinstance(correlation_id, str):
+            return correlation_id
+        user_id = self._request.user_id
+        return "null" if user_id is None else uuid_text(user_id)
+
+
+def _text(value: PropertyValue) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _arguments_of(request: CoreMessage) -> list[object]:
+    """Return the arguments in the body of a request; a body without a text has none.
+
+    Raises:
+        ValueError: The body is not a JSON array.
+    """
+    try:
+        text = decode_text(request.body)
+    except RemoteProtocolError as error:
+        raise ValueError(f"the body of the request is no text: {error}") from None
+    if text is None:
+        return []
+    try:
+        arguments = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body of the request is not JSON: {error}") from None
+    if not isinstance(arguments, list):
+        raise ValueError("the body of the request must be a JSON array with the arguments")
+    return arguments

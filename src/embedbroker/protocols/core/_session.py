@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from embedbroker.kernel import Consumer, InternalBinding, Kernel, Reference, Refused, Scope, Session
+from embedbroker.kernel import (
+    MANAGEMENT_ADDRESS,
+    Consumer,
+    InternalBinding,
+    Kernel,
+    Permission,
+    Reference,
+    Refused,
+    Scope,
+    Session,
+)
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
 from embedclient.model import Entropy, Instant, Properties, PropertyType
@@ -43,15 +53,16 @@ from embedclient.wire.core import (
 )
 
 from ._interfaces import Cluster, Gate, SessionConnection
-from ._management import management_binding
 from ._message_traits import MessageTraits, traits_of
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 
 if TYPE_CHECKING:
+    from embedbroker.management import Registry
     from embedbroker.security import SecurityManager
 
     from .._port import ConnectionPort
+    from ._management import ManagementServer
     from ._services import RequestServer
 
 __all__ = ["SERVER_VERSION", "SERVICES_ADDRESS", "CoreService", "CoreSession"]
@@ -101,6 +112,8 @@ class CoreService:
     """Hold what all CORE connections and sessions of a broker share: kernel, identity, gate, sessions by name."""
 
     __slots__ = (
+        "_management",
+        "_management_server",
         "_request_server",
         "cluster",
         "entropy",
@@ -113,6 +126,7 @@ class CoreService:
         "security",
         "sessions",
         "started",
+        "started_at",
         "waits",
     )
 
@@ -124,7 +138,11 @@ class CoreService:
         self.node_id = node_id
         # Few brokers get requests: what serves them is loaded with the first.
         self._request_server: RequestServer | None = None
+        self._management: Registry | None = None
+        self._management_server: ManagementServer | None = None
         self.now = Instant(0.0, 0)
+        # When clients were served first.
+        self.started_at = self.now
         self.sessions: dict[str, CoreSession] = {}
         # How many sessions carry a pair. JMS clients check for each connection whether its client id is in use.
         self.metadata: dict[tuple[str, str], int] = {}
@@ -137,7 +155,7 @@ class CoreService:
         self.cluster: Cluster | None = None
         # None on a broker that admits every client.
         self.security: SecurityManager | None = None
-        kernel.address_manager.bind_internal(management_binding(kernel))
+        kernel.address_manager.bind_internal(InternalBinding(MANAGEMENT_ADDRESS, self._manage, Permission.MANAGE))
         kernel.address_manager.bind_internal(InternalBinding(SERVICES_ADDRESS, self._serve))
 
     def connect_security(self, security: SecurityManager | None) -> None:
@@ -145,6 +163,22 @@ class CoreService:
         self.security = security
         if security is not None:
             security.connect(self.kernel.clock)
+
+    @property
+    def management(self) -> Registry:
+        """Return the registry of management, which is loaded with the first request."""
+        if self._management is None:
+            from embedbroker.management import CONTROLS, Registry
+
+            self._management = Registry(self, CONTROLS)
+        return self._management
+
+    def _manage(self, request: CoreMessage, session: Session, _sender_waits: bool) -> Refused | None:
+        if self._management_server is None:
+            from ._management import ManagementServer
+
+            self._management_server = ManagementServer(self.kernel, self.management)
+        return self._management_server.serve(request, session)
 
     def _serve(self, request: CoreMessage, session: Session, _sender_waits: bool) -> Refused | None:
         if self._request_server is None:
@@ -230,7 +264,7 @@ class CoreSession:
         self.username: str | None = None
         config = service.kernel.config
         self._looks_at_user = config.populate_validated_user or config.reject_empty_validated_user
-        self.metadata: dict[str, str] = {}
+        self.metadata = kernel_session.metadata
         # True for a session created right after a refused reattachment. From here on the two ends may count differently
         # (pitfall 12.22). So a later reattachment is refused too, and the client builds the session again instead of
         # losing packets.
@@ -658,7 +692,7 @@ class CoreSession:
         connection.link.write_pieces(pieces)
         if self.service.security is not None:
             self.service.security.move_session(self.kernel_session, connection.link.id)
-        self.kernel_session.move(connection.backpressure)
+        self.kernel_session.move(connection.backpressure, connection)
 
     def close(self, *, failed: bool) -> None:
         """End the session."""

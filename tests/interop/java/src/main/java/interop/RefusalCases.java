@@ -24,7 +24,6 @@ final class RefusalCases {
       cases.put("refuses-delivery-delay", RefusalCases::deliveryDelay);
       cases.put("refuses-wildcards", RefusalCases::wildcards);
       cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
-      cases.put("refuses-management", RefusalCases::management);
    }
 
    private static void goesOn(Broker broker, Session session) throws Exception {
@@ -84,14 +83,6 @@ final class RefusalCases {
       Session session = broker.session();
       Queue queue = session.createQueue(broker.fresh("q") + "?last-value=true");
       told(fails(JMSException.class, () -> session.createProducer(queue)), "last-value");
-      goesOn(broker, session);
-   }
-
-   private static void management(Broker broker) throws Exception {
-      Session session = broker.session();
-      Queue address = session.createQueue("activemq.management");
-      TextMessage request = session.createTextMessage("[]");
-      told(fails(JMSException.class, () -> session.createProducer(address).send(request)), "management");
       goesOn(broker, session);
    }
 }

@@ -1,0 +1,38 @@
+"""Management: one registry of the attributes and operations of a broker, for messages, Python and the command line."""
+
+from ._address_control import ADDRESS
+from ._broker_control import BROKER
+from ._queue_control import QUEUE
+from ._registry import (
+    PENDING_MAX,
+    Attribute,
+    BrokerView,
+    Control,
+    Failure,
+    Kind,
+    ManagementRefused,
+    Operation,
+    Parameter,
+    Registry,
+    Respond,
+    Success,
+)
+
+__all__ = [
+    "CONTROLS",
+    "PENDING_MAX",
+    "Attribute",
+    "BrokerView",
+    "Control",
+    "Failure",
+    "Kind",
+    "ManagementRefused",
+    "Operation",
+    "Parameter",
+    "Registry",
+    "Respond",
+    "Success",
+]
+
+CONTROLS = (BROKER, ADDRESS, QUEUE)
+"""The controls of a broker, in the order of the documentation."""

@@ -1,0 +1,99 @@
+"""The control ``address``: figures of one address."""
+
+from __future__ import annotations
+
+import json
+
+from embedbroker.kernel import Address, Kernel
+
+from ._queue_control import remove_all
+from ._registry import Attribute, Call, Control, Operation, Work
+from ._texts import no_address, routing_types_text
+
+__all__ = ["ADDRESS"]
+
+
+def _of(call: Call) -> Address:
+    address = call.kernel.address_manager.addresses.get(call.name)
+    if address is None:
+        raise no_address(call.name)
+    return address
+
+
+def _queue_names(call: Call) -> list[str]:
+    return [queue.name for queue in _of(call).queues]
+
+
+def _message_count(call: Call) -> int:
+    return sum([queue.message_count for queue in _of(call).queues])
+
+
+def _duplicate_ids(call: Call) -> int:
+    ids = _of(call).duplicate_ids
+    return 0 if ids is None else len(ids)
+
+
+def _is_temporary(call: Call) -> bool:
+    queues = _of(call).queues
+    return bool(queues) and all(queue.definition.temporary for queue in queues)
+
+
+_ATTRIBUTES = (
+    Attribute("Id", "long", lambda call: _of(call).definition.id, "Id in the journal."),
+    Attribute("Address", "String", lambda call: call.name, "Name."),
+    Attribute("RoutingTypes", "String[]", lambda call: routing_types_text(_of(call)), "MULTICAST, ANYCAST or both."),
+    Attribute(
+        "RoutingTypesAsJSON",
+        "String",
+        lambda call: json.dumps(routing_types_text(_of(call)), separators=(",", ":")),
+        "The same as JSON.",
+    ),
+    Attribute("QueueNames", "String[]", _queue_names, "Names of its queues."),
+    Attribute("AllQueueNames", "String[]", _queue_names, "Names of its queues, remote ones too."),
+    Attribute("RemoteQueueNames", "String[]", lambda call: [], "Names of remote queues; not available yet."),
+    Attribute("BindingNames", "String[]", _queue_names, "Names of its bindings."),
+    Attribute("QueueCount", "long", lambda call: len(_of(call).queues), "Queues."),
+    Attribute("MessageCount", "long", _message_count, "Messages in its queues."),
+    Attribute("NumberOfMessages", "long", _message_count, "The same, under an older name."),
+    Attribute(
+        "RoutedMessageCount",
+        "long",
+        lambda call: _of(call).routed_count - _of(call).unrouted_count,
+        "Messages that a queue took, since the start.",
+    ),
+    Attribute(
+        "UnRoutedMessageCount",
+        "long",
+        lambda call: _of(call).unrouted_count,
+        "Messages that no queue took, since the start.",
+    ),
+    Attribute(
+        "AddressSize", "long", lambda call: call.kernel.memory.address_bytes(call.name), "Bytes of its messages."
+    ),
+    Attribute("CurrentDuplicateIdCacheSize", "long", _duplicate_ids, "Ids for duplicate detection in force."),
+    Attribute("AutoCreated", "boolean", lambda call: _of(call).definition.auto_created, "Created on demand."),
+    Attribute("Temporary", "boolean", _is_temporary, "It has temporary queues only."),
+    Attribute("Internal", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
+    Attribute("Paused", "boolean", lambda call: False, "Deliveries are paused; that is not possible yet."),
+    Attribute("RetroactiveResource", "boolean", lambda call: False, "Belongs to a retroactive address; none exists."),
+)
+
+
+def _purge(call: Call) -> Work:
+    """Remove the messages of each queue that the session may consume."""
+    total = 0
+    for queue in list(_of(call).queues):
+        removed = yield from remove_all(call, queue.name)
+        assert isinstance(removed, int)
+        total += removed
+    return total
+
+
+_OPERATIONS = (Operation("purge", (), "long", _purge, "Remove the messages of its queues.", changes=True),)
+
+
+def _exists(kernel: Kernel, name: str) -> bool:
+    return name in kernel.address_manager.addresses
+
+
+ADDRESS = Control("address", _ATTRIBUTES, _OPERATIONS, _exists)

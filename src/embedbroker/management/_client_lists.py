@@ -1,0 +1,295 @@
+"""Lists of connections, sessions and consumers, and the operations that close them."""
+
+from __future__ import annotations
+
+import json
+
+from embedbroker.kernel import ClientConnection, Consumer, Queue, Session
+
+from ._lists import PAGE_PARAMETERS
+from ._paging import Column, page_of
+from ._registry import Call, Kind, Operation, Parameter, Work
+
+__all__ = ["OPERATIONS", "consumer_json", "consumers_of"]
+
+
+def _sessions(call: Call) -> list[Session]:
+    return [session for session in call.kernel.clients.sessions if isinstance(session, Session)]
+
+
+def _sessions_of(call: Call, connection_id: str | None) -> list[Session]:
+    return [
+        session
+        for session in _sessions(call)
+        if session.connection is not None and session.connection.connection_id == connection_id
+    ]
+
+
+def _consumers(call: Call) -> list[tuple[Session, Consumer]]:
+    """Return the consumers with their sessions; browsers, too, as Artemis lists them."""
+    return [(session, consumer) for session in _sessions(call) for consumer in session.consumers.values()]
+
+
+def _users(session: Session) -> str:
+    return session.validated_user or session.user or ""
+
+
+def _host(peer: str) -> str:
+    return peer.rpartition(":")[0] or peer
+
+
+# -- paged -----------------------------------------------------------------------------------------------------------
+
+
+def _connection_columns(call: Call) -> dict[str, Column]:
+    by_connection: dict[ClientConnection, list[Session]] = {}
+    for session in _sessions(call):
+        if session.connection is not None:
+            by_connection.setdefault(session.connection, []).append(session)
+
+    def users(connection: ClientConnection) -> str:
+        return ",".join(sorted({name for each in by_connection.get(connection, ()) if (name := _users(each))}))
+
+    return {
+        "connectionID": Column(lambda connection: connection.connection_id),
+        "remoteAddress": Column(lambda connection: connection.peer),
+        "users": Column(users),
+        "creationTime": Column(lambda connection: connection.created_ms, is_number=True),
+        "implementation": Column(lambda connection: type(connection).__name__),
+        "protocol": Column(lambda connection: connection.protocol),
+        "clientID": Column(lambda connection: connection.client_id),
+        "localAddress": Column(lambda connection: None),
+        "sessionCount": Column(
+            lambda connection: len(by_connection.get(connection, ())), is_number=True, stays_number=True
+        ),
+    }
+
+
+def _client_of(session: Session) -> ClientConnection:
+    assert session.connection is not None
+    return session.connection
+
+
+_SESSION_COLUMNS: dict[str, Column] = {
+    "id": Column(lambda session: session.name),
+    "user": Column(lambda session: session.user),
+    "validatedUser": Column(lambda session: session.validated_user),
+    "creationTime": Column(lambda session: session.created_ms, is_number=True),
+    "consumerCount": Column(lambda session: len(session.consumers), is_number=True, stays_number=True),
+    "connectionID": Column(lambda session: _client_of(session).connection_id),
+    "clientID": Column(lambda session: _client_of(session).client_id),
+}
+
+_CONSUMER_COLUMNS: dict[str, Column] = {
+    "id": Column(lambda pair: pair[1].key, is_number=True),
+    "session": Column(lambda pair: pair[0].name),
+    "connection": Column(lambda pair: _client_of(pair[0]).connection_id),
+    "clientID": Column(lambda pair: _client_of(pair[0]).client_id),
+    "user": Column(lambda pair: pair[0].user),
+    "validatedUser": Column(lambda pair: pair[0].validated_user),
+    "protocol": Column(lambda pair: _client_of(pair[0]).protocol),
+    "queue": Column(lambda pair: pair[1].queue.name),
+    "queueType": Column(lambda pair: "anycast" if pair[1].queue.definition.routing_type else "multicast"),
+    "filter": Column(lambda pair: pair[1].filter_text),
+    "address": Column(lambda pair: pair[1].queue.definition.address),
+    "localAddress": Column(lambda pair: None),
+    "remoteAddress": Column(lambda pair: _client_of(pair[0]).peer),
+    "creationTime": Column(lambda pair: pair[1].created_ms, is_number=True),
+    "messagesInTransit": Column(lambda pair: len(pair[1].unsettled), is_number=True),
+    "status": Column(lambda pair: "OK"),
+}
+
+
+def _list_connections(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
+    connections = list(call.kernel.clients.connections)
+    return page_of(connections, _connection_columns(call), options, page, page_size, "connectionID")
+
+
+def _list_sessions(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
+    return page_of(_sessions(call), _SESSION_COLUMNS, options, page, page_size, "id")
+
+
+def _list_consumers(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
+    return page_of(_consumers(call), _CONSUMER_COLUMNS, options, page, page_size, "id")
+
+
+# -- whole -----------------------------------------------------------------------------------------------------------
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _connections_json(call: Call) -> Work:
+    counts: dict[ClientConnection | None, int] = {}
+    for session in _sessions(call):
+        counts[session.connection] = counts.get(session.connection, 0) + 1
+    rows = []
+    for connection in list(call.kernel.clients.connections):
+        rows.append(
+            {
+                "connectionID": connection.connection_id,
+                "clientAddress": connection.peer,
+                "creationTime": connection.created_ms,
+                "implementation": type(connection).__name__,
+                "sessionCount": counts.get(connection, 0),
+            }
+        )
+        yield
+    return _as_json(rows)
+
+
+def _session_json(session: Session) -> dict[str, object]:
+    validated = session.validated_user
+    return {
+        "sessionID": session.name,
+        "creationTime": session.created_ms,
+        "consumerCount": len(session.consumers),
+        **({"validatedUser": validated} if validated else {}),
+        **({"principal": session.user} if session.user else {}),
+        **({"metadata": dict(session.metadata)} if session.metadata else {}),
+    }
+
+
+def _rows_of_sessions(sessions: list[Session]) -> Work:
+    rows = []
+    for session in sessions:
+        rows.append(_session_json(session))
+        yield
+    return _as_json(rows)
+
+
+def _all_sessions_json(call: Call) -> Work:
+    return _rows_of_sessions(_sessions(call))
+
+
+def _sessions_json(call: Call, connection_id: str | None) -> Work:
+    return _rows_of_sessions(_sessions_of(call, connection_id))
+
+
+def consumer_json(session: Session | None, consumer: Consumer) -> dict[str, object]:
+    """Describe a consumer as Artemis' lists of JSON do."""
+    connection = session.connection if session is not None else None
+    return {
+        "consumerID": consumer.key,
+        "connectionID": connection.connection_id if connection is not None else None,
+        "sessionID": session.name if session is not None else None,
+        "queueName": consumer.queue.name,
+        "browseOnly": consumer.browse,
+        "creationTime": consumer.created_ms,
+        "deliveringCount": len(consumer.unsettled),
+        "messagesInTransit": len(consumer.unsettled),
+        "status": "OK",
+        **({"filter": consumer.filter_text} if consumer.filter_text else {}),
+    }
+
+
+def consumers_of(queue: Queue) -> list[tuple[Session | None, Consumer]]:
+    """Return consumers and browsers of a queue, with their sessions."""
+    return [
+        (consumer.owner if isinstance(consumer.owner, Session) else None, consumer)
+        for consumer in (*queue.consumers, *queue.browsers)
+    ]
+
+
+def _all_consumers_json(call: Call) -> Work:
+    rows = []
+    for session, consumer in _consumers(call):
+        rows.append(consumer_json(session, consumer))
+        yield
+    return _as_json(rows)
+
+
+def _consumers_json(call: Call, connection_id: str | None) -> Work:
+    rows = []
+    for session in _sessions_of(call, connection_id):
+        for consumer in session.consumers.values():
+            rows.append(consumer_json(session, consumer))
+            yield
+    return _as_json(rows)
+
+
+def _connection_ids(call: Call) -> list[str]:
+    return [connection.connection_id for connection in call.kernel.clients.connections]
+
+
+def _session_names(call: Call, connection_id: str | None) -> list[str]:
+    return [session.name for session in _sessions_of(call, connection_id)]
+
+
+def _remote_addresses(call: Call, address: str | None = None) -> list[str]:
+    peers = [connection.peer for connection in call.kernel.clients.connections]
+    return [peer for peer in peers if address is None or _host(peer) == _host(address) or peer == address]
+
+
+# -- closing ---------------------------------------------------------------------------------------------------------
+
+
+def _close_connections(connections: list[ClientConnection]) -> bool:
+    for connection in connections:
+        connection.close_by_management()
+    return bool(connections)
+
+
+def _close_connection(call: Call, connection_id: str | None) -> bool:
+    return _close_connections([each for each in call.kernel.clients.connections if each.connection_id == connection_id])
+
+
+def _close_address(call: Call, address: str | None) -> bool:
+    return _close_connections(
+        [each for each in call.kernel.clients.connections if address is not None and each.peer.startswith(address)]
+    )
+
+
+def _close_user(call: Call, user: str | None) -> bool:
+    wanted = {
+        session.connection: None
+        for session in _sessions(call)
+        if session.connection is not None and user and user in (session.user, session.validated_user)
+    }
+    return _close_connections(list(wanted))
+
+
+def _close_consumer(call: Call, session_name: str | None, consumer_id: str | None) -> bool:
+    for session, consumer in _consumers(call):
+        if session.name == session_name and str(consumer.key) == consumer_id:
+            session.close_consumer(consumer.key)
+            consumer.port.closed_by_broker(consumer)
+            return True
+    return False
+
+
+_CONNECTION = Parameter("connectionID", Kind.TEXT)
+_SESSION = Parameter("sessionID", Kind.TEXT)
+_CONSUMER = Parameter("consumerID", Kind.TEXT)
+_IP = Parameter("ipAddress", Kind.TEXT)
+
+OPERATIONS = (
+    Operation("listConnections", PAGE_PARAMETERS, "String", _list_connections, "A page of connections as JSON."),
+    Operation("listSessions", PAGE_PARAMETERS, "String", _list_sessions, "A page of sessions as JSON."),
+    Operation("listConsumers", PAGE_PARAMETERS, "String", _list_consumers, "A page of consumers as JSON."),
+    Operation("listConnectionsAsJSON", (), "String", _connections_json, "All connections as JSON."),
+    Operation("listAllSessionsAsJSON", (), "String", _all_sessions_json, "All sessions as JSON."),
+    Operation("listSessionsAsJSON", (_CONNECTION,), "String", _sessions_json, "Sessions of a connection as JSON."),
+    Operation("listAllConsumersAsJSON", (), "String", _all_consumers_json, "All consumers as JSON."),
+    Operation("listConsumersAsJSON", (_CONNECTION,), "String", _consumers_json, "Consumers of a connection as JSON."),
+    Operation("listConnectionIDs", (), "String[]", _connection_ids, "Ids of all connections."),
+    Operation("listSessions", (_CONNECTION,), "String[]", _session_names, "Names of the sessions of a connection."),
+    Operation("listRemoteAddresses", (), "String[]", _remote_addresses, "Addresses of all clients."),
+    Operation("listRemoteAddresses", (_IP,), "String[]", _remote_addresses, "Addresses of clients of one host."),
+    Operation(
+        "closeConnectionWithID", (_CONNECTION,), "boolean", _close_connection, "Close a connection.", changes=True
+    ),
+    Operation("closeConnectionsForAddress", (_IP,), "boolean", _close_address, "Close those of a host.", changes=True),
+    Operation(
+        "closeConnectionsForUser",
+        (Parameter("userName", Kind.TEXT),),
+        "boolean",
+        _close_user,
+        "Close those of a user.",
+        changes=True,
+    ),
+    Operation(
+        "closeConsumerWithID", (_SESSION, _CONSUMER), "boolean", _close_consumer, "Close a consumer.", changes=True
+    ),
+)

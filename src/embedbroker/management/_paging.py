@@ -1,0 +1,178 @@
+"""Paged lists: the options, the filter, the order and the page of ``listQueues`` and its relatives.
+
+Options are a JSON object, or an empty text for none. Responsible for the answer's form. Does not depend on the elements
+of a list: each list is data, `Column` by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from ._registry import ManagementRefused, Work
+from ._texts import flag
+
+__all__ = ["Column", "page_of", "plain_text"]
+
+_SHOWN_MAX = 100
+_OPERATIONS = ("EQUALS", "NOT_EQUALS", "CONTAINS", "NOT_CONTAINS", "LESS_THAN", "GREATER_THAN")
+_PART = 256
+
+
+@frozen
+class Column:
+    """Describe a column of a list: its value, and whether it is a number for filters and order."""
+
+    read: Callable[[Any], object]
+    is_number: bool = False
+    #: Numbers of few lists are numbers in the answer; all others are texts.
+    stays_number: bool = False
+
+
+@frozen
+class _Options:
+    field: str = ""
+    operation: str = ""
+    value: str = ""
+    sort_field: str = ""
+    descending: bool = False
+
+
+def plain_text(value: object) -> str:
+    """Return a value as Java prints it; None is empty."""
+    if value is None:
+        return ""
+    return flag(value) if isinstance(value, bool) else str(value)
+
+
+def _options(text: str | None, columns: Mapping[str, Column]) -> _Options:
+    if text is None or not text.strip():
+        return _Options()
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ManagementRefused(f"the options are not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise ManagementRefused(f"the options must be a JSON object, not {text[:_SHOWN_MAX]}")
+    for name in ("field", "operation", "value"):
+        if name not in fields:
+            raise ManagementRefused(f"the options have no {name!r}")
+    texts = {
+        name: plain_text(value)[: 64 * 1024] for name, value in fields.items() if not isinstance(value, dict | list)
+    }
+    sort_field = texts.get("sortField") or texts.get("sortColumn") or ""
+    for name in (texts.get("field", ""), sort_field):
+        if name and name not in columns:
+            raise ManagementRefused(f"the list has no field {name[:_SHOWN_MAX]!r}; it has {', '.join(columns)}")
+    operation = texts.get("operation", "")
+    if operation and operation not in _OPERATIONS:
+        raise ManagementRefused(f"there is no operation {operation[:_SHOWN_MAX]!r}; there are {', '.join(_OPERATIONS)}")
+    return _Options(
+        texts.get("field", ""), operation, texts.get("value", ""), sort_field,
+        texts.get("sortOrder", "").lower() == "desc",
+    )  # fmt: skip
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _matcher(options: _Options, columns: Mapping[str, Column]) -> Callable[[object], bool] | None:
+    """Return the filter of the options; None without one. A number that is compared with a text never matches."""
+    if not options.field or not options.operation:
+        return None
+    column, operation, wanted = columns[options.field], options.operation, options.value
+    if column.is_number:
+        number = _number(wanted)
+
+        def matches_number(item: object) -> bool:
+            value = column.read(item)
+            if number is None or not isinstance(value, int | float):
+                return False
+            return {
+                "EQUALS": value == number,
+                "NOT_EQUALS": value != number,
+                "CONTAINS": False,
+                "NOT_CONTAINS": False,
+                "LESS_THAN": value < number,
+                "GREATER_THAN": value > number,
+            }[operation]
+
+        return matches_number
+
+    def matches_text(item: object) -> bool:
+        value = plain_text(column.read(item))
+        if operation == "EQUALS":
+            return value == wanted
+        if operation == "NOT_EQUALS":
+            return value != wanted
+        if operation == "CONTAINS":
+            return wanted in value
+        return operation == "NOT_CONTAINS" and wanted not in value
+
+    return matches_text
+
+
+def page_of(
+    items: Sequence[object],
+    columns: Mapping[str, Column],
+    options_text: str | None,
+    page: int | None,
+    page_size: int | None,
+    default_sort: str,
+) -> Work:
+    """Return the page as JSON: ``data`` with one object per element, and ``count`` of all that match.
+
+    Args:
+        items: Elements of the list.
+        columns: Fields of an element.
+        options_text: Filter and order as JSON; empty for all in the default order.
+        page: Number of the page, from 1; -1 for all.
+        page_size: Elements of a page; -1 for all.
+        default_sort: Field that orders the list unless the options name one.
+    """
+    options = _options(options_text, columns)
+    matches = _matcher(options, columns)
+    found = list(items)
+    if matches is not None:
+        found = []
+        for number, item in enumerate(items):
+            if matches(item):
+                found.append(item)
+            if not number % 4:
+                yield
+    column = columns[options.sort_field or default_sort]
+    keyed: list[tuple[object, int]] = []
+    for number, item in enumerate(found):
+        value = column.read(item)
+        keyed.append((value if column.is_number and isinstance(value, int | float) else plain_text(value), number))
+        if not number % _PART:
+            yield
+    keyed.sort(reverse=options.descending, key=_sort_key)
+    start, end = 0, len(keyed)
+    if page is not None and page_size is not None and page > 0 and page_size > 0:
+        start = (page - 1) * page_size
+        end = start + page_size
+    rows = []
+    for _value, number in keyed[start:end]:
+        item = found[number]
+        rows.append({name: _shown(each, item) for name, each in columns.items()})
+        yield
+    return json.dumps({"data": rows, "count": len(keyed)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _sort_key(entry: tuple[object, int]) -> Any:
+    value = entry[0]
+    # A column of numbers may have an empty value: those come first.
+    return (0, value) if isinstance(value, int | float) else (-1 if value == "" else 1, value)
+
+
+def _shown(column: Column, item: object) -> object:
+    value = column.read(item)
+    return value if column.stays_number else plain_text(value)

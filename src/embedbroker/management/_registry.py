@@ -1,0 +1,297 @@
+"""The registry of management: resources, their attributes and operations, and calls with checked arguments.
+
+Responsible for finding what a call names, for choosing an operation by name and arguments, and for one answer to each
+call. Does not depend on messages and on the work of operations. Names, argument rules and error texts are those of
+Artemis 2.44 (broker-semantics 9.2).
+
+A resource belongs to a `Control`: ``broker``, or ``queue.orders`` of the control ``queue``. Each control is data:
+tuples of `Attribute` and `Operation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
+from typing import Protocol, TypeAlias, TypeVar
+
+from attrs import frozen
+
+from embedbroker.kernel import AT_ONCE_MAX, Kernel, Refused, Session
+from embedclient.model import Instant
+
+__all__ = [
+    "PENDING_MAX",
+    "Attribute",
+    "BrokerView",
+    "Call",
+    "Control",
+    "Failure",
+    "Kind",
+    "ManagementRefused",
+    "Operation",
+    "Parameter",
+    "Registry",
+    "Respond",
+    "Success",
+    "done",
+]
+
+PENDING_MAX = 100
+"""Maximum number of long operations under way at once; further calls are refused."""
+
+_SHOWN_MAX = 200
+
+T = TypeVar("T")
+Work: TypeAlias = Generator[None, None, object]
+"""A long operation: it yields after each portion of about one message's work, and returns its result."""
+
+
+class ManagementRefused(Exception):
+    """Refuse a call. The text is that of the reply."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+@frozen
+class Success:
+    """Hold the result of a call: None, or a value of JSON."""
+
+    value: object
+    changes: bool
+    """Whether the call may have changed the broker: its answer must wait for the disk."""
+
+
+@frozen
+class Failure:
+    """Hold the reason why a call failed."""
+
+    text: str
+
+
+Respond: TypeAlias = Callable[[Success | Failure], None]
+
+
+class Kind(Enum):
+    """List the types of parameters, under their Java names."""
+
+    TEXT = "String"
+    INTEGER = "int"
+    LONG = "long"
+    BOOLEAN = "boolean"
+
+    def fits(self, value: object) -> bool:
+        """Return True if a value of JSON can be an argument of this type. Null fits every type, as in Artemis."""
+        if value is None:
+            return True
+        if self is Kind.TEXT:
+            return isinstance(value, str)
+        if self is Kind.BOOLEAN:
+            return isinstance(value, bool)
+        limit = 1 << (31 if self is Kind.INTEGER else 63)
+        return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
+
+
+@frozen
+class Parameter:
+    """Describe one parameter of an operation."""
+
+    name: str
+    kind: Kind
+
+
+class BrokerView(Protocol):
+    """Provide what management needs of the broker around the kernel."""
+
+    kernel: Kernel
+    node_id: str
+    now: Instant
+    started: bool
+    started_at: Instant
+
+
+@frozen
+class Call:
+    """Hold the context of one call: the broker, the session with its permissions, and the name of the resource."""
+
+    broker: BrokerView
+    session: Session
+    name: str
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return the kernel of the broker."""
+        return self.broker.kernel
+
+
+@frozen
+class Attribute:
+    """Describe an attribute: its name, the Java name of its type, its value, and its meaning."""
+
+    name: str
+    type: str
+    read: Callable[[Call], object]
+    meaning: str
+
+
+@frozen
+class Operation:
+    """Describe an operation. ``run`` takes the call and the arguments, and returns a result or `Work`."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    type: str
+    run: Callable[..., object]
+    meaning: str
+    changes: bool = False
+
+    def takes(self, arguments: Sequence[object]) -> bool:
+        """Return True if the arguments fit the parameters."""
+        return len(arguments) == len(self.parameters) and all(
+            parameter.kind.fits(argument) for parameter, argument in zip(self.parameters, arguments, strict=True)
+        )
+
+
+class Control:
+    """Hold the attributes and operations of one kind of resource. ``exists`` finds one by its name."""
+
+    def __init__(
+        self,
+        name: str,
+        attributes: Sequence[Attribute],
+        operations: Sequence[Operation],
+        exists: Callable[[Kernel, str], bool],
+    ) -> None:
+        self.name = name
+        self.attributes: Mapping[str, Attribute] = {each.name: each for each in attributes}
+        self.operations = tuple(operations)
+        self.exists = exists
+        self._by_name: dict[str, list[Operation]] = {}
+        for operation in operations:
+            self._by_name.setdefault(operation.name, []).append(operation)
+
+    def find_attribute(self, name: str) -> Attribute | None:
+        """Return an attribute by its name, whose first letter may be small, as in Artemis."""
+        return self.attributes.get(name[:1].upper() + name[1:])
+
+    def find_getter(self, name: str) -> Attribute | None:
+        """Return the attribute that a getter such as ``getNodeID`` or ``isStarted`` reads."""
+        for prefix in ("get", "is"):
+            if name.startswith(prefix) and name[len(prefix) : len(prefix) + 1].isupper():
+                return self.attributes.get(name[len(prefix) :])
+        return None
+
+    def find_operation(self, name: str, arguments: Sequence[object]) -> Operation | None:
+        """Return the first operation with this name whose parameters fit the arguments."""
+        return next((each for each in self._by_name.get(name, ()) if each.takes(arguments)), None)
+
+
+class Registry:
+    """Carry out calls on the resources of one broker."""
+
+    __slots__ = ("_broker", "_controls", "_pending")
+
+    def __init__(self, broker: BrokerView, controls: Sequence[Control]) -> None:
+        self._broker = broker
+        self._controls = {control.name: control for control in controls}
+        self._pending = 0
+
+    @property
+    def controls(self) -> tuple[Control, ...]:
+        """Return the controls, in the order of the documentation."""
+        return tuple(self._controls.values())
+
+    def read(self, session: Session, resource: str, attribute: str, respond: Respond) -> None:
+        """Respond with the value of an attribute; any failure has the one text of Artemis."""
+        control, call = self._find(session, resource)
+        found = control.find_attribute(attribute) if control is not None else None
+        getter = None
+        if control is not None and found is None:
+            raised = attribute[:1].upper() + attribute[1:]
+            getter = control.find_operation(f"get{raised}", ()) or control.find_operation(f"is{raised}", ())
+        if found is None and getter is None:
+            respond(Failure(f"Problem while retrieving attribute {attribute[:_SHOWN_MAX]}"))
+        elif found is not None:
+            self._begin(_reading(found, call), respond, changes=False)
+        elif getter is not None:
+            self._begin(_running(getter, call, ()), respond, changes=getter.changes)
+
+    def invoke(
+        self, session: Session, resource: str, operation: str, arguments: Sequence[object], respond: Respond
+    ) -> None:
+        """Run an operation, or the getter of an attribute, and respond with its result."""
+        control, call = self._find(session, resource)
+        if control is None:
+            respond(Failure(f"AMQ229067: Cannot find resource with name {resource[:_SHOWN_MAX]}"))
+            return
+        found = control.find_operation(operation, arguments)
+        if found is not None:
+            self._begin(_running(found, call, arguments), respond, changes=found.changes)
+            return
+        attribute = control.find_getter(operation) if not arguments else None
+        if attribute is not None:
+            self._begin(_reading(attribute, call), respond, changes=False)
+            return
+        respond(Failure(f"AMQ229069: no operation {operation[:_SHOWN_MAX]}/{len(arguments)}"))
+
+    def _find(self, session: Session, resource: str) -> tuple[Control | None, Call]:
+        kind, _dot, name = resource.partition(".")
+        control = self._controls.get(kind)
+        if control is not None and not control.exists(self._broker.kernel, name):
+            control = None
+        return control, Call(self._broker, session, name)
+
+    def _begin(self, work: Work, respond: Respond, *, changes: bool) -> None:
+        """Begin work: a short one ends at once, a longer one goes on over the next steps."""
+        if self._pending >= PENDING_MAX:
+            respond(Failure("AMQ229245: Management controller is busy with another task. Please try again"))
+            return
+        deferred = self._broker.kernel.deferred
+
+        def answer(outcome: Success | Failure) -> None:
+            # Behind what the call requested, which may be carried out over several steps.
+            deferred.in_turn(lambda: respond(outcome)) if changes else respond(outcome)
+
+        def driven() -> Generator[None]:
+            try:
+                value = yield from work
+            except ManagementRefused as refused:
+                outcome: Success | Failure = Failure(refused.text)
+            else:
+                outcome = Success(value, changes)
+            self._pending -= 1
+            answer(outcome)
+
+        self._pending += 1
+        driver = driven()
+        # The first portions at once: most work has no more of them.
+        done_at_once = sum(1 for _ in islice(driver, AT_ONCE_MAX))
+        if done_at_once == AT_ONCE_MAX:
+            deferred.add(driver)
+
+
+def done(result: T | Refused) -> T:
+    """Return the result of a verb of the session.
+
+    Raises:
+        ManagementRefused: The session refused the verb.
+    """
+    if isinstance(result, Refused):
+        raise ManagementRefused(result.text)
+    return result
+
+
+def _reading(attribute: Attribute, call: Call) -> Work:
+    value = attribute.read(call)
+    if isinstance(value, Generator):
+        value = yield from value
+    return value
+
+
+def _running(operation: Operation, call: Call, arguments: Sequence[object]) -> Work:
+    result = operation.run(call, *arguments)
+    if isinstance(result, Generator):
+        result = yield from result
+    return result

@@ -1,0 +1,393 @@
+"""Management messages: attributes, operations, replies and refusals, as a client sees them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from embedclient.wire.core import MessageType, NullResponse, SessionSend, decode_text
+
+from .managing import Manager, request_of
+from .scripted import Peer, Stage, letter
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Stage().connect().open_session()
+
+
+@pytest.fixture
+def manager(peer: Peer) -> Manager:
+    return Manager(peer)
+
+
+# -- replies ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_attribute_is_in_a_reply_of_the_form_of_artemis(manager: Manager) -> None:
+    reply = manager.send(request_of("broker", attribute="Started"))
+    assert (reply.type, reply.durable, reply.priority, reply.timestamp, reply.user_id) == (
+        MessageType.TEXT, False, 0, 0, None,
+    )  # fmt: skip
+    assert decode_text(reply.body) == "[true]"
+    assert dict(reply.properties) == {
+        "JMSReplyTo": "replies",
+        "_AMQ_OperationSucceeded": True,
+        # Artemis sends this text if a request has neither correlation id nor message id.
+        "JMSCorrelationID": "null",
+    }
+
+
+@pytest.mark.parametrize(
+    ("correlation_id", "user_id", "expected"),
+    [
+        ("mine", bytes(16), "mine"),
+        (None, bytes.fromhex("00112233445516778899aabbccddeeff"), "00112233-4455-1677-8899-aabbccddeeff"),
+    ],
+)
+def test_a_reply_repeats_the_correlation_id_or_the_message_id(
+    manager: Manager, correlation_id: str | None, user_id: bytes, expected: str
+) -> None:
+    request = request_of("broker", attribute="Name", correlation_id=correlation_id, user_id=user_id)
+    assert manager.send(request).property("JMSCorrelationID") == expected
+
+
+def test_the_prefix_of_a_jms_reply_to_is_cut(manager: Manager) -> None:
+    reply = manager.send(request_of("broker", attribute="Name", reply_to="temp-queue://replies"))
+    assert decode_text(reply.body) == '["embedbroker"]'
+    assert reply.property("JMSReplyTo") == "temp-queue://replies"
+
+
+def test_a_request_without_operation_and_attribute_gets_an_empty_reply(manager: Manager) -> None:
+    reply = manager.send(request_of("broker"))
+    assert decode_text(reply.body) is None
+    assert reply.property("_AMQ_OperationSucceeded") is None
+
+
+def test_a_void_operation_has_a_null_text(manager: Manager) -> None:
+    reply = manager.send(request_of("broker", operation="createAddress", body='["a","ANYCAST"]'))
+    assert decode_text(reply.body) == '["Address [name=a, routingTypes={ANYCAST}, autoCreated=false]"]'
+    reply = manager.send(request_of("broker", operation="deleteAddress", body='["a"]'))
+    assert decode_text(reply.body) is None and reply.property("_AMQ_OperationSucceeded") is True
+
+
+@pytest.mark.parametrize("reply_to", [None, "", "nowhere", "activemq.management"])
+def test_a_request_without_a_place_for_the_reply_is_carried_out_and_leaves_nothing(
+    peer: Peer, reply_to: str | None
+) -> None:
+    before = dict(peer.stage.node.kernel.address_manager.queues)
+    request = request_of("broker", operation="createAddress", body='["a","ANYCAST"]', reply_to=reply_to)
+    peer.send(SessionSend(request, True, -2))
+    peer.stage.settle_disk()
+    assert peer.clear() == [NullResponse(-2)] and not peer.stage.warnings()
+    assert "a" in peer.stage.node.kernel.address_manager.addresses
+    assert peer.stage.node.kernel.address_manager.queues == before
+    assert peer.stage.node.kernel.memory.used_bytes == 0
+
+
+def test_a_request_in_a_transaction_is_carried_out_at_once(peer: Peer) -> None:
+    transacted = peer.stage.connect().open_session(transacted=True)
+    transacted.send(SessionSend(request_of("broker", operation="createAddress", body='["a","ANYCAST"]'), False, -1))
+    assert "a" in peer.stage.node.kernel.address_manager.addresses
+
+
+# -- attributes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["MessageCount", "messageCount"])
+def test_the_first_letter_of_an_attribute_may_be_small(manager: Manager, name: str) -> None:
+    manager.peer.create_queue("q")
+    manager.peer.send(SessionSend(letter("one"), False, -1))
+    assert manager.read("queue.q", name) == 1
+
+
+def test_a_getter_is_an_operation_without_parameters(manager: Manager) -> None:
+    assert manager.call("broker", "getNodeID") == manager.peer.stage.node.node_id
+    assert manager.call("broker", "isStarted") is True
+
+
+def test_an_operation_without_parameters_can_be_read_as_an_attribute(manager: Manager) -> None:
+    # Any getter without arguments, as in Artemis; other operations are no attributes.
+    assert (
+        manager.failure("broker", attribute="listConnectionIDs")
+        == "Problem while retrieving attribute listConnectionIDs"
+    )
+
+
+def test_every_attribute_of_every_control_can_be_read(manager: Manager) -> None:
+    from embedbroker.management import CONTROLS
+
+    manager.peer.create_queue("q")
+    manager.peer.send(SessionSend(letter("one"), False, -1))
+    java = {"boolean": bool, "int": int, "long": int, "String": str, "Long": int, "String[]": list, "double": float}
+    for control, resource in zip(CONTROLS, ("broker", "address.q", "queue.q"), strict=True):
+        for attribute in control.attributes.values():
+            value = manager.read(resource, attribute.name)
+            assert value is None or type(value) is java[attribute.type], attribute.name
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resource", "request_", "text"),
+    [
+        ("queue.nope", {"operation": "removeAllMessages"}, "AMQ229067: Cannot find resource with name queue.nope"),
+        (None, {"operation": "x"}, "AMQ229067: Cannot find resource with name None"),
+        ("broker.x", {"operation": "getVersion"}, "AMQ229067: Cannot find resource with name broker.x"),
+        ("broker", {"operation": "nope"}, "AMQ229069: no operation nope/0"),
+        ("broker", {"operation": "createAddress", "body": '["a"]'}, "AMQ229069: no operation createAddress/1"),
+        ("broker", {"operation": "createAddress", "body": '["a",1]'}, "AMQ229069: no operation createAddress/2"),
+        ("broker", {"operation": "createAddress", "body": '["a",[]]'}, "AMQ229069: no operation createAddress/2"),
+        ("broker", {"operation": "listQueues", "body": '["",1.5,1]'}, "AMQ229069: no operation listQueues/3"),
+        ("broker", {"operation": "listQueues", "body": '["",3000000000,1]'}, "AMQ229069: no operation listQueues/3"),
+        ("broker", {"operation": "listQueues", "body": '["",true,1]'}, "AMQ229069: no operation listQueues/3"),
+        ("broker", {"attribute": "Nope"}, "Problem while retrieving attribute Nope"),
+        ("queue.nope", {"attribute": "Name"}, "Problem while retrieving attribute Name"),
+        ("broker", {"operation": "createAddress", "body": '["a","NOCAST"]'},
+         "No enum constant org.apache.activemq.artemis.api.core.RoutingType.NOCAST"),
+        ("broker", {"operation": "destroyQueue", "body": '["nope"]'}, "AMQ229017: Queue nope does not exist"),
+        ("broker", {"operation": "deleteAddress", "body": '["nope"]'}, "AMQ229203: Address Does Not Exist: nope"),
+        ("broker", {"operation": "x", "body": "{}"}, "the body of the request must be a JSON array with the arguments"),
+    ],
+)  # fmt: skip
+def test_a_request_that_fails_has_the_text_of_artemis_and_one_line_in_the_log(
+    manager: Manager, resource: str | None, request_: dict[str, str], text: str
+) -> None:
+    before = len([text for _level, text in manager.peer.stage.notices])
+    assert manager.failure(resource, **request_) == text
+    (line,) = [text for _level, text in manager.peer.stage.notices][before:]
+    assert "management request" in line
+    assert manager.read("broker", "Started") is True
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "{", "[" * 5000, '["a",', "9" * 10_000, '["\ud800"]', "[NaN]", '["' + "x" * 100_000 + '"]'],
+)
+def test_no_body_harms_the_broker(manager: Manager, body: str) -> None:
+    for operation in ("createQueue", "listQueues", "destroyQueue", "createAddress"):
+        manager.failure("broker", operation=operation, body=body)
+    assert manager.read("broker", "Started") is True
+
+
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_created_from_json(manager: Manager) -> None:
+    text = json.dumps({"name": "mg.new", "address": "mg.new", "routing-type": "ANYCAST", "durable": True})
+    created = json.loads(manager.call("broker", "createQueue", text))
+    assert created["name"] == created["address"] == "mg.new"
+    assert (created["routing-type"], created["max-consumers"], created["auto-created"]) == ("ANYCAST", -1, False)
+    assert created["id"] == manager.read("queue.mg.new", "ID")
+    failure = manager.failure("broker", operation="createQueue", body=json.dumps([text]))
+    assert failure == "AMQ229019: Queue mg.new already exists on address mg.new"
+    assert json.loads(manager.call("broker", "createQueue", text, True)) == created
+    assert manager.call("broker", "destroyQueue", "mg.new") is None
+    assert "mg.new" not in manager.read("broker", "QueueNames")
+
+
+def test_the_answer_to_a_creation_waits_for_the_disk() -> None:
+    stage = Stage(durable=True)
+    manager = Manager(stage.connect().open_session())
+    manager.peer.send(
+        SessionSend(request_of("broker", operation="createQueue", body='["{\\"name\\":\\"d\\"}"]'), False)
+    )
+    assert manager.peer.clear() == []
+    stage.settle_disk()
+    assert len(manager.peer.clear()) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"name": "q", "last-value": True}, "queue 'q': last-value is not supported by this broker yet"),
+        ({"name": "q", "ring-size": "5"}, "queue 'q': ring-size is not supported by this broker yet"),
+        ({"address": "q"}, "the queue configuration has no name"),
+        ({"name": 5}, "field 'name' of the queue configuration must be a text, not 5"),
+        ({"name": "q", "max-consumers": "x"},
+         "field 'max-consumers' of the queue configuration must be an integer of 32 bits, not \"x\""),
+        ({"name": "q", "durable": "maybe"},
+         "field 'durable' of the queue configuration must be true or false, not \"maybe\""),
+        ({"name": "q", "durabel": True},
+         "the queue configuration has an unknown field 'durabel'; did you mean 'durable'?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_configuration_of_a_queue(manager: Manager, fields: dict[str, object], text: str) -> None:
+    body = json.dumps([json.dumps(fields)])
+    assert manager.failure("broker", operation="createQueue", body=body) == text
+    assert "q" not in manager.peer.stage.node.kernel.address_manager.queues
+
+
+def test_a_queue_is_created_by_position_as_the_command_line_does(manager: Manager) -> None:
+    text = manager.call("broker", "createQueue", "cli.new", "ANYCAST", "cli.new", None, True, -1, False, True)
+    assert text == (
+        "Queue [name=cli.new, address=cli.new, routingType=ANYCAST, durable=true, purgeOnNoConsumers=false, "
+        "autoCreateAddress=false, exclusive=false, lastValue=false, lastValueKey=null, nonDestructive=false, "
+        "consumersBeforeDispatch=0, delayBeforeDispatch=-1, autoCreateAddress=false]"
+    )
+
+
+def test_a_queue_with_consumers_is_deleted_only_on_demand(manager: Manager) -> None:
+    manager.peer.create_queue("busy")
+    manager.peer.consume("busy", 5)
+    failure = manager.failure("broker", operation="destroyQueue", body='["busy"]')
+    assert failure == "AMQ229025: Cannot delete queue busy on binding busy - it has consumers = 1"
+    assert manager.call("broker", "destroyQueue", "busy", True) is None
+    assert "busy" not in manager.read("broker", "QueueNames")
+
+
+def test_an_address_with_queues_is_deleted_only_by_force(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    assert manager.failure("broker", operation="deleteAddress", body='["q"]') == "AMQ229205: Address q has bindings"
+    assert manager.call("broker", "deleteAddress", "q", True) is None
+    assert "q" not in manager.read("broker", "AddressNames")
+    assert "q" not in manager.read("broker", "QueueNames")
+
+
+# -- contents --------------------------------------------------------------------------------------------------------
+
+
+def fill(manager: Manager, count: int) -> None:
+    manager.peer.create_queue("q")
+    manager.peer.send(*[SessionSend(letter(f"m{number}"), False, -1) for number in range(count)])
+
+
+@pytest.mark.parametrize("count", [0, 3, 1000])
+def test_a_purge_removes_what_waits_and_counts_it(manager: Manager, count: int) -> None:
+    fill(manager, count)
+    assert manager.call("queue.q", "removeAllMessages") == count
+    assert manager.read("queue.q", "MessageCount") == 0
+    assert manager.peer.stage.node.kernel.memory.address_bytes("q") == 0
+    manager.peer.stage.node.kernel.check()
+
+
+def test_one_message_is_removed_by_its_id(manager: Manager) -> None:
+    fill(manager, 3)
+    listed = json.loads(manager.call("queue.q", "listMessagesAsJSON", None))
+    assert manager.call("queue.q", "removeMessage", listed[1]["messageID"]) is True
+    assert manager.call("queue.q", "removeMessage", listed[1]["messageID"]) is False
+    assert manager.read("queue.q", "MessageCount") == 2
+
+
+def test_messages_are_listed_with_headers_and_properties_in_one_object(manager: Manager) -> None:
+    fill(manager, 1)
+    (shown,) = json.loads(manager.call("queue.q", "listMessagesAsJSON", None))
+    assert shown == {
+        "durable": False, "address": "q", "_AMQ_ROUTING_TYPE": 1, "messageID": shown["messageID"], "expiration": 0,
+        "type": 0, "priority": 4, "timestamp": 0,
+    }  # fmt: skip
+    assert json.loads(manager.read("queue.q", "FirstMessageAsJSON")) == [shown]
+    assert json.loads(manager.call("queue.q", "peekFirstMessageAsJSON")) == shown
+
+
+def test_lists_and_filtered_counts_stop_at_200_messages(manager: Manager) -> None:
+    fill(manager, 300)
+    assert len(json.loads(manager.call("queue.q", "listMessagesAsJSON", ""))) == 200
+    assert manager.call("queue.q", "countMessages", "AMQPriority = 4") == 200
+    assert manager.call("queue.q", "countMessages") == 300
+
+
+def test_an_invalid_filter_changes_nothing(manager: Manager) -> None:
+    fill(manager, 2)
+    text = manager.failure("queue.q", operation="removeMessages", body='["a = = b"]')
+    assert text.startswith("AMQ229020: Invalid filter:")
+    assert manager.read("queue.q", "MessageCount") == 2
+
+
+def test_messages_become_dead_letters(manager: Manager) -> None:
+    fill(manager, 2)
+    assert manager.call("queue.q", "sendMessagesToDeadLetterAddress", None) == 2
+    assert manager.read("queue.DLQ", "MessageCount") == 2
+    assert manager.read("queue.q", "MessagesKilled") == 2
+
+
+def test_messages_expire(manager: Manager) -> None:
+    fill(manager, 2)
+    assert manager.call("queue.q", "expireMessages", "") == 2
+    assert manager.read("queue.ExpiryQueue", "MessageCount") == 2
+    assert manager.read("queue.q", "MessagesExpired") == 2
+
+
+def test_routed_and_unrouted_messages_are_counted(manager: Manager) -> None:
+    manager.call("broker", "createAddress", "t", "MULTICAST")
+    manager.peer.send(SessionSend(letter("m", "t", anycast=False), False, -1))
+    assert manager.read("address.t", "RoutedMessageCount") == 0
+    assert manager.read("address.t", "UnRoutedMessageCount") == 1
+
+
+# -- lists -----------------------------------------------------------------------------------------------------------
+
+
+def names(manager: Manager, options: dict[str, str] | None, page: int = -1, size: int = -1) -> list[str]:
+    text = manager.call("broker", "listQueues", "" if options is None else json.dumps(options), page, size)
+    return [row["name"] for row in json.loads(text)["data"]]
+
+
+def test_queues_are_listed_in_pages(manager: Manager) -> None:
+    for number in range(5):
+        manager.peer.create_queue(f"q{number}")
+    contains = {"field": "name", "operation": "CONTAINS", "value": "q"}
+    assert names(manager, contains) == ["q0", "q1", "q2", "q3", "q4"]
+    assert names(manager, contains, 2, 2) == ["q2", "q3"]
+    assert names(manager, contains, 9, 2) == []
+    assert names(manager, {**contains, "sortField": "name", "sortOrder": "desc"}, 1, 2) == ["q4", "q3"]
+    assert json.loads(manager.call("broker", "listQueues", json.dumps(contains), 1, 2))["count"] == 5
+
+
+def test_the_options_of_the_command_line_select_everything(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    assert "q" in names(manager, {"field": "", "value": "", "operation": ""}, 1, 50)
+
+
+def test_a_number_that_is_compared_with_a_text_matches_nothing(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    assert names(manager, {"field": "messageCount", "operation": "GREATER_THAN", "value": "many"}) == []
+    assert "q" in names(manager, {"field": "messageCount", "operation": "LESS_THAN", "value": "1"})
+
+
+def test_an_element_of_the_list_of_queues_has_texts_only(manager: Manager) -> None:
+    fill(manager, 2)
+    options = {"field": "name", "operation": "EQUALS", "value": "q"}
+    (row,) = json.loads(manager.call("broker", "listQueues", json.dumps(options), 1, 1))["data"]
+    assert all(isinstance(value, str) for value in row.values())
+    assert (row["messageCount"], row["routingType"], row["durable"], row["filter"]) == ("2", "ANYCAST", "true", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("{", "the options are not JSON"),
+        ("[]", "the options must be a JSON object"),
+        ('{"field":"name"}', "the options have no 'operation'"),
+        ('{"field":"nope","operation":"EQUALS","value":"x"}', "the list has no field 'nope'"),
+        ('{"field":"name","operation":"LIKE","value":"x"}', "there is no operation 'LIKE'"),
+        ('{"field":{},"operation":[],"value":null,"sortField":"nope"}', "the list has no field 'nope'"),
+    ],
+)
+def test_wrong_options(manager: Manager, options: str, text: str) -> None:
+    body = json.dumps([options, 1, 1])
+    assert manager.failure("broker", operation="listQueues", body=body).startswith(text)
+
+
+def test_connections_sessions_and_consumers_are_listed(manager: Manager) -> None:
+    (connection,) = json.loads(manager.call("broker", "listConnections", "", 1, 10))["data"]
+    (session,) = json.loads(manager.call("broker", "listSessions", "", 1, 10))["data"]
+    (consumer,) = json.loads(manager.call("broker", "listConsumers", "", 1, 10))["data"]
+    assert connection["protocol"] == "CORE" and connection["sessionCount"] == 1
+    assert session["connectionID"] == consumer["connection"] == connection["connectionID"]
+    assert (consumer["session"], consumer["queue"], session["consumerCount"]) == (session["id"], "replies", 1)
+    assert manager.read("broker", "ConnectionCount") == manager.read("broker", "SessionCount") == 1
+    assert manager.call("broker", "listConnectionIDs") == [connection["connectionID"]]
+    assert manager.call("broker", "listSessions", connection["connectionID"]) == [session["id"]]
+
+
+def test_closing_a_connection(manager: Manager) -> None:
+    other = manager.peer.stage.connect().open_session("other")
+    identifier = manager.call("broker", "listConnectionIDs")[1]
+    assert manager.call("broker", "closeConnectionWithID", "nope") is False
+    assert manager.call("broker", "closeConnectionWithID", identifier) is True
+    assert other.closed is not None
+    assert manager.read("broker", "ConnectionCount") == 1
+    assert manager.read("broker", "TotalConnectionCount") == 2
