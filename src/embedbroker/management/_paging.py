@@ -63,17 +63,26 @@ def _options(text: str | None, columns: Mapping[str, Column]) -> _Options:
     texts = {
         name: plain_text(value)[: 64 * 1024] for name, value in fields.items() if not isinstance(value, dict | list)
     }
-    sort_field = texts.get("sortField") or texts.get("sortColumn") or ""
-    for name in (texts.get("field", ""), sort_field):
+    field = _column_name(texts.get("field", ""))
+    sort_field = _column_name(texts.get("sortField") or texts.get("sortColumn") or "")
+    for name in (field, sort_field):
         if name and name not in columns:
             raise ManagementRefused(f"the list has no field {name[:_SHOWN_MAX]!r}; it has {', '.join(columns)}")
     operation = texts.get("operation", "")
     if operation and operation not in _OPERATIONS:
         raise ManagementRefused(f"there is no operation {operation[:_SHOWN_MAX]!r}; there are {', '.join(_OPERATIONS)}")
     return _Options(
-        texts.get("field", ""), operation, texts.get("value", ""), sort_field,
+        field, operation, texts.get("value", ""), sort_field,
         texts.get("sortOrder", "").lower() == "desc",
     )  # fmt: skip
+
+
+def _column_name(text: str) -> str:
+    """Return the name of a column; Artemis' command line writes ``MESSAGE_COUNT`` for ``messageCount``."""
+    if not text.isupper():
+        return text
+    first, *others = text.lower().split("_")
+    return first + "".join([word.capitalize() for word in others])
 
 
 def _number(text: str) -> float | None:

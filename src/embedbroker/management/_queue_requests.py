@@ -58,9 +58,9 @@ def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
     """Return the request in a queue configuration of JSON."""
     fields = json_object(text, "the queue configuration")
     known = {*_READ, *_ABSENT, *_WITHOUT_EFFECT}
-    for name in fields:
-        if name not in known:
-            shown = name[:_SHOWN_MAX]
+    for key in fields:
+        if key not in known:
+            shown = key[:_SHOWN_MAX]
             raise ManagementRefused(
                 f"the queue configuration has an unknown field {shown!r}{did_you_mean(name, known)}"
             )

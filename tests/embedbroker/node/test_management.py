@@ -336,6 +336,12 @@ def test_queues_are_listed_in_pages(manager: Manager) -> None:
     assert json.loads(manager.call("broker", "listQueues", json.dumps(contains), 1, 2))["count"] == 5
 
 
+def test_fields_have_the_names_of_the_command_line_too(manager: Manager) -> None:
+    fill(manager, 3)
+    options = {"field": "MESSAGE_COUNT", "operation": "GREATER_THAN", "value": "2", "sortField": "NAME"}
+    assert names(manager, options) == ["q"]
+
+
 def test_the_options_of_the_command_line_select_everything(manager: Manager) -> None:
     manager.peer.create_queue("q")
     assert "q" in names(manager, {"field": "", "value": "", "operation": ""}, 1, 50)
