@@ -61,9 +61,7 @@ def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
     for key in fields:
         if key not in known:
             shown = key[:_SHOWN_MAX]
-            raise ManagementRefused(
-                f"the queue configuration has an unknown field {shown!r}{did_you_mean(name, known)}"
-            )
+            raise ManagementRefused(f"the queue configuration has an unknown field {shown!r}{did_you_mean(key, known)}")
     name = _field(fields, "name", _text)
     wanted = [each for each, values in _ABSENT.items() if _plain(fields.get(each)) not in values]
     if wanted:
