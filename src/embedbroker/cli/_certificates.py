@@ -16,7 +16,7 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.x509 import Certificate, Name
+    from cryptography.x509 import Certificate, GeneralName, KeyUsage, Name
 
 __all__ = ["Authority", "Signed"]
 
@@ -183,7 +183,7 @@ def _certificate(
     return builder.sign(signer, SHA256())
 
 
-def _usage(*, authority: bool) -> object:
+def _usage(*, authority: bool) -> KeyUsage:
     from cryptography.x509 import KeyUsage
 
     return KeyUsage(
@@ -199,7 +199,7 @@ def _usage(*, authority: bool) -> object:
     )
 
 
-def _host(host: str) -> object:
+def _host(host: str) -> GeneralName:
     from cryptography.x509 import DNSName, IPAddress
 
     try:

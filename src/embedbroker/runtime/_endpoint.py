@@ -22,12 +22,12 @@ from embedclient.transport import (
     ByteStream,
     Listener,
     TcpReservation,
+    TLSDial,
     TLSListener,
     TransportLost,
     dial,
     listen_tcp,
     reserve_tcp,
-    start_tls,
 )
 
 __all__ = ["Endpoint", "Network", "open_endpoint"]
@@ -99,7 +99,8 @@ class Endpoint:
         if self._network is None:
             return await dial(connector, timeout_s)
         deadline = trio.current_time() + timeout_s
-        return await start_tls(await self._network.dial(connector, timeout_s), connector, deadline)
+        tls = TLSDial(connector)
+        return await tls.establish(await self._network.dial(connector, timeout_s), deadline)
 
     def _local_tls(self) -> tuple[list[TransportConfiguration], TLS | None]:
         """Return the connectors of this broker, the one it announces first, and what holds without any of them."""

@@ -18,7 +18,7 @@ from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudg
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.errors import IllegalStateException
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant
-from embedclient.tls import TLSConnection, TLSError, TLSStoreError, connector_tls
+from embedclient.tls import STALLED, TLSConnection, TLSError, TLSStoreError, connector_tls
 
 T = TypeVar("T")
 
@@ -393,6 +393,7 @@ class AsyncioEdge:
             raise OSError("vm:// works inside a trio program only; use broker.url")
         make_wire = self._wire_maker(order)
         local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
+        opened: AsyncioWire | None = None
         try:
             async with asyncio.timeout(order.timeout_s):
                 _, wire = await self._loop.create_connection(
@@ -401,8 +402,13 @@ class AsyncioEdge:
                     configuration.port,
                     local_addr=local if any(local) else None,
                 )
+                opened = wire
                 if isinstance(wire, EncryptedWire):
                     await _established(wire)
+        except TimeoutError:
+            if opened is None:
+                raise
+            raise OSError(STALLED) from None
         except ValueError as error:  # from the codec of host names, before any name service is called
             names = " or ".join(repr(name) for name in (configuration.host, local[0]) if name)
             raise OSError(f"{names} is not the name of a host") from error
@@ -423,7 +429,7 @@ async def _established(wire: EncryptedWire) -> None:
     try:
         await wire.established
     except BaseException:  # a cancellation and a time-out, too, must not leave it open
-        wire.close("TLS was not established")
+        wire.close(STALLED)
         raise
 
 

@@ -6,12 +6,13 @@ nothing, and moves no bytes to a peer.
 
 from __future__ import annotations
 
-from ._connection import PLAIN_BYTES_ALERT, TLSConnection, TLSError
+from ._connection import PLAIN_BYTES_ALERT, STALLED, TLSConnection, TLSError
 from ._contexts import AcceptorTLS, TLSStoreError, connector_tls, log_as
 from ._stores import read_key_store, read_trust_store
 
 __all__ = [
     "PLAIN_BYTES_ALERT",
+    "STALLED",
     "AcceptorTLS",
     "TLSConnection",
     "TLSError",

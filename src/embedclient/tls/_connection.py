@@ -13,12 +13,14 @@ from embedclient.model import TLSContext
 
 from ._failures import explain
 
-__all__ = ["PLAIN_BYTES_ALERT", "TLSConnection", "TLSError"]
+__all__ = ["PLAIN_BYTES_ALERT", "STALLED", "TLSConnection", "TLSError"]
 
 # Longest plain text of one record.
 _RECORD_BYTES: Final = 16_384
 _HANDSHAKE: Final = 0x16
 _ALERT: Final = 0x15
+#: Why a handshake without an end has failed.
+STALLED: Final = "the TLS handshake was not complete in time; the acceptor may have no TLS"
 #: What an acceptor answers to bytes that are not TLS: the alert "unexpected message", from which a client sees the
 #: reason.
 PLAIN_BYTES_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x0a"

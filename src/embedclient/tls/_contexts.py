@@ -12,6 +12,7 @@ import re
 import secrets
 import ssl
 import tempfile
+import warnings
 from collections import OrderedDict
 from datetime import UTC, datetime
 
@@ -58,23 +59,22 @@ class _CurrentContext:
         Raises:
             TLSStoreError: there is no context yet, and the files cannot be used.
         """
-        if self._context is None:
-            self._load()
-            assert self._context is not None
-            return self._context
+        context = self._context
+        if context is None:
+            return self._load()
         if self._settings.auto_reload:
             stamps = [_stamp(path) for path in self._paths]
             if stamps != self._stamps:
                 # Written before the attempt: a failure is reported once per change.
                 self._stamps = stamps
                 try:
-                    self._load()
+                    context = self._load()
                     _log.info("TLS: the changed files %s apply to new connections", ", ".join(self._paths))
                 except TLSStoreError as error:
                     _log.error("TLS: the certificates stay as they were: %s", error)
-        return self._context
+        return context
 
-    def _load(self) -> None:
+    def _load(self) -> ssl.SSLContext:
         settings = self._settings
         named = (settings.key_store_path, settings.trust_store_path, settings.crl_path)
         paths = tuple(path for path in named if path is not None)
@@ -84,6 +84,7 @@ class _CurrentContext:
         added = [path for path in more if path not in paths]
         self._paths, self._stamps = (*paths, *added), [*stamps, *map(_stamp, added)]
         self._context = context
+        return context
 
 
 class AcceptorTLS:
@@ -150,6 +151,10 @@ def make_context(settings: TLSSettings, *, server_side: bool) -> tuple[ssl.SSLCo
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    if server_side:
+        # A ticket follows the handshake, and is unread by a client that only sends: when that closes, the system resets
+        # the connection, and the last bytes may be lost.
+        context.num_tickets = 0
     _restrict(context, settings)
     paths: list[str] = []
     if settings.key_store_path is not None:
@@ -166,10 +171,10 @@ def make_context(settings: TLSSettings, *, server_side: bool) -> tuple[ssl.SSLCo
     else:
         _verify_broker(context, settings)
     if settings.crl_path is not None:
-        content = read_file(settings.crl_path, "revocation list")
+        read_file(settings.crl_path, "revocation list")
         try:
-            context.load_verify_locations(cadata=content.decode("ascii"))
-        except (ssl.SSLError, ValueError) as error:
+            context.load_verify_locations(settings.crl_path)
+        except ssl.SSLError as error:
             raise TLSStoreError(f"the revocation list {settings.crl_path!r} is no PEM file with one") from error
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         paths.append(settings.crl_path)
@@ -242,9 +247,13 @@ def _load_key(context: ssl.SSLContext, store: KeyStore) -> None:
 
 def _restrict(context: ssl.SSLContext, settings: TLSSettings) -> None:
     allowed = [name for name in _VERSIONS if name in settings.enabled_protocols]
-    context.minimum_version = _VERSIONS[allowed[0]] if allowed else ssl.TLSVersion.TLSv1_2
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if allowed:
-        context.maximum_version = _VERSIONS[allowed[-1]]
+        with warnings.catch_warnings():
+            # The old versions are deprecated, and the choice of the user.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version = _VERSIONS[allowed[0]]
+            context.maximum_version = _VERSIONS[allowed[-1]]
         ordered = list(_VERSIONS)
         between = ordered[ordered.index(allowed[0]) : ordered.index(allowed[-1]) + 1]
         if between != allowed:

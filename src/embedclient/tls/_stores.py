@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates, PKCS12PrivateKeyTypes
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
     from cryptography.x509 import Certificate
 
 __all__ = ["KeyStore", "TLSStoreError", "read_file", "read_key_store", "read_trust_store"]
@@ -32,7 +33,7 @@ class TLSStoreError(Exception):
 class KeyStore:
     """A private key, and its certificates, the key's own first. ``paths`` are the files that were read."""
 
-    key: PKCS12PrivateKeyTypes = field(repr=False)
+    key: PrivateKeyTypes = field(repr=False)
     certificates: list[Certificate]
     paths: tuple[str, ...]
 
@@ -59,7 +60,7 @@ def read_key_store(path: str, password: str | None, kind: str | None = None, ali
         TLSStoreError: the file is missing or of another kind, the password is wrong, or no certificate fits to the key.
     """
     content = read_file(path, "key store")
-    paths = (path,)
+    paths: tuple[str, ...] = (path,)
     if (kind or "").upper() == "PEMCFG" and not content.lstrip().startswith(_PEM):
         sources = dict.fromkeys(("key", "cert"), "")
         sources.update((match["kind"], match["path"]) for match in _PEM_SOURCE.finditer(content.decode("latin-1")))
@@ -68,6 +69,7 @@ def read_key_store(path: str, password: str | None, kind: str | None = None, ali
         paths = (path, *sources.values())
         content = b"\n".join(read_file(source, "key store") for source in sources.values())
     _refuse_jks(path, "key store", content)
+    key: PrivateKeyTypes
     if _PEM in content:
         key, certificates = _pem_key(path, content, password)
     else:
@@ -131,7 +133,7 @@ def _open_pkcs12(path: str, what: str, content: bytes, password: str | None) -> 
         raise TLSStoreError(f"the {what} {path!r} cannot be opened: {error}") from error
 
 
-def _pem_key(path: str, content: bytes, password: str | None) -> tuple[PKCS12PrivateKeyTypes, list[Certificate]]:
+def _pem_key(path: str, content: bytes, password: str | None) -> tuple[PrivateKeyTypes, list[Certificate]]:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -146,8 +148,7 @@ def _pem_key(path: str, content: bytes, password: str | None) -> tuple[PKCS12Pri
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         reason = "keyStorePassword is wrong, or the key is damaged" if is_encrypted else "its private key is damaged"
         raise TLSStoreError(f"the key store {path!r} cannot be opened: {reason}") from error
-    # Keys for key agreement alone have no certificate: `_own_first` refuses them.
-    return key, _pem_certificates(path, "key store", content)  # type: ignore[return-value]
+    return key, _pem_certificates(path, "key store", content)
 
 
 def _pem_certificates(path: str, what: str, content: bytes) -> list[Certificate]:
@@ -159,7 +160,7 @@ def _pem_certificates(path: str, what: str, content: bytes) -> list[Certificate]
         raise TLSStoreError(f"the {what} {path!r} has a certificate that is damaged") from error
 
 
-def _own_first(path: str, key: PKCS12PrivateKeyTypes, certificates: list[Certificate]) -> list[Certificate]:
+def _own_first(path: str, key: PrivateKeyTypes, certificates: list[Certificate]) -> list[Certificate]:
     if not certificates:
         raise TLSStoreError(f"the key store {path!r} has no certificate; put key and certificates into one PEM file")
     public = key.public_key()

@@ -14,7 +14,8 @@ _TLS13 = ("TLS_AES_", "TLS_CHACHA20_")
 
 def splits_versions(suites: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the suites of TLSv1.2 and older, and those of TLSv1.3."""
-    older, newest = [], []
+    older: list[str] = []
+    newest: list[str] = []
     for suite in suites:
         (newest if suite.upper().startswith(_TLS13) else older).append(suite)
     return older, newest

@@ -8,11 +8,12 @@ from ._memory import memory_pair
 from ._registry import vm_connect, vm_listen
 from ._stream import ByteStream, Listener, TransportLost
 from ._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
-from ._tls_stream import TLSFailed, TLSListener, TLSStream, start_tls
+from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 __all__ = [
     "ByteStream",
     "Listener",
+    "TLSDial",
     "TLSFailed",
     "TLSListener",
     "TLSStream",
@@ -24,7 +25,6 @@ __all__ = [
     "listen_tcp",
     "memory_pair",
     "reserve_tcp",
-    "start_tls",
     "vm_connect",
     "vm_listen",
 ]

@@ -13,7 +13,7 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
 from ._registry import vm_connect
 from ._stream import ByteStream
 from ._tcp import connect_tcp
-from ._tls_stream import start_tls
+from ._tls_stream import TLSDial
 
 
 async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteStream:
@@ -31,6 +31,7 @@ async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteS
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:
         await trio.lowlevel.checkpoint()
         return vm_connect(str(parameters["serverId"]))
+    tls = TLSDial(configuration)
     local_address = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
     stream = await connect_tcp(
         configuration.host,
@@ -41,7 +42,7 @@ async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteS
         send_buffer_bytes=_size(parameters.get("tcpSendBufferSize")),
         receive_buffer_bytes=_size(parameters.get("tcpReceiveBufferSize")),
     )
-    return await start_tls(stream, configuration, deadline) if configuration.is_secure else stream
+    return await tls.establish(stream, deadline)
 
 
 def _size(value: bool | int | str | None) -> int | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import trio
 
 from embedclient.model import TransportConfiguration
-from embedclient.tls import AcceptorTLS, TLSConnection, TLSError, TLSStoreError, connector_tls
+from embedclient.tls import STALLED, AcceptorTLS, TLSConnection, TLSError, TLSStoreError, connector_tls
 
 from ._stream import Buffer, ByteStream, Listener, TransportLost
 
-__all__ = ["TLSFailed", "TLSListener", "TLSStream", "start_tls"]
+__all__ = ["TLSDial", "TLSFailed", "TLSListener", "TLSStream"]
 
 # Plain bytes that are encrypted at once. The bytes that a pipe does not take stay here until it does.
 _WRITE_BYTES = 262_144
@@ -201,33 +201,46 @@ class TLSListener:
         self.inner.close()
 
 
-async def start_tls(stream: ByteStream, configuration: TransportConfiguration, deadline: float) -> ByteStream:
-    """Establish TLS over a pipe if the connector uses it; return the pipe itself if not. A failure closes the pipe.
-
-    Args:
-        deadline: time of trio's clock at which the handshake must be complete.
+class TLSDial:
+    """The TLS part of a dial: made before the pipe is opened, so that wrong files cost no connection.
 
     Raises:
-        TransportLost: TLS could not be established; the reason names what to do.
+        TransportLost: the connector's files or settings cannot be used; the reason names them.
     """
-    try:
-        secured = connector_tls(configuration)
-        if secured is None:
+
+    def __init__(self, configuration: TransportConfiguration) -> None:
+        self._where = f"cannot connect to {configuration.host}:{configuration.port_text}"
+        self._tls: TLSConnection | None = None
+        try:
+            secured = connector_tls(configuration)
+            if secured is not None:
+                self._tls = TLSConnection(secured[0], server_side=False, host=secured[1])
+        except (TLSStoreError, TLSError) as error:
+            raise TransportLost(f"{self._where}: {error}") from error
+
+    async def establish(self, stream: ByteStream, deadline: float) -> ByteStream:
+        """Establish TLS over a pipe; return the pipe itself for a connector without TLS. A failure closes the pipe.
+
+        Args:
+            stream: the pipe.
+            deadline: time of trio's clock at which the handshake must be complete.
+
+        Raises:
+            TransportLost: TLS could not be established; the reason names what to do.
+        """
+        if self._tls is None:
             return stream
-        context, host = secured
-        encrypted = TLSStream(stream, TLSConnection(context, server_side=False, host=host))
-    except (TLSStoreError, TLSError) as error:
-        stream.close()
-        raise TransportLost(f"cannot connect to {configuration.host}:{configuration.port}: {error}") from error
-    try:
-        with trio.fail_at(deadline):
-            await encrypted.handshake()
-    except trio.TooSlowError:
-        stream.close()
-        raise TransportLost(
-            f"cannot connect to {stream.peer}: the TLS handshake was not complete in time; the acceptor may have no TLS"
-        ) from None
-    except BaseException:  # a cancellation, too, must not leave it open
-        stream.close()
-        raise
-    return encrypted
+        encrypted = TLSStream(stream, self._tls)
+        try:
+            with trio.fail_at(deadline):
+                await encrypted.handshake()
+        except trio.TooSlowError:
+            stream.close()
+            raise TransportLost(f"{self._where}: {STALLED}") from None
+        except TLSFailed as error:
+            stream.close()
+            raise TransportLost(f"{self._where}: {error.detail}") from error
+        except BaseException:  # a cancellation, too, must not leave it open
+            stream.close()
+            raise
+        return encrypted

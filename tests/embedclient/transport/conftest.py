@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ssl
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
 
 import pytest
 import trio
 
+from embedbroker.cli._certificates import Authority
 from embedbroker.pytest_plugin._link import Link
-from embedclient.transport import ByteStream, connect_tcp, listen_tcp, memory_pair, vm_connect, vm_listen
+from embedclient.tls import TLSConnection
+from embedclient.transport import ByteStream, TLSStream, connect_tcp, listen_tcp, memory_pair, vm_connect, vm_listen
 
 Pipes = tuple[ByteStream, ByteStream]
 OpenPipes = Callable[[], AbstractAsyncContextManager[Pipes]]
@@ -58,8 +63,47 @@ async def open_link_pipes() -> AsyncIterator[Pipes]:
         yield pipes
 
 
+def over_tls(open_pipes: OpenPipes) -> OpenPipes:
+    """The same pipes with TLS over them."""
+
+    @asynccontextmanager
+    async def open_tls_pipes() -> AsyncIterator[Pipes]:
+        serving, trusting = contexts()
+        async with open_pipes() as (one, other):
+            client = TLSStream(one, TLSConnection(trusting, server_side=False, host="localhost"))
+            server = TLSStream(other, TLSConnection(serving, server_side=True))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.handshake)
+                nursery.start_soon(server.handshake)
+            async with _closing(client, server) as pipes:
+                yield pipes
+
+    return open_tls_pipes
+
+
+@cache
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server, and of a client that trusts it."""
+    authority = Authority.make()
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.num_tickets = 0  # unread tickets turn the close of a client that only sends into a reset
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(authority.sign("server", ["localhost"]).pem())
+        file.flush()
+        serving.load_cert_chain(file.name)
+    return serving, ssl.create_default_context(cadata=authority.pem().decode())
+
+
 @pytest.fixture(
-    params=[open_tcp_pipes, open_memory_pipes, open_vm_pipes, open_link_pipes], ids=["tcp", "memory", "vm", "link"]
+    params=[
+        open_tcp_pipes,
+        open_memory_pipes,
+        open_vm_pipes,
+        open_link_pipes,
+        over_tls(open_tcp_pipes),
+        over_tls(open_memory_pipes),
+    ],
+    ids=["tcp", "memory", "vm", "link", "tls over tcp", "tls over memory"],
 )
 def open_pipes(request: pytest.FixtureRequest) -> OpenPipes:
     opener: OpenPipes = request.param
