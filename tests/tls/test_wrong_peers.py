@@ -30,7 +30,8 @@ async def watched(
     caplog.set_level(logging.WARNING)
 
     def warnings() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name == LOGGER]
+        records = [record for record in caplog.records if record.name == LOGGER]
+        return [record.getMessage() for record in records if record.levelno >= logging.WARNING]
 
     with trio.fail_after(20):
         async with EmbeddedBroker(tls=files.serving(**serving)) as broker:
@@ -69,8 +70,9 @@ async def test_a_broker_of_another_authority_is_refused(files: Files, caplog: py
         text = await refusal(broker.url, other.trusting())
         assert "the broker's certificate is not signed by a trusted authority; name the authority's certificate" in text
         assert await refusal(broker.url) == text  # nor do the authorities of the system help
-    assert len(warnings()) == 4
-    assert all("it does not trust the authority of this end's certificate" in line for line in warnings())
+    # Four attempts of one host for one reason are one line within a minute.
+    assert len(warnings()) == 1
+    assert "it does not trust the authority of this end's certificate" in warnings()[0]
 
 
 async def test_a_certificate_for_another_host_is_refused(files: Files, caplog: pytest.LogCaptureFixture) -> None:
@@ -104,8 +106,8 @@ async def test_wrong_certificates_of_clients_are_refused(files: Files, caplog: p
         ):
             before = len(warnings())
             assert reason in await refusal(broker.url, files.trusting(key_store_path=key))
-            assert len(warnings()) == before + 2
-            assert all(noted in line for line in warnings()[before:])
+            assert len(warnings()) == before + 1
+            assert noted in warnings()[before]
 
 
 async def test_a_wanted_certificate_may_be_missing_and_must_not_be_wrong(
@@ -124,8 +126,8 @@ async def test_a_client_without_tls_learns_the_reason(files: Files, caplog: pyte
     async with watched(files, caplog) as (broker, warnings):
         text = await refusal(f"tcp://127.0.0.1:{broker.port}")
         assert "TLS; add sslEnabled=true to the URL" in text
-    assert len(warnings()) == 2
-    assert all("the bytes are not TLS, and this acceptor has TLS; add sslEnabled=true" in line for line in warnings())
+    assert len(warnings()) == 1
+    assert "the bytes are not TLS, and this acceptor has TLS; add sslEnabled=true" in warnings()[0]
 
 
 async def test_tls_at_an_acceptor_without_is_named_at_both_ends(files: Files, caplog: pytest.LogCaptureFixture) -> None:

@@ -107,7 +107,8 @@ class Endpoint:
         config = self.config
         named = config.cluster_connection.connector if config.cluster_connection is not None else None
         own = [config.connectors[named]] if named is not None else []
-        otherwise = config.tls if isinstance(config.tls, TLSSettings) else None
+        # The names that the acceptor allows are none that a connector requests.
+        otherwise = evolve(config.tls, sni_host=None) if isinstance(config.tls, TLSSettings) else None
         return [*own, *config.connectors.values()], otherwise
 
     def keep(self) -> None:

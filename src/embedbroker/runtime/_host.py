@@ -8,6 +8,7 @@ delivered (such as the bytes that a write took) wait in a list and are stepped r
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -65,6 +66,10 @@ REPORT_WRITTEN_BYTES = 128 * 1024
 # that keeps all of those busy, waiting for this broker perhaps, would stop its journal.
 THREADS = 5
 
+# A peer that is refused often tries again, twice a second.
+_TLS_WARNED_EVERY_S = 60.0
+_TLS_WARNED_MAX = 1_000
+
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
 
@@ -112,6 +117,8 @@ class Host:
         self._peers: dict[int, _Peer] = {}
         self._dialing: dict[int, trio.CancelScope] = {}
         self._decisions = PendingBranchDecisions()
+        # When the log had a warning last, by host of the peer and reason.
+        self._tls_warned: dict[tuple[str, str], float] = {}
         self._next_number = 1
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")
@@ -320,13 +327,23 @@ class Host:
                     return
                 self._take(BytesReceived(number, data))
         except TLSFailed as error:
-            self._logger.warning("%s: %s", stream.peer, error.detail)
+            self._log_tls(stream.peer, error.detail)
             self._forget(peer, error.reason)
         except TransportLost as error:
             self._forget(peer, error.reason)
         finally:
             if not peer.closing:
                 stream.close()
+
+    def _log_tls(self, peer: str, detail: str) -> None:
+        """Warn of a peer that TLS refused. Its next attempts within a minute, for the same reason, are ordinary."""
+        now, key = trio.current_time(), (peer.rpartition(":")[0], detail)
+        is_new = now >= self._tls_warned.get(key, -math.inf) + _TLS_WARNED_EVERY_S
+        if is_new:
+            if len(self._tls_warned) >= _TLS_WARNED_MAX:
+                self._tls_warned.clear()
+            self._tls_warned[key] = now
+        self._logger.log(logging.WARNING if is_new else logging.INFO, "%s: %s", peer, detail)
 
     def _forget(self, peer: _Peer, reason: str) -> None:
         if self._peers.pop(peer.number, None) is not None:

@@ -30,6 +30,8 @@ _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _PLACE = frozenset(("host", "port", "serverId"))
 _SHOWN = _PLACE | ACCEPTOR_PARAMETERS | CONNECTOR_PARAMETERS
 
+# Parameters that decide which peer is trusted, and how this end proves its identity.
+_RULES = TLS_PARAMETERS - {"sslEnabled", "sniHost"}
 # Parameters of the private key of the end that has the connector.
 _PRIVATE = frozenset(("keyStorePath", "keyStorePassword", "keyStoreType", "keyStoreProvider", "keyStoreAlias"))
 
@@ -93,25 +95,34 @@ class TransportConfiguration:
     def with_local_tls(
         self, local: Sequence[TransportConfiguration], otherwise: TLS | None = None
     ) -> TransportConfiguration:
-        """Return a connector that a peer announced, with the TLS settings of this end.
+        """Return a connector with the TLS settings of this end, if it has none or a peer announced it.
 
         Files that a peer names are not those of this process. So the stores and rules of the first connector in
-        ``local`` that uses TLS replace them, else ``otherwise``, else those of the system. A connector there that
-        leads to the same place comes first. The requested host name stays the announced one.
+        ``local`` that has some replace them, else ``otherwise``, else those of the system. A connector of ``local``
+        that leads to the same place comes first. The requested host name stays the announced one. A connector of
+        ``local`` is returned unchanged, except that it takes ``otherwise`` if it has no stores and rules.
         """
-        if any(self is one for one in local) or not self.is_secure or self.factory == IN_VM_CONNECTOR_FACTORY:
+        if not self.is_secure or self.factory == IN_VM_CONNECTOR_FACTORY:
             return self
-        secure = [one for one in local if one.is_secure]
-        same = [one for one in secure if self.leads_where(one)]
-        chosen = (*same, *secure)[0] if secure else None
+        if any(self is one for one in local):
+            return self if otherwise is None or self._has_tls_rules else evolve(self, tls=otherwise)
+        ruling = [one for one in local if one._has_tls_rules]
+        chosen = next((one for one in (*(one for one in ruling if self.leads_where(one)), *ruling)), None)
         kept = {name: value for name, value in self.parameters.items() if name not in TLS_PARAMETERS}
-        rules = {} if chosen is None else {n: v for n, v in chosen.parameters.items() if n in TLS_PARAMETERS}
-        if not same:
-            rules.pop("sniHost", None)
+        rules: dict[str, bool | int | str] = {}
+        if chosen is not None:
+            rules = {name: value for name, value in chosen.parameters.items() if name in TLS_PARAMETERS}
+            if not self.leads_where(chosen):
+                rules.pop("sniHost", None)
         if "sniHost" in self.parameters:
             rules.setdefault("sniHost", self.parameters["sniHost"])
         tls = otherwise if chosen is None else chosen.tls
         return evolve(self, parameters={**kept, **rules, "sslEnabled": True}, tls=tls)
+
+    @property
+    def _has_tls_rules(self) -> bool:
+        """Return True if the connector uses TLS with stores or rules, and not only with what the system has."""
+        return self.is_secure and (self.tls is not None or bool(_RULES.intersection(self.parameters)))
 
     @property
     def announced(self) -> TransportConfiguration:

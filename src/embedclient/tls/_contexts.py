@@ -134,13 +134,14 @@ def connector_tls(configuration: TransportConfiguration) -> tuple[TLSContext, st
         tls = configuration.tls or TLSSettings.from_parameters(configuration.parameters)
     except (ValueError, TypeError) as error:
         raise TLSStoreError(f"connector {configuration.name!r}: {error.args[0]}") from error
+    host = str(configuration.parameters.get("sniHost") or configuration.host)
     if not isinstance(tls, TLSSettings):
-        return tls, configuration.host
+        return tls, host
     current = _connectors.pop(tls, None) or _CurrentContext(tls, server_side=False)
     _connectors[tls] = current
     if len(_connectors) > _CONTEXTS_MAX:
         _connectors.popitem(last=False)
-    return current.get(), tls.sni_host or configuration.host
+    return current.get(), tls.sni_host or host
 
 
 def make_context(settings: TLSSettings, *, server_side: bool) -> tuple[ssl.SSLContext, tuple[str, ...]]:
