@@ -188,6 +188,11 @@ class FileDisk:
             parts.append(data)
         return b"".join(parts)
 
+    @property
+    def open_files(self) -> tuple[str, ...]:
+        """Return the files that are open, least recently used first."""
+        return tuple(self._open)
+
     def _digest(self, descriptor: int, offset: int, length: int) -> bytes:
         digest = hashlib.sha256()
         end = offset + length

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from .journal._segments import UNFINISHED_COPY, SegmentHeader, holds_journal, segment_range
     from .journal._settings import JournalSettings
+    from .journal._statistics import JournalStatistics, SegmentStatistics
     from .recovery._recovered import RecoveredMessage, RecoveredState, RecoveredTransaction
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "JournalReport",
     "JournalSettings",
     "JournalState",
+    "JournalStatistics",
     "Lane",
     "ListFiles",
     "Read",
@@ -104,6 +106,7 @@ __all__ = [
     "SegmentHeader",
     "SegmentReport",
     "SegmentScan",
+    "SegmentStatistics",
     "Stat",
     "StepLane",
     "Steps",
@@ -160,6 +163,7 @@ __getattr__ = lazy_names(
         "._lane": "StepLane",
         ".journal._segments": "UNFINISHED_COPY SegmentHeader holds_journal segment_range",
         ".journal._settings": "JournalSettings",
+        ".journal._statistics": "JournalStatistics SegmentStatistics",
         "._steps": "Steps",
     },
 )

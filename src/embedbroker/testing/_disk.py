@@ -78,6 +78,24 @@ class SimulatedDisk:
     _durable: dict[str, _File] = Factory(dict)
     _changes: list[_Change] = Factory(list)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all files."""
+        return list(self._files)
+
+    @property
+    def has_unsynced_sectors(self) -> bool:
+        """Return True if a power cut could take something that was written."""
+        return any(file.older for file in self._files.values())
+
+    def content(self, name: str) -> bytes:
+        """Return what a read of a file returns."""
+        return bytes(self._files[name].content)
+
+    def contents(self) -> dict[str, bytes]:
+        """Return the content of each file by its name."""
+        return {name: bytes(file.content) for name, file in self._files.items()}
+
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
         """Do the operations in order and return one result for each.
 

@@ -78,7 +78,7 @@ def written(stage: Stage) -> list[str]:
     """The newest segments, from the one that the last batch is in."""
     assert stage.node.journal is not None
     names = segments(stage.disk)
-    return names[names.index(stage.node.journal._segment.name) :]
+    return names[names.index(stage.node.journal.statistics().segments[-1].name) :]
 
 
 def assert_refused(stage: Stage, text: str) -> None:
@@ -308,7 +308,7 @@ def test_a_replicating_primary_refuses_a_journal_that_lost_its_newest_segment(ma
     brokers.until(lambda: len(segments(host.disk)) > 3 and len(writer.confirmed) > 3)
     journal = brokers.node("p").journal
     assert journal is not None
-    newest = [name for name in segments(host.disk) if name >= journal._segment.name]
+    newest = [name for name in segments(host.disk) if name >= journal.statistics().segments[-1].name]
     began = journal.rotated_at
     brokers.until(lambda: f"last batch: {began}" in record_text(host.disk))
     brokers.crash("p")

@@ -159,7 +159,7 @@ class Primary:
 
     @property
     def status(self) -> PrimaryStatus:
-        return PrimaryStatus("node", self.journal._segment_pool.identity, 1, True)
+        return PrimaryStatus("node", self.journal.statistics().identity, 1, True)
 
 
 @define(eq=False)

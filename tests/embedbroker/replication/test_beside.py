@@ -50,8 +50,7 @@ def completed(pair: Pair) -> list[int]:
 
 def is_on(pair: Pair, *, backup: bool) -> bytes | None:
     disk = pair.backup.disk if backup else pair.primary.disk
-    file = disk._files.get(NAME)
-    return bytes(file.content) if file is not None else None
+    return disk.contents().get(NAME)
 
 
 def in_the_background(pair: Pair) -> bool:

@@ -176,7 +176,7 @@ class History:
         """The next life of the group."""
         other.heal()
         disk.heal()
-        names = [file for each in (disk, other) for file in each._files]
+        names = [file for each in (disk, other) for file in each.names]
         self.hits["journal put aside"] += any(name.startswith("oldreplica.") for name in names)
         primary = Primary(disk, self.random, state, journal=opened(disk))
         self.pair = Pair(self.random, primary, Backup(other, self.random, self.random.choice((-1, 0, 1, 2))))

@@ -43,7 +43,7 @@ def test_a_copy_that_could_not_note_that_its_disk_failed_keeps_nothing_that_is_n
         endings = pair.backup.endings
         if not any(ending.disk_failed for ending in endings) and disk.operations <= operation:
             break
-        unnoted += UNFINISHED_COPY in disk._files and any(ending.disk_failed for ending in endings)
+        unnoted += UNFINISHED_COPY in disk.names and any(ending.disk_failed for ending in endings)
         lines = len(pair.primary.log)
         begin_again(pair)
         caught_up += any(line.endswith("already") for line in pair.primary.log[lines:])
@@ -69,7 +69,7 @@ def test_a_backup_in_sync_that_could_not_note_that_its_disk_failed_keeps_nothing
         pair.cut()
         disk.heal()
         assert any(ending.disk_failed for ending in pair.backup.endings)
-        kept += UNFINISHED_COPY not in disk._files
+        kept += UNFINISHED_COPY not in disk.names
         begin_again(pair)
         pair.cut()
         pair.settle()

@@ -95,7 +95,7 @@ def test_a_primary_that_makes_no_sense_is_left_with_a_reason(said: list[Packet |
     assert [(ending.kind, ending.in_sync) for ending in backup.endings] == [(EndingKind.BROKEN, False)]
     assert line.failure is not None
     assert said[0] == ACCEPTED or "install the same version on both" in line.failure or said[0] == BEGIN
-    assert not any("data" in name or "lock" in name for name in backup.disk._files)
+    assert not any("data" in name or "lock" in name for name in backup.disk.names)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from embedbroker.storage import (
     JournalState,
     Lane,
     Read,
+    Remove,
     WriteAt,
     belongs,
 )
@@ -61,7 +62,7 @@ def pass_time(pair: Pair, seconds: float) -> None:
 
 
 def files_of(disk: SimulatedDisk) -> dict[str, bytes]:
-    return {name: bytes(file.content) for name, file in disk._files.items() if belongs(name)}
+    return {name: content for name, content in disk.contents().items() if belongs(name)}
 
 
 def append(pair: Pair) -> int:
@@ -195,7 +196,7 @@ def test_a_backup_whose_history_went_another_way_is_put_aside(pair: Pair) -> Non
     pair.synchronise()
     assert pair.primary.log[-2].endswith("afresh")
     pair.check(pair.backup.disk)
-    aside = {name: bytes(file.content) for name, file in pair.backup.disk._files.items() if "oldreplica.1." in name}
+    aside = {name: content for name, content in pair.backup.disk.contents().items() if "oldreplica.1." in name}
     assert {name.removeprefix("oldreplica.1."): content for name, content in aside.items()} == {
         name: content for name, content in before.items() if name.startswith("segment-")
     }
@@ -211,12 +212,12 @@ def test_only_so_many_journals_are_kept_aside(pair: Pair, saved_max: int, left: 
         other = Pair.new(pair.random)  # a journal with another identity would do as well: this one has another end
         work(other, 30)
         other.settle()
-        for name in [name for name in pair.backup.disk._files if belongs(name)]:
-            del pair.backup.disk._files[name]
+        for name in [name for name in pair.backup.disk.names if belongs(name)]:
+            pair.backup.disk.run((Remove(name),))
         for name, content in files_of(other.primary.disk).items():
             pair.backup.disk.run((WriteAt(name, 0, (content,)),))
     pair.backup.disk.run(())
-    sets = {name.split(".")[1] for name in pair.backup.disk._files if name.startswith("oldreplica.")}
+    sets = {name.split(".")[1] for name in pair.backup.disk.names if name.startswith("oldreplica.")}
     assert len(sets) == left
 
 
@@ -231,16 +232,14 @@ def test_a_crash_while_files_are_put_aside_loses_none_of_them(pair: Pair) -> Non
         pair.join()
         done = 0
         while done < operations and pair.step():
-            done += UNFINISHED_COPY in disk._files
+            done += UNFINISHED_COPY in disk.names
         disk.crash(pair.random)
         assert pair.backup.replica is not None
         pair.backup.replica.on_over = None
         pair.backup = Backup(disk, pair.random)
         pair.cut()
         pair.synchronise()
-        kept = {
-            name.split(".", 2)[2]: bytes(file.content) for name, file in disk._files.items() if "oldreplica" in name
-        }
+        kept = {name.split(".", 2)[2]: content for name, content in disk.contents().items() if "oldreplica" in name}
         assert kept == aside
         pair.cut()
         pair.settle()

@@ -19,6 +19,7 @@ from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename
 from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
+from tests.embedbroker.storage.journal_traffic import replaced_by
 from tests.embedbroker.storage.journal_workload import Flow, Workload
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
@@ -31,7 +32,7 @@ MOMENTS = (
 
 
 def crash(disk: SimulatedDisk, random: Random, hits: Counter[str]) -> None:
-    unsynced = any(file.older for file in disk._files.values())
+    unsynced = disk.has_unsynced_sectors
     if random.random() < 0.8:
         hits["sectors not synced"] += unsynced
         disk.crash(random)
@@ -60,7 +61,7 @@ def recover_with_crashes(disk: SimulatedDisk, random: Random, hits: Counter[str]
 
 def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str]) -> None:
     """What the crash that comes now interrupts."""
-    journal = recorded.journal
+    journal, statistics = recorded.journal, recorded.journal.statistics()
     names = recorded.file_names()
     hits["records not synced"] += journal.point() != journal.reached
     hits["open transaction"] += bool(state.transactions)
@@ -69,26 +70,21 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
         hits["commit set"] += isinstance(fact, CommitSet)
         hits["commit set not synced"] += isinstance(fact, CommitSet) and point > journal.reached
         hits["marker removed"] += isinstance(fact, FencingTokenRemoved)
-    hits["set not settled"] += bool(journal._live_index.ending)
+    hits["set not settled"] += bool(statistics.unsettled_commit_sets)
     hits["cursor"] += bool(state.cursors)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
         isinstance(operation, Allocate | Rename) for operation in writing[0].operations
     )
-    hits["segment prepared"] += journal._segment_pool.preparing
-    hits["reused segment"] += bool(journal._segments) and journal._segments[-1].reused
+    hits["segment prepared"] += statistics.is_preparing
+    hits["reused segment"] += bool(statistics.segments) and statistics.segments[-1].is_reused
     hits["compaction"] += COMPACTING in names
-    hits["merged segment"] += any(segment.compacted for segment in journal._segments)
+    hits["merged segment"] += any(segment.is_merged for segment in statistics.segments)
     hits["replaced segments left"] += any(
-        segment.compacted and any(name in names for name in replaced_by(segment.first, segment.last))
-        for segment in journal._segments
+        segment.is_merged and any(name in names for name in replaced_by(segment.name))
+        for segment in statistics.segments
     )
-
-
-def replaced_by(first: int, last: int) -> list[str]:
-    """The files that a merged segment makes superfluous, while the journal has not removed them yet."""
-    return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
 
 
 @frozen
@@ -168,7 +164,7 @@ def use(recorded: RecordedJournal, workload: Workload, calls: int, *, looks: boo
         if random.random() < 0.2:
             journal.on_tick(NOW)
             if looks:
-                journal._background.choose(NOW.wall_ms, at_leisure=True)
+                journal.background.choose(NOW.wall_ms, at_leisure=True)
         if random.random() < 0.04:
             held = random.choice((None, None, *Lane))  # one lane gets slow for a while
         for _ in range(random.choice((0, 0, 0, 1, 3, 9, 30))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from embedbroker.kernel import QueueDefinition
-from embedbroker.storage import Journal, ListFiles
+from embedbroker.storage import Journal, ListFiles, segment_range
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, RecordedJournal, StoredMessage, recover
 
@@ -56,17 +56,22 @@ class Traffic:
 
     def fill(self) -> list[int]:
         """Messages that stay, until the current segment is full."""
-        current, stayed = self.journal._segments[-1], [self.add(2)]
-        while self.journal._segments[-1] is current:
+        current, stayed = self.newest, [self.add(2)]
+        while self.newest == current:
             stayed.append(self.add(2))
         self.recorded.call("acknowledge", stayed.pop(), 2, 0)  # it is in the next segment
         self.recorded.settle()
         return stayed
 
+    @property
+    def newest(self) -> str:
+        """The name of the current segment."""
+        return self.journal.statistics().segments[-1].name
+
     def size_bytes(self) -> int:
         (names,) = self.recorded.disk.run((ListFiles(),))
         assert isinstance(names, tuple)
-        return sum(len(self.recorded.disk._files[name].content) for name in names if name.startswith("segment-"))
+        return sum(len(self.recorded.disk.content(name)) for name in names if name.startswith("segment-"))
 
     def recovered(self) -> list[int]:
         journal = recover(self.recorded.disk.copy())
@@ -75,8 +80,16 @@ class Traffic:
         return [message.message_id for message in journal.recovered.take_messages(1 << 20)]
 
 
+def replaced_by(name: str) -> list[str]:
+    """The files that a merged segment makes superfluous, while the journal has not removed them yet."""
+    segments = segment_range(name)
+    assert segments is not None, name
+    first, last = segments
+    return [f"segment-{generation:010}.journal" for generation in range(first, last + 1) if first != last]
+
+
 def compacted(journal: Journal) -> bool:
-    return any(segment.compacted for segment in journal._segments)
+    return any(segment.is_merged for segment in journal.statistics().segments)
 
 
 # -- space ---------------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def written(disk: FileDisk, count: int) -> Path:
     for message_id in range(100, 100 + count):
         add(journal, message_id)
         drive(journal, disk)
-    return disk.directory / journal._segment.name
+    return disk.directory / journal.statistics().segments[-1].name
 
 
 def used_bytes(file: Path) -> int:
@@ -209,6 +209,6 @@ def test_what_a_thread_works_on_stays_open_while_another_opens_many_files(tmp_pa
     reader.join()
     for name in names[1:]:
         disk.run((Read(name, 0, 1),))
-    assert "f0" in disk._open
-    assert len(disk._open) <= 17
+    assert "f0" in disk.open_files
+    assert len(disk.open_files) <= 17
     disk.close()

@@ -49,8 +49,7 @@ def is_voting(host: NodeHost) -> bool:
 
 def has_granted_votes(host: NodeHost) -> bool:
     """Whether there is anything on its disk that it promised to others."""
-    file = host.disk._files.get("votes.state")
-    return file is not None and b"embedbroker" in file.content
+    return b"embedbroker" in host.disk.contents().get("votes.state", b"")
 
 
 @define(eq=False)

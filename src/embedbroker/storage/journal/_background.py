@@ -47,7 +47,7 @@ class Background:
     _calls: int = 0
     # Files are being removed or replaced. If that fails half-way it is unknown which of them count: no more of it.
     _replacing: bool = False
-    _stopped: bool = False
+    stopped: bool = False
     # Compaction failed while this was the current segment; it is tried again when the next one is.
     _failed_in: Segment | None = None
     # The disk was full while this was the current segment.
@@ -80,7 +80,7 @@ class Background:
             # segments before it: a merge would lose that list.
             return
         self._calls += 1
-        if self._stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
+        if self.stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
             return
         dead = self._dead_segments()
         if dead:
@@ -93,7 +93,7 @@ class Background:
     def failed(self, fault: DiskFault) -> None:
         """Handle a failure of the disk in the lane. Traffic goes on with the existing segments."""
         self.lane.failed(fault)
-        self._stopped = self._stopped or self._replacing
+        self.stopped = self.stopped or self._replacing
         self._failed_in = self.segments[-1] if self.segments else None
         if fault.kind is FaultKind.FULL:
             self._no_room_in = self._failed_in

@@ -38,6 +38,7 @@ from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPD
 from ._segment_pool import SegmentPool
 from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
 from ._settings import JournalSettings
+from ._statistics import JournalStatistics, SegmentStatistics
 
 if TYPE_CHECKING:
     from embedclient.model import Instant
@@ -104,8 +105,35 @@ class Journal:
         self._segment_pool = SegmentPool(settings)
         self._live_index = LiveIndex()
         self._index = self._live_index.index
-        self._background = self._make_background()
+        self.background = self._make_background()
         self._background_work = 0
+
+    def statistics(self) -> JournalStatistics:
+        """Return the current figures."""
+        pool, live_index = self._segment_pool, self._live_index
+        segments = [
+            SegmentStatistics(
+                name=segment.name,
+                size_bytes=segment.size,
+                end=segment.end,
+                has_batches=bool(segment.first_number),
+                is_merged=segment.compacted,
+                is_reused=segment.reused,
+            )
+            for segment in self._segments
+        ]
+        return JournalStatistics(
+            identity=pool.identity,
+            reached=self.reached,
+            segments=tuple(segments),
+            prepared=pool.prepared.name if pool.prepared is not None else None,
+            is_preparing=pool.preparing,
+            has_background_work=self.background.lane.steps is not None,
+            gathered_records=len(self._parts),
+            live_messages=len(live_index.index),
+            queues_with_counts=len(live_index.counts.keys() | live_index.recounted.keys()),
+            unsettled_commit_sets=len(live_index.ending),
+        )
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
@@ -338,11 +366,11 @@ class Journal:
             self._live_index.settle(_SETTLED_PER_CALL)
         if self._writing is None and (self._parts or self._gathered):
             if state is _READY:
-                self._background.choose(self.wall_ms)
+                self.background.choose(self.wall_ms)
             batch_work = self._write_next()
             if batch_work is not None:
                 work.append(batch_work)
-        lane = self._background.lane
+        lane = self.background.lane
         if lane.steps is not None and state is _READY:
             operations = lane.take(self.reached)
             if operations is not None:
@@ -361,8 +389,8 @@ class Journal:
             if gathered.offset == FIRST_BATCH_OFFSET:
                 self.rotated_at = gathered.number
             self._sealed = bool(gathered.flags & _SEAL)
-        elif self._background.lane.under_way and batch == self._background_work:
-            self._background.lane.done(results)
+        elif self.background.lane.under_way and batch == self._background_work:
+            self.background.lane.done(results)
         elif self._recovery.under_way and batch == self._recovery_work:
             self._guard_recovery(lambda: self._recovery.done(results))
         if self.state is _CLOSING:
@@ -374,8 +402,8 @@ class Journal:
         In the background it is a note; in the journal's lane it is final.
         """
         self.wall_ms = now.wall_ms
-        if self._background.lane.under_way and batch == self._background_work:
-            self._background.failed(fault)
+        if self.background.lane.under_way and batch == self._background_work:
+            self.background.failed(fault)
             self._continue_closing()
             return
         writing = self._writing is not None and batch == self._writing[0]
@@ -388,7 +416,7 @@ class Journal:
     @property
     def has_room(self) -> bool | None:
         """Return True if the journal can go on when the current segment is full; None while that is being found out."""
-        return self._background.has_room
+        return self.background.has_room
 
     def next_deadline(self) -> float | None:
         """Return when ``on_tick`` must be called, in seconds of the monotonic clock; None: not before other calls."""
@@ -404,7 +432,7 @@ class Journal:
         if leisure:
             self._append_seal()
         if self.state is _READY:
-            self._background.choose(self.wall_ms, leisure)
+            self.background.choose(self.wall_ms, leisure)
 
     def close(self, now: Instant) -> None:
         """Write what gathered, then a seal; the state is CLOSED when that is done. A failed journal stays FAILED."""
@@ -419,9 +447,9 @@ class Journal:
         self._continue_closing()
 
     def _continue_closing(self) -> None:
-        if self.state is not JournalState.CLOSING or self._background.lane.under_way:
+        if self.state is not JournalState.CLOSING or self.background.lane.under_way:
             return
-        self._background.lane.abandon()
+        self.background.lane.abandon()
         if self._parts or self._gathered or self._writing:
             return
         if self._sealed:
@@ -465,7 +493,7 @@ class Journal:
         self._gathered.clear()
         self._parts.clear()
         self._room = self._capacity = 0
-        self._background.lane.abandon()
+        self.background.lane.abandon()
 
     # -- recovery ----------------------------------------------------------------------------------------------------
 
@@ -488,7 +516,7 @@ class Journal:
         self._segments = recovery.segments
         self._live_index = replay.live_index
         self._index = replay.live_index.index
-        self._background = self._make_background()
+        self.background = self._make_background()
         self._id_limit = replay.id_limit
         self.reached = self._last_number = recovery.number
         self._number = recovery.number + 1

@@ -142,7 +142,7 @@ def test_rows_say_what_every_record_means() -> None:
 def test_rows_say_where_a_record_stands() -> None:
     disk = each_record_once()
     row = next(row for row in journal_rows(disk) if isinstance(row, RecordRow) and row.kind == "ADD_MESSAGE")
-    content = disk._files[row.file].content
+    content = disk.content(row.file)
     assert content[row.offset + row.size_bytes - 3 : row.offset + row.size_bytes] == b"abc"
 
 
@@ -181,10 +181,10 @@ def test_an_empty_directory_is_sound() -> None:
 def test_looking_changes_nothing() -> None:
     disk, _ = worked(2, 300)
     disk.run((WriteAt("segment-0000000001.journal", 16000, (b"garbage",)),))
-    before = {name: bytes(file.content) for name, file in disk._files.items()}
+    before = disk.contents()
     inspect_journal(disk)
     list(journal_rows(disk))
-    assert {name: bytes(file.content) for name, file in disk._files.items()} == before
+    assert disk.contents() == before
 
 
 def test_damage_is_found_with_file_and_offset_and_everything_else_is_still_read() -> None:
@@ -294,7 +294,7 @@ def test_a_salvaged_copy_starts_and_holds_what_was_in_readable_batches(seed: int
 def test_what_is_missing_without_a_trace_is_a_finding_of_the_repair(damage: str) -> None:
     traffic = Traffic()
     stayed = traffic.fill() + traffic.fill() + traffic.fill()
-    lost = traffic.journal._segments[1]
+    lost = traffic.journal.statistics().segments[1]
     disk = traffic.recorded.disk
     if damage == "a file is gone":
         disk.run((Remove(lost.name), SyncDirectory()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from attrs.exceptions import FrozenInstanceError
 
 from embedbroker.kernel import QueueDefinition
 from embedbroker.storage import (
@@ -20,7 +21,7 @@ from embedbroker.storage import (
 )
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.storage.journal_model import NOW, SMALL, RecordedJournal, StoredMessage, recover
-from tests.embedbroker.storage.journal_traffic import Traffic, compacted, look_for_work
+from tests.embedbroker.storage.journal_traffic import Traffic, compacted, look_for_work, replaced_by
 
 
 def test_a_flow_without_backlog_needs_a_handful_of_segments_and_no_copying() -> None:
@@ -48,12 +49,13 @@ def test_a_large_backlog_is_not_copied_again_and_again() -> None:
     traffic = Traffic()
     backlog = [traffic.add(2) for _ in range(600)]
     traffic.recorded.settle()
-    segments = [segment for segment in traffic.journal._segments if not segment.compacted][:-2]
+    segments = [segment for segment in traffic.journal.statistics().segments if not segment.is_merged][:-2]
     for _ in range(5):
         traffic.flow(300)
-    untouched = [segment for segment in segments if not segment.gone]
+    left = [segment.name for segment in traffic.journal.statistics().segments]
+    untouched = [segment for segment in segments if segment.name in left]
     assert len(untouched) >= len(segments) - 1
-    assert traffic.size_bytes() <= sum(segment.size for segment in untouched) + 12 * SMALL.segment_size_bytes
+    assert traffic.size_bytes() <= sum(segment.size_bytes for segment in untouched) + 12 * SMALL.segment_size_bytes
     assert traffic.recovered() == backlog
 
 
@@ -81,7 +83,7 @@ def test_messages_given_back_forever_do_not_fill_the_disk() -> None:
                 for message_id in given:
                     traffic.recorded.call("update_delivery_count", message_id, 2, count)
                 traffic.recorded.settle()
-        sizes.append((traffic.size_bytes(), len(traffic.journal._segments)))
+        sizes.append((traffic.size_bytes(), len(traffic.journal.statistics().segments)))
     assert max(size for size, _segments in sizes) <= 8 * SMALL.segment_size_bytes
     assert max(segments for _size, segments in sizes) <= 12
     traffic.recorded.call("update_delivery_count", given[0], 2, 1)
@@ -133,7 +135,7 @@ def test_a_removed_queue_frees_what_it_held() -> None:
     traffic.flow(400)
     assert traffic.size_bytes() <= 12 * SMALL.segment_size_bytes
     assert traffic.recovered() == []
-    assert traffic.journal._live_index.index == {}
+    assert traffic.journal.statistics().live_messages == 0
 
 
 # -- what survives -------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ def test_compaction_copies_records_as_they_are_and_in_order() -> None:
 def test_damage_in_an_old_segment_is_reported_and_never_copied() -> None:
     traffic = Traffic()
     traffic.flow(30, stay_every=5)
-    victim = traffic.journal._segments[0].name
+    victim = traffic.journal.statistics().segments[0].name
     traffic.recorded.disk.flip(victim, 5000, 1)
     traffic.flow(400)
     assert any("compaction found damage" in note and victim in note for note in traffic.journal.notes)
@@ -233,7 +235,7 @@ def test_a_held_back_background_delays_no_batch() -> None:
         for work in traffic.journal.take_work():
             if work.lane is Lane.JOURNAL:
                 traffic.journal.on_disk_done(work.batch, traffic.recorded.disk.run(work.operations), NOW)
-        if not traffic.journal._segment_pool.preparing:
+        if not traffic.journal.statistics().is_preparing:
             assert traffic.journal.reached == traffic.journal.point()
 
 
@@ -243,13 +245,13 @@ def test_a_held_back_background_delays_no_batch() -> None:
 def states_of_one_compaction(variant: int) -> list[tuple[SimulatedDisk, RecordedJournal]]:
     """The disk before each operation of a compaction and of the removal of what it replaced."""
     traffic = Traffic(variant)
-    traffic.journal._background._stopped = True
+    traffic.journal.background.stopped = True
     traffic.flow(80 + variant, stay_every=7 + variant % 3)
     transaction_id = traffic.take_id()
     traffic.recorded.call("add_message", traffic.message(), transaction_id, [(2, 0), (1, 0)])
     traffic.recorded.settle()
-    traffic.journal._background._stopped = False
-    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    traffic.journal.background.stopped = False
+    traffic.journal.background.choose(NOW.wall_ms, at_leisure=True)
     states = []
     while traffic.recorded.step():
         states.append(traffic.recorded.disk.copy())
@@ -273,11 +275,11 @@ def test_a_power_cut_at_every_operation_of_a_compaction_loses_nothing(variant: i
 def test_a_fault_at_every_operation_of_a_compaction_loses_nothing() -> None:
     def run(fail_after: int) -> bool:
         traffic = Traffic()
-        traffic.journal._background._stopped = True
+        traffic.journal.background.stopped = True
         traffic.flow(80, stay_every=7)
-        traffic.journal._background._stopped = False
+        traffic.journal.background.stopped = False
         traffic.recorded.disk.fail_at(traffic.recorded.disk.operations + fail_after)
-        traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+        traffic.journal.background.choose(NOW.wall_ms, at_leisure=True)
         done = 0
         while traffic.recorded.step():
             done += 1
@@ -299,10 +301,10 @@ def test_a_compacted_segment_whose_sources_are_still_there_replaces_them() -> No
     """1. Compaction renames its result.  2. The broker is killed before it removes the old segments.
     3. The next broker ignores and removes them."""
     traffic = Traffic()
-    traffic.journal._background._stopped = True
+    traffic.journal.background.stopped = True
     stayed = traffic.flow(80, stay_every=7)
-    traffic.journal._background._stopped = False
-    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    traffic.journal.background.stopped = False
+    traffic.journal.background.choose(NOW.wall_ms, at_leisure=True)
     while True:
         (names,) = traffic.recorded.disk.run((ListFiles(),))
         assert isinstance(names, tuple)
@@ -322,24 +324,23 @@ def test_a_merged_segment_may_go_although_the_latest_segment_start_lists_its_par
     """1. The current segment starts with the names of those before it.  2. They are merged.  3. What was left in them
     ends, and the merged one is dropped.  4. Recovery finds none of the files, and nothing is wrong with that."""
     traffic = Traffic()
-    traffic.journal._background._stopped = True
+    traffic.journal.background.stopped = True
     stayed = traffic.flow(80, stay_every=7)
-    listed = traffic.journal._segments[:-1]
-    current = traffic.journal._segments[-1]
-    traffic.journal._background._stopped = False
-    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    listed, current = segment_names(traffic.recorded)[:-1], traffic.newest
+    traffic.journal.background.stopped = False
+    traffic.journal.background.choose(NOW.wall_ms, at_leisure=True)
     traffic.recorded.settle()
-    (merged,) = [segment for segment in traffic.journal._segments if segment.compacted]
-    assert sum(merged.first <= segment.first and segment.last <= merged.last for segment in listed) > 1
+    (merged,) = [segment.name for segment in traffic.journal.statistics().segments if segment.is_merged]
+    assert len(set(replaced_by(merged)) & set(listed)) > 1
     for message_id in stayed:
         traffic.recorded.call("acknowledge", message_id, 2, 0)
     for number, name in ((1, "flow"), (2, "rest")):
         traffic.recorded.call("add_queue", QueueDefinition(number, name, "a", 1))
     traffic.recorded.settle()
-    traffic.journal._background.choose(NOW.wall_ms, at_leisure=True)
+    traffic.journal.background.choose(NOW.wall_ms, at_leisure=True)
     traffic.recorded.settle()
-    assert merged.gone and traffic.journal._segments[-1] is current
-    assert merged.name not in traffic.recorded.file_names()
+    assert merged not in segment_names(traffic.recorded) and traffic.newest == current
+    assert merged not in traffic.recorded.file_names()
     assert traffic.recovered() == []
 
 
@@ -352,8 +353,9 @@ def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> N
         traffic.add(1, 1500)
         traffic.recorded.settle()
         journal = traffic.journal
-        current = journal._segments[-1]
-        if journal._segment_pool.prepared is None or journal._segment_pool.preparing:
+        statistics = journal.statistics()
+        current = statistics.segments[-1]
+        if statistics.prepared is None or statistics.is_preparing:
             continue
         cases += 1
         disk = traffic.recorded.disk.copy()
@@ -362,7 +364,7 @@ def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> N
         second = RecordedJournal(disk)
         second.open()
         second.settle()
-        assert second.journal.notes and not second.journal._segments[-1].first_number
+        assert second.journal.notes and not second.journal.statistics().segments[-1].has_batches
         found = segment_names(second)
         look_for_work(second)
         assert segment_names(second) == found
@@ -378,4 +380,24 @@ def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> N
 
 
 def segment_names(recorded: RecordedJournal) -> list[str]:
-    return [segment.name for segment in recorded.journal._segments]
+    return [segment.name for segment in recorded.journal.statistics().segments]
+
+
+# -- figures -------------------------------------------------------------------------------------------------------
+
+
+def test_statistics_agree_with_the_directory() -> None:
+    traffic = Traffic()
+    stayed = traffic.flow(120, stay_every=10)
+    look_for_work(traffic.recorded)
+    found = traffic.journal.statistics()
+    names = [segment.name for segment in found.segments]
+    files = [name for name in traffic.recorded.file_names() if name.startswith("segment-") and name != found.prepared]
+    assert sorted(names) == files
+    for segment in found.segments:
+        assert segment.size_bytes == len(traffic.recorded.disk.content(segment.name))
+        assert segment.end <= segment.size_bytes and segment.has_batches
+    assert (found.live_messages, found.reached) == (len(stayed), traffic.journal.point())
+    assert (found.identity, found.gathered_records, found.has_background_work) == (SMALL.identity, 0, False)
+    with pytest.raises(FrozenInstanceError):
+        found.reached = 0  # type: ignore[misc]

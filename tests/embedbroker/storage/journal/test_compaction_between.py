@@ -40,8 +40,8 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
     segment is compacted, the transaction is committed. 3. The later segment stays: with it the queue would have the
     message back."""
     traffic = Traffic()
-    recorded, background = traffic.recorded, traffic.journal._background
-    background._stopped = True
+    recorded, background = traffic.recorded, traffic.journal.background
+    background.stopped = True
     traffic.fill()  # the definitions are not compacted together with what follows
     message, transaction_id = traffic.message(), traffic.take_id()
     recorded.call("add_message", message, 0, [(1, traffic.take_id()), (2, traffic.take_id())])
@@ -53,8 +53,8 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
     for message_id in reversed(gone):
         recorded.call("acknowledge", message_id, 2, 0)
     recorded.settle()
-    background._stopped = False
-    of_message = traffic.journal._live_index.index[message.message_id].segment
+    background.stopped = False
+    of_message = background.live_index.index[message.message_id].segment
 
     def replaces_it() -> bool:
         operations = [each for work, _ in recorded.under_way.values() for each in work.operations]
@@ -76,20 +76,21 @@ def test_what_a_compaction_leaves_out_is_durable_where_it_stands_again_although_
     traffic = Traffic()
     recorded, journal = traffic.recorded, traffic.journal
     recorded.call("reserve_ids", 1_000_000)
-    journal._background._stopped = True
+    journal.background.stopped = True
     sent = [traffic.fill() for _ in range(3)]
     stay = [stayed.pop() for stayed in sent]
     for message_id in [each for stayed in sent for each in stayed]:
         recorded.call("acknowledge", message_id, 2, 0)
     recorded.settle()
-    current = journal._segment
-    stay.append(traffic.add(2, current.size - current.end - ADD_BYTES - BATCH_HEADER_BYTES))
+    current = journal.statistics().segments[-1]
+    stay.append(traffic.add(2, current.size_bytes - current.end - ADD_BYTES - BATCH_HEADER_BYTES))
     recorded.settle()
-    assert current.end == current.size and journal._segment is current
-    journal._background._stopped = False
+    full = journal.statistics().segments[-1]
+    assert full.end == full.size_bytes and full.name == current.name
+    journal.background.stopped = False
     journal.on_tick(Instant(NOW.monotonic + 5, NOW.wall_ms))
-    assert journal._segment is not current
-    assert journal._background.lane.steps is not None
+    assert traffic.newest != current.name
+    assert journal.statistics().has_background_work
     while recorded.step(held=Lane.JOURNAL):
         pass
     recorded.disk.crash(Random(1))
@@ -109,7 +110,6 @@ def test_delivery_counts_go_with_their_queue() -> None:
                 traffic.recorded.call("update_delivery_count", message_id, queue_id, count)
         traffic.recorded.call("remove_queue", queue_id)
         traffic.recorded.settle()
-    live_index = traffic.journal._live_index
-    assert not live_index.counts and not live_index.recounted
+    assert traffic.journal.statistics().queues_with_counts == 0
     journal = recover(traffic.recorded.disk)
-    assert not journal._live_index.counts and not journal._live_index.recounted
+    assert journal.statistics().queues_with_counts == 0

@@ -40,7 +40,7 @@ def written(calls: int = 300, seed: int = 1) -> RecordedJournal:
 
 
 def content(disk: SimulatedDisk, name: str) -> bytes:
-    return bytes(disk._files[name].content)
+    return disk.content(name)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_names_of_a_journal(name: str, ours: bool, history: bool) -> None:
 
 def test_everything_a_journal_writes_belongs_to_it() -> None:
     recorded = written()
-    assert [name for name in recorded.disk._files if not belongs(name)] == []
+    assert [name for name in recorded.disk.names if not belongs(name)] == []
 
 
 def test_of_a_spare_only_the_head_is_copied() -> None:
@@ -77,12 +77,12 @@ def test_of_a_spare_only_the_head_is_copied() -> None:
 def test_a_survey_finds_each_file_up_to_its_last_batch() -> None:
     recorded = written()
     holdings = run_steps(take_inventory(SMALL), recorded.disk)
-    segments = {segment.name: segment.end for segment in recorded.journal._segments}
-    prepared = recorded.journal._segment_pool.prepared
-    if prepared is not None:
-        segments[prepared.name] = 4096
+    statistics = recorded.journal.statistics()
+    segments = {segment.name: segment.end for segment in statistics.segments}
+    if statistics.prepared is not None:
+        segments[statistics.prepared] = 4096
     assert {name: size for name, size, _ in holdings.files} == segments
-    assert holdings.newest == recorded.journal._segments[-1].name
+    assert holdings.newest == statistics.segments[-1].name
     assert holdings.identity == SMALL.identity
     for name, size, digest in holdings.files:
         assert digest == sha256(content(recorded.disk, name)[:size]).digest()
@@ -94,9 +94,9 @@ def test_a_survey_of_an_empty_directory_finds_nothing() -> None:
 
 def test_a_survey_does_not_change_what_files_say() -> None:
     disk = written().disk
-    before = {name: content(disk, name) for name in disk._files}
+    before = disk.contents()
     run_steps(take_inventory(SMALL, is_unfinished=True), disk)
-    assert {name: content(disk, name) for name in disk._files} == before
+    assert disk.contents() == before
 
 
 def not_on_the_disk(holdings: FileInventory, disk: SimulatedDisk) -> list[str]:
@@ -117,22 +117,24 @@ def sync_failed(disk: SimulatedDisk, name: str) -> None:
 
 def test_what_a_survey_finds_in_the_newest_segment_is_on_the_disk_although_a_sync_failed() -> None:
     recorded = written()
-    newest = recorded.journal._segments[-1].name
+    newest = recorded.journal.statistics().segments[-1].name
     sync_failed(recorded.disk, newest)
     assert not_on_the_disk(run_steps(take_inventory(SMALL), recorded.disk), recorded.disk) == []
 
 
 def test_what_a_survey_finds_in_an_unfinished_copy_is_on_the_disk_although_syncs_failed() -> None:
     recorded = written()
-    assert len(recorded.journal._segments) > 2
-    for segment in recorded.journal._segments:
+    segments = recorded.journal.statistics().segments
+    assert len(segments) > 2
+    for segment in segments:
         sync_failed(recorded.disk, segment.name)
     assert not_on_the_disk(run_steps(take_inventory(SMALL, is_unfinished=True), recorded.disk), recorded.disk) == []
 
 
 def test_a_survey_stops_at_damage_and_leaves_out_what_is_no_segment() -> None:
     recorded = written()
-    first, last = recorded.journal._segments[0].name, recorded.journal._segments[-1].name
+    segments = recorded.journal.statistics().segments
+    first, last = segments[0].name, segments[-1].name
     recorded.disk.flip(last, 4096 + 70, 1)
     recorded.disk.run((WriteAt("segment-0000099999.journal", 0, (bytes(4096),)),))
     holdings = run_steps(take_inventory(SMALL), recorded.disk)
@@ -146,7 +148,7 @@ def test_a_survey_stops_at_damage_and_leaves_out_what_is_no_segment() -> None:
 def test_what_a_power_cut_leaves_is_surveyed_as_the_beginning_of_what_was_written() -> None:
     for seed in range(30):
         recorded = written(150, seed)
-        whole = {name: content(recorded.disk, name) for name in recorded.disk._files}
+        whole = recorded.disk.contents()
         disk = recorded.disk.copy()
         disk.crash(Random(seed))
         for name, size, digest in run_steps(take_inventory(SMALL), disk).files:

@@ -163,7 +163,7 @@ def test_the_next_segment_is_prepared_in_the_background_before_it_is_needed() ->
                 if work.lane is Lane.JOURNAL:
                     assert all(not isinstance(operation, Rename) for operation in work.operations)
                 journal.on_disk_done(work.batch, recorded.disk.run(work.operations), NOW)
-    assert Lane.BACKGROUND in seen and len(journal._segments) > 2
+    assert Lane.BACKGROUND in seen and len(journal.statistics().segments) > 2
 
 
 def test_traffic_goes_on_while_the_background_is_slow() -> None:
@@ -336,7 +336,7 @@ def test_a_failed_write_or_sync_is_final(position: int) -> None:
         add(recorded, message_id)
         assert journal.point() > reached
     assert journal.reached == reached and journal.take_work() == [] and journal.next_deadline() is None
-    assert len(journal._parts) < 10, "records that will never be written are not kept"
+    assert journal.statistics().gathered_records < 10, "records that will never be written are not kept"
     journal.close(LATER)
     journal.on_tick(LATER)
     assert journal.state is JournalState.FAILED

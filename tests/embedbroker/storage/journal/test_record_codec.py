@@ -223,7 +223,7 @@ def journal_ending_with(record: bytes) -> SimulatedDisk:
     recorded.settle()
     recorded.call("add_queue", QueueDefinition(1, "q", "a", 1))
     recorded.call("add_message", StoredMessage(5, b"x"), 0, [(1, 1)])
-    recorded.journal._append(record)
+    recorded.journal.background.append(record)
     recorded.close()
     return recorded.disk
 

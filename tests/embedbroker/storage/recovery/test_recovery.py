@@ -248,7 +248,7 @@ def test_old_data_in_a_reused_segment_is_never_taken_for_new() -> None:
             twin = recover(disk.copy())
             assert message_ids(twin) == [98 + number, 99 + number, 100 + number]
             assert twin.notes == []
-            reused += recorded.journal._segments[-1].reused
+            reused += recorded.journal.statistics().segments[-1].is_reused
     assert reused > 5
 
 
