@@ -35,6 +35,7 @@ from ._notifications import (
 from ._policies import FirstElementPolicy, LoadBalancingPolicy, RandomPolicy, RandomStickyPolicy, RoundRobinPolicy
 from ._reconnection import AgentState
 from ._settings import LocatorSettings, SessionFlags, SessionMode
+from ._statistics import AgentStatistics, SessionStatistics
 from ._topology import Topology, TopologyNode
 from .consumer._consumer import Consumer
 from .consumer._prefetch import Delivery
@@ -53,6 +54,7 @@ __all__ = [
     "AddressState",
     "Agent",
     "AgentState",
+    "AgentStatistics",
     "Branches",
     "BytesReceived",
     "Call",
@@ -87,6 +89,7 @@ __all__ = [
     "Session",
     "SessionFlags",
     "SessionMode",
+    "SessionStatistics",
     "Tick",
     "Topology",
     "TopologyNode",

@@ -32,6 +32,7 @@ from ._policies import LoadBalancingPolicy
 from ._reconnection import AgentState, Reconnection
 from ._session_recovery import create_session_packet, with_client_id
 from ._settings import VERSION_MIN, LocatorSettings, SessionFlags, SessionMode, flags_of_mode, flags_of_xa
+from ._statistics import AgentStatistics
 from ._timers import Timers
 from ._topology import Topology
 from .session._channel import SessionChannel
@@ -117,6 +118,14 @@ class Agent:
         """Return the version that the broker announced, 0 before that."""
         connection = self._reconnection.connection
         return 0 if connection is None else connection.server_version
+
+    def statistics(self) -> AgentStatistics:
+        """Return the current figures."""
+        return AgentStatistics(
+            sessions=tuple([session.statistics() for session in self.sessions]),
+            pending_bytes=self.pending_bytes,
+            calls=self._deadlines.count + self._failover_deadlines.count,
+        )
 
     # --- step contract ---
 

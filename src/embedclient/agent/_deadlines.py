@@ -22,6 +22,11 @@ class Deadlines:
         self._expiry_of: dict[Hashable, tuple[float, Callable[[], None]]] = {}
         self._unstamped: dict[Hashable, Callable[[], None]] = {}
 
+    @property
+    def count(self) -> int:
+        """Return the number of waits."""
+        return len(self._unstamped) + len(self._expiry_of)
+
     def start(self, key: Hashable, on_timeout: Callable[[], None]) -> None:
         """Begin a wait; its time runs from the next `stamp`. A wait already begun keeps its deadline."""
         if self._timeout_s is not None and key not in self._expiry_of:

@@ -52,9 +52,9 @@ def test_no_commit_succeeds_without_a_message_that_the_address_had_no_room_for()
     pair = NodePair(REATTACHING)
     session = open_session(pair, SessionMode.TRANSACTED)
     producer, _ = open_queue(pair, session)
-    credits = producer._credits
+    credits = producer.credits
     assert credits is not None
-    balance, credits.balance, credits._arriving = credits.balance, 0, 1 << 20
+    balance, credits.balance, credits.arriving = credits.balance, 0, 1 << 20
     dropped = producer.send_confirmed(text_message("dropped", "q"))
     commit = session.commit()
     credits.on_refused(balance)

@@ -70,9 +70,9 @@ def test_a_commit_behind_a_send_without_credits_takes_nothing_of_the_next_transa
     producer, consumer = open_queue(pair, session)
     feed(pair, "one", "two", priority=priority)
     receive(pair, session, consumer)
-    credits = producer._credits
+    credits = producer.credits
     assert credits is not None
-    balance, credits.balance, credits._arriving = credits.balance, 0, 1 << 20
+    balance, credits.balance, credits.arriving = credits.balance, 0, 1 << 20
     producer.send(text_message("sent", "q"))
     commit = session.commit()
     assert receive(pair, session, consumer) == "two"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from attrs.exceptions import FrozenInstanceError
 
 from embedclient.agent import (
     AgentState,
@@ -30,6 +31,28 @@ def test_a_message_goes_through_and_is_acknowledged() -> None:
     pair.finish(pair.agent.close())
     assert pair.agent.state is AgentState.CLOSED
     assert pair.notifications == []
+
+
+def test_statistics_follow_an_agent_and_its_sessions() -> None:
+    pair = NodePair()
+    session = open_session(pair)
+    producer, consumer = open_queue(pair, session)
+    pair.finish(producer.send_confirmed(text_message("hello", "q")))
+    found = pair.agent.statistics()
+    assert (found.pending_bytes, found.calls) == (0, 0)
+    (of_session,) = found.sessions
+    assert of_session == session.statistics()
+    assert (of_session.name, of_session.consumers, of_session.producers) == (session.name, 1, 1)
+    assert (of_session.rebuilds, of_session.branches) == (0, ())
+    assert list(of_session.credits) == ["q"] and of_session.credits["q"] > 0
+    waiting = session.query_queue("q")
+    assert pair.agent.statistics().pending_bytes > 0
+    pair.finish(waiting)
+    pair.finish(consumer.close())
+    pair.finish(session.close())
+    assert pair.agent.statistics().sessions == ()
+    with pytest.raises(FrozenInstanceError):
+        found.calls = 1  # type: ignore[misc]
 
 
 def test_nothing_is_given_out_before_the_session_starts() -> None:

@@ -88,7 +88,7 @@ def test_a_rolled_back_branch_gives_back_what_was_received() -> None:
 def test_branches_that_others_end_are_kept_in_mind_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("embedclient.agent.session._xa.BRANCHES_MAX", 3)
     pair = NodePair(REBUILDING)
-    _, xa = open_xa_session(pair)
+    session, xa = open_xa_session(pair)
     _, manager = open_xa_session(pair)
     pair.finish(xa.start(xid_of(0)))
     pair.finish(xa.end(xid_of(0), XaFlag.TMSUSPEND))
@@ -96,7 +96,7 @@ def test_branches_that_others_end_are_kept_in_mind_up_to_a_limit(monkeypatch: py
         pair.finish(xa.start(xid_of(number)))
         pair.finish(xa.end(xid_of(number)))
         pair.finish(manager.commit(xid_of(number), one_phase=True))
-    assert list(xa._states) == [xid_of(0), xid_of(8), xid_of(9)]
+    assert session.statistics().branches == (xid_of(0), xid_of(8), xid_of(9))
 
 
 def test_no_request_overtakes_a_rollback_whose_caller_does_not_wait() -> None:

@@ -23,7 +23,7 @@ class AddressCredits:
     _half_window: int
     _request: Callable[[int, str], None]
     balance: int = 0
-    _arriving: int = 0
+    arriving: int = 0
     _refused: bool = False
     producers: int = 0
 
@@ -38,9 +38,9 @@ class AddressCredits:
         requested again at the next send.
         """
         needed = max(size, self._half_window)
-        missing = needed - self.balance - self._arriving
+        missing = needed - self.balance - self.arriving
         if missing > 0:
-            self._ask(needed - self._arriving)
+            self._ask(needed - self.arriving)
         if self.balance < size:
             return False
         if self._refused:
@@ -53,7 +53,7 @@ class AddressCredits:
     def on_granted(self, credits: int) -> None:
         self.balance += credits
         # The broker grants a rejected request once more with a separate packet, which is not counted as arriving.
-        self._arriving = max(0, self._arriving - credits)
+        self.arriving = max(0, self.arriving - credits)
 
     def on_refused(self, credits: int) -> None:
         self.on_granted(credits)
@@ -61,13 +61,13 @@ class AddressCredits:
 
     def restart(self) -> None:
         """Request credits for a rebuilt session, which has none: a full window, or the earlier request if larger."""
-        asked = max(2 * self._half_window, self._arriving)
-        self.balance = self._arriving = 0
+        asked = max(2 * self._half_window, self.arriving)
+        self.balance = self.arriving = 0
         self._refused = False
         self._ask(asked)
 
     def _ask(self, credits: int) -> None:
-        self._arriving += credits
+        self.arriving += credits
         self._request(credits, self.address)
 
 
@@ -83,6 +83,10 @@ class CreditTable:
         self._balances: dict[str, AddressCredits] = {}
         # Addresses without an open producer, least recently used first.
         self._unused: dict[str, None] = {}
+
+    def balances(self) -> dict[str, int]:
+        """Return the credits of each address, in bytes."""
+        return {address: credits.balance for address, credits in self._balances.items()}
 
     def get(self, address: str) -> AddressCredits:
         """Return the balance of an address, for a message of an anonymous producer."""

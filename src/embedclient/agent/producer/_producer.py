@@ -26,7 +26,6 @@ class Producer:
         "_blocks_on_durable",
         "_blocks_on_non_durable",
         "_channel",
-        "_credits",
         "_due",
         "_message_bytes_max",
         "_on_end",
@@ -36,6 +35,7 @@ class Producer:
         "address",
         "closed",
         "closed_error",
+        "credits",
         "producer_id",
     )
 
@@ -67,9 +67,9 @@ class Producer:
         # A larger frame ends the connection, and would do so again after each reattachment that repeats it.
         self._message_bytes_max = settings.frame_size_bytes_max - FRAME_HEADER_SIZE - SEND_TRAILER.size
         self._rate = rate_limit(settings.producer_max_rate)
-        self._credits: AddressCredits | None = None
+        self.credits: AddressCredits | None = None
         if table is not None and address is not None:
-            self._credits = table.acquire(address)
+            self.credits = table.acquire(address)
 
     def send(self, message: CoreMessage) -> Call[None]:
         """Send a message.
@@ -86,7 +86,7 @@ class Producer:
             return self._enter(message, blocking=True, confirmed=False)
         channel = self._channel
         if channel.clear and self._rate is None:
-            credits = self._credits
+            credits = self.credits
             if credits is None or credits.address != message.address:
                 credits = None if self._table is None else self._table.get(message.address)
             if credits is None:
@@ -114,7 +114,7 @@ class Producer:
     def _enter(self, message: CoreMessage, *, blocking: bool, confirmed: bool) -> Call[None]:
         call: Call[None] = Call(self._due)
         table = self._table
-        credits = self._credits
+        credits = self.credits
         if table is not None and (credits is None or credits.address != message.address):
             # Held while it waits, so that the balance is not dropped as unused meanwhile.
             held = credits = table.acquire(message.address)
@@ -141,8 +141,8 @@ class Producer:
             return
         self.closed = True
         self.closed_error = error
-        if self._credits is not None and self._table is not None:
-            self._table.release(self._credits)
+        if self.credits is not None and self._table is not None:
+            self._table.release(self.credits)
         self._on_end(self)
 
 

@@ -36,6 +36,7 @@ from embedclient.wire.core import (
 
 from .._call import DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, settled
 from .._settings import LocatorSettings, SessionFlags, SessionMode
+from .._statistics import SessionStatistics
 from .._timers import Timers
 from ..consumer._consumer import Consumer
 from ..consumer._prefetch import Delivery
@@ -168,6 +169,17 @@ class Session:
 
     def open_consumers(self) -> list[Consumer]:
         return list(self.consumers.values())
+
+    def statistics(self) -> SessionStatistics:
+        """Return the current figures."""
+        return SessionStatistics(
+            name=self.name,
+            consumers=len(self.consumers),
+            producers=len(self.producers),
+            rebuilds=self.rebuilds,
+            credits={} if self._credits is None else self._credits.balances(),
+            branches=() if self.xa is None else self.xa.remembered,
+        )
 
     # --- packets from the broker ---
 

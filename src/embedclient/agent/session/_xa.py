@@ -90,6 +90,11 @@ class Branches:
         self._under_way: dict[Call[Packet], _Asked] = {}
         self._timeout_s: int | None = None
 
+    @property
+    def remembered(self) -> tuple[Xid, ...]:
+        """Return the branches whose state is remembered, oldest first."""
+        return tuple(self._states)
+
     # --- requests ---
 
     def start(self, xid: Xid, flags: int = XaFlag.TMNOFLAGS) -> Call[XaCode]:
