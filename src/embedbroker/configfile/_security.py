@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from embedbroker.config import ResourceLimits, SecuritySetting
+from embedbroker.config import ANY_ROLE, ResourceLimits, SecuritySetting
 from embedclient.model import did_you_mean
 
 from ._document import Element
@@ -142,7 +142,10 @@ def _settings(core: Element, findings: Findings) -> dict[str, SecuritySetting] |
         for permission in element.take_all("permission"):
             field = _permission(permission, findings)
             if field is not None:
-                roles.setdefault(field, set()).update(_names(permission.attribute("roles"), mappings))
+                names = _names(permission.attribute("roles"), mappings)
+                if ANY_ROLE in names:
+                    findings.warn_of(permission, "role '*' grants nothing, as in Artemis; list the roles")
+                roles.setdefault(field, set()).update(names - {ANY_ROLE})
         if match is not None:
             named_once(found, match, SecuritySetting(**roles), element.place, findings)
     return found

@@ -190,6 +190,14 @@ def test_roles_are_lists_and_older_names_of_permissions_are_known(tmp_path: Path
     assert settings_of(tmp_path, content) == {"a": expected}
 
 
+def test_a_star_is_no_role_in_a_file(tmp_path: Path) -> None:
+    content = "<security-setting match='a'><permission type='send' roles='*,one'/></security-setting>"
+    loaded = load(tmp_path, f"<security-settings>{content}</security-settings>")
+    assert loaded.config.security_settings == {"a": SecuritySetting(send=["one"])}
+    (warning,) = loaded.warnings
+    assert "permission[send]: role '*' grants nothing" in warning
+
+
 def test_mapped_roles_count_as_the_listed_ones(tmp_path: Path) -> None:
     content = """
         <role-mapping from="cn=admins" to="admin, viewer"/><role-mapping from="cn=guests" to="viewer"/>
