@@ -157,6 +157,11 @@ class Router:
             "groups yet, so several consumers of a queue share the messages of a group"
         )
 
+    def reaches_queues(self, name: str) -> bool:
+        """Return True if an address has queues."""
+        address = self._addresses.get(name)
+        return address is not None and address.has_queues
+
     def reply(self, message: Message, *, promises: bool) -> None:
         """Send an answer of the broker itself to the queues of an existing address; without one, it is dropped.
 

@@ -2,6 +2,7 @@
 
 from ._address_control import ADDRESS
 from ._broker_control import BROKER
+from ._notifications import Notifications, Publisher
 from ._queue_control import QUEUE
 from ._registry import (
     PENDING_MAX,
@@ -27,8 +28,10 @@ __all__ = [
     "Failure",
     "Kind",
     "ManagementRefused",
+    "Notifications",
     "Operation",
     "Parameter",
+    "Publisher",
     "Registry",
     "Respond",
     "Success",

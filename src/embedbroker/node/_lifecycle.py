@@ -172,8 +172,7 @@ class Lifecycle:
     def _become_live(self) -> None:
         now = self._step.now
         self._machine.move(NodeEvent.SERVE)
-        self._core.started = True
-        self._core.started_at = now
+        self._core.begin()
         self._audit.begin(self._core.node_id, now.wall_ms)
         self._kernel.housekeeping.at_start()
         self._kernel.housekeeping.start(now.monotonic)

@@ -53,7 +53,17 @@ __all__ = ["Lane", "Transcript", "replay"]
 _SERVER_VERSION = 136
 # What no two runs have in common.
 _VOLATILE_FIELDS = {"node_id", "unique_event_id", "message_id", "min_large_message_size", "configuration_managed"}
-_VOLATILE_PROPERTIES = {"_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY"}
+_VOLATILE_PROPERTIES = {
+    "_AMQ_ORIG_MESSAGE_ID",
+    "_AMQ_ACTUAL_EXPIRY",
+    # Of notifications: times, ids and addresses, and a user that our broker without security does not know.
+    "_AMQ_NotifTimestamp",
+    "_AMQ_Binding_ID",
+    "_AMQ_ClusterName",
+    "_AMQ_ConnectionName",
+    "_AMQ_RemoteAddress",
+    "_AMQ_ValidatedUser",
+}
 
 
 @frozen

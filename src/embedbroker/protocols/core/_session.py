@@ -54,6 +54,7 @@ from embedclient.wire.core import (
 
 from ._interfaces import Cluster, Gate, SessionConnection
 from ._message_traits import MessageTraits, traits_of
+from ._notifications import NotificationWatch
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 
@@ -114,6 +115,7 @@ class CoreService:
     __slots__ = (
         "_management",
         "_management_server",
+        "_notifications",
         "_request_server",
         "cluster",
         "entropy",
@@ -140,6 +142,7 @@ class CoreService:
         self._request_server: RequestServer | None = None
         self._management: Registry | None = None
         self._management_server: ManagementServer | None = None
+        self._notifications = NotificationWatch(kernel)
         self.now = Instant(0.0, 0)
         # When clients were served first.
         self.started_at = self.now
@@ -163,6 +166,12 @@ class CoreService:
         self.security = security
         if security is not None:
             security.connect(self.kernel.clock)
+
+    def begin(self) -> None:
+        """Serve clients from now on."""
+        self.started = True
+        self.started_at = self.now
+        self._notifications.begin(self.node_id)
 
     @property
     def management(self) -> Registry:

@@ -1,0 +1,147 @@
+"""Notifications: events of the broker as properties, under the names and types of Artemis (broker-semantics 9.6).
+
+Responsible for which event becomes a notification, and for its properties. Does not depend on the form of messages: a
+`Publisher` sends them. Nothing is made while no queue is bound to the notification address.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from embedbroker.kernel import NOTIFICATION_ADDRESS, CommitObserver, Consumer, Kernel, Queue, SessionView
+from embedclient.model import Properties, PropertyType
+
+__all__ = ["Notifications", "Publisher"]
+
+_INT, _LONG, _STRING, _NULL = PropertyType.INT, PropertyType.LONG, PropertyType.STRING, PropertyType.NULL
+# A queue of this broker; Artemis has numbers for remote queues and diverts, too.
+_LOCAL_QUEUE = 0
+
+
+class Publisher(Protocol):
+    """Send notifications."""
+
+    @property
+    def node_id(self) -> str:
+        """Return the id of the broker."""
+
+    def publish(self, properties: Properties, now_ms: int) -> None:
+        """Send a durable message with these properties to the notification address."""
+
+
+class Notifications(CommitObserver):
+    """Publish the events of a broker. Events of sessions without a connection are those of the broker itself."""
+
+    def __init__(self, kernel: Kernel, publisher: Publisher) -> None:
+        self._kernel = kernel
+        self._publisher = publisher
+
+    # -- bindings ------------------------------------------------------------------------------------------------
+
+    def queue_added(self, queue: Queue) -> None:
+        """Publish BINDING_ADDED."""
+        if self._is_wanted:
+            properties = self._of_queue(queue)
+            properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
+            properties.set("_AMQ_Binding_ID", queue.id, _LONG)
+            if queue.definition.filter:
+                properties.set("_AMQ_FilterString", queue.definition.filter, _STRING)
+            self._publish("BINDING_ADDED", properties)
+
+    def queue_removed(self, queue: Queue) -> None:
+        """Publish BINDING_REMOVED."""
+        if self._is_wanted:
+            properties = self._of_queue(queue)
+            properties.set("_AMQ_Binding_ID", queue.id, _LONG)
+            _set_text(properties, "_AMQ_FilterString", queue.definition.filter)
+            self._publish("BINDING_REMOVED", properties)
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def consumer_added(self, consumer: Consumer) -> None:
+        """Publish CONSUMER_CREATED; browsers are not published, as in Artemis."""
+        session = consumer.owner
+        if self._is_wanted and not consumer.browse and session is not None and session.connection is not None:
+            properties = self._of_consumer(consumer, session)
+            _set_text(properties, "_AMQ_ValidatedUser", session.validated_user)
+            properties.set("_AMQ_CertSubjectDN", "unavailable", _STRING)
+            if consumer.filter_text:
+                properties.set("_AMQ_FilterString", consumer.filter_text, _STRING)
+            self._publish("CONSUMER_CREATED", properties)
+
+    def consumer_removed(self, consumer: Consumer) -> None:
+        """Publish CONSUMER_CLOSED."""
+        session = consumer.owner
+        if self._is_wanted and not consumer.browse and session is not None and session.connection is not None:
+            properties = self._of_consumer(consumer, session)
+            _set_text(properties, "_AMQ_FilterString", consumer.filter_text)
+            self._publish("CONSUMER_CLOSED", properties)
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def session_added(self, session: SessionView) -> None:
+        """Publish SESSION_CREATED."""
+        self._publish_session("SESSION_CREATED", session)
+
+    def session_removed(self, session: SessionView) -> None:
+        """Publish SESSION_CLOSED."""
+        self._publish_session("SESSION_CLOSED", session)
+
+    def _publish_session(self, kind: str, session: SessionView) -> None:
+        connection = session.connection
+        if connection is None or not self._is_wanted:
+            return
+        properties = Properties()
+        properties.set("_AMQ_ConnectionName", connection.connection_id, _STRING)
+        _set_text(properties, "_AMQ_User", session.user)
+        properties.set("_AMQ_SessionName", session.name, _STRING)
+        _set_text(properties, "_AMQ_Client_ID", connection.client_id)
+        properties.set("_AMQ_Protocol_Name", connection.protocol, _STRING)
+        properties.set("_AMQ_Address", NOTIFICATION_ADDRESS, _STRING)
+        properties.set("_AMQ_Distance", 0, _INT)
+        self._publish(kind, properties)
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Return True if a queue is bound to the notification address, and the broker has room for messages."""
+        kernel = self._kernel
+        if not kernel.router.reaches_queues(NOTIFICATION_ADDRESS):
+            return False
+        return kernel.memory.used_bytes < kernel.memory.limit_bytes
+
+    def _of_queue(self, queue: Queue) -> Properties:
+        properties = Properties()
+        properties.set("_AMQ_Address", queue.definition.address, _STRING)
+        properties.set("_AMQ_ClusterName", queue.name + self._publisher.node_id, _STRING)
+        properties.set("_AMQ_RoutingName", queue.name, _STRING)
+        properties.set("_AMQ_Distance", 0, _INT)
+        return properties
+
+    def _of_consumer(self, consumer: Consumer, session: SessionView) -> Properties:
+        connection = session.connection
+        assert connection is not None
+        properties = self._of_queue(consumer.queue)
+        properties.set("_AMQ_ConsumerCount", consumer.queue.consumer_count, _INT)
+        _set_text(properties, "_AMQ_User", session.user)
+        properties.set("_AMQ_RemoteAddress", connection.peer, _STRING)
+        properties.set("_AMQ_SessionName", session.name, _STRING)
+        properties.set("_AMQ_ConsumerName", consumer.key, _LONG)
+        if connection.client_id is not None:
+            properties.set("_AMQ_Client_ID", connection.client_id, _STRING)
+        return properties
+
+    def _publish(self, kind: str, properties: Properties) -> None:
+        now_ms = self._kernel.now_ms
+        properties.set("_AMQ_NotifType", kind, _STRING)
+        properties.set("_AMQ_NotifTimestamp", now_ms, _LONG)
+        self._publisher.publish(properties, now_ms)
+
+
+def _set_text(properties: Properties, name: str, text: str | None) -> None:
+    """Set a text that may be missing: Artemis then sends the property with a null."""
+    if text:
+        properties.set(name, text, _STRING)
+    else:
+        properties.set(name, None, _NULL)

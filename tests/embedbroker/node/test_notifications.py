@@ -1,0 +1,202 @@
+"""Notifications: which events reach a queue of their address, and with which properties."""
+
+from __future__ import annotations
+
+from embedclient.wire.core import (
+    CreateQueueV2,
+    DeleteQueue,
+    SessionClose,
+    SessionConsumerClose,
+    SessionConsumerFlowCredit,
+    SessionCreateConsumer,
+    SessionReceiveMessage,
+    SessionSend,
+    SessionStart,
+)
+
+from .scripted import Peer, Stage, letter
+
+ADDRESS = "activemq.notifications"
+MULTICAST = 0
+
+
+class Listener:
+    """Consumes a queue of the notification address."""
+
+    def __init__(self, stage: Stage, *, filter: str | None = None, durable: bool = False) -> None:
+        self.peer = stage.connect().open_session("listener")
+        self.peer.send(CreateQueueV2(ADDRESS, "notes", filter, durable, not durable, True, False, MULTICAST))
+        self.listen()
+
+    def listen(self) -> None:
+        self.peer.send(
+            SessionCreateConsumer(9, "notes", None, False, False), SessionConsumerFlowCredit(9, -1), SessionStart()
+        )
+
+    def take(self) -> list[dict[str, object]]:
+        """The properties of what came since the last time, without the two that all have."""
+        self.peer.stage.settle_disk()
+        found = []
+        for packet in self.peer.clear():
+            if isinstance(packet, SessionReceiveMessage):
+                assert packet.message.durable and packet.message.priority == 0 and packet.message.type == 0
+                properties = dict(packet.message.properties)
+                assert properties.pop("_AMQ_NotifTimestamp") == packet.message.timestamp > 0
+                found.append(properties)
+        return found
+
+    def kinds(self) -> list[object]:
+        return [properties["_AMQ_NotifType"] for properties in self.take()]
+
+
+def other(stage: Stage) -> Peer:
+    return stage.connect().open_session("other")
+
+
+def test_nothing_is_made_while_no_queue_is_bound() -> None:
+    stage = Stage()
+    peer = other(stage)
+    peer.create_queue()
+    peer.consume()
+    events = stage.node.kernel.observers.commit
+    assert not (events.session_added or events.session_removed or events.consumer_added or events.consumer_removed)
+    assert len(events.queue_added) == 1
+    assert ADDRESS not in stage.node.kernel.address_manager.addresses
+
+
+def test_nothing_is_made_after_the_last_queue_is_gone() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.peer.lose()
+    last = stage.node.kernel.ids.next_id
+    other(stage)
+    assert stage.node.kernel.ids.next_id == last
+
+
+def test_the_binding_of_the_notification_queue_is_the_first_event() -> None:
+    stage = Stage()
+    assert Listener(stage).kinds() == ["BINDING_ADDED", "CONSUMER_CREATED"]
+
+
+def test_bindings() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.take()
+    peer = listener.peer
+    peer.send(CreateQueueV2("prices", "mine", "a = 1", True, False, True, False, MULTICAST))
+    (added,) = listener.take()
+    queue = stage.node.kernel.address_manager.queues["mine"]
+    assert added == {
+        "_AMQ_NotifType": "BINDING_ADDED", "_AMQ_Address": "prices", "_AMQ_RoutingName": "mine", "_AMQ_Distance": 0,
+        "_AMQ_ClusterName": f"mine{stage.node.node_id}", "_AMQ_Binding_ID": queue.id, "_AMQ_Binding_Type": 0,
+        "_AMQ_FilterString": "a = 1",
+    }  # fmt: skip
+    peer.send(DeleteQueue("mine"))
+    (removed,) = listener.take()
+    assert removed.pop("_AMQ_NotifType") == "BINDING_REMOVED"
+    del added["_AMQ_NotifType"], added["_AMQ_Binding_Type"]
+    assert removed == added
+
+
+def test_a_binding_without_a_filter_is_removed_with_a_null() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.peer.create_queue("plain")
+    listener.peer.send(DeleteQueue("plain"))
+    removed = listener.take()[-1]
+    assert removed["_AMQ_NotifType"] == "BINDING_REMOVED" and removed["_AMQ_FilterString"] is None
+
+
+def test_sessions_and_consumers() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.peer.create_queue("q")
+    listener.take()
+    peer = other(stage)
+    peer.consume("q", 3)
+    peer.send(SessionConsumerClose(3))
+    peer.send(SessionClose())
+    opened, created, closed, ended = listener.take()
+    assert opened == {
+        "_AMQ_NotifType": "SESSION_CREATED", "_AMQ_ConnectionName": opened["_AMQ_ConnectionName"], "_AMQ_User": None,
+        "_AMQ_SessionName": "other", "_AMQ_Client_ID": None, "_AMQ_Protocol_Name": "CORE", "_AMQ_Address": ADDRESS,
+        "_AMQ_Distance": 0,
+    }  # fmt: skip
+    assert ended == {**opened, "_AMQ_NotifType": "SESSION_CLOSED"}
+    assert created == {
+        "_AMQ_NotifType": "CONSUMER_CREATED", "_AMQ_Address": "q", "_AMQ_RoutingName": "q", "_AMQ_Distance": 0,
+        "_AMQ_ClusterName": f"q{stage.node.node_id}", "_AMQ_ConsumerCount": 1, "_AMQ_User": None,
+        "_AMQ_ValidatedUser": None, "_AMQ_CertSubjectDN": "unavailable", "_AMQ_SessionName": "other",
+        "_AMQ_ConsumerName": 3, "_AMQ_RemoteAddress": created["_AMQ_RemoteAddress"],
+    }  # fmt: skip
+    del created["_AMQ_ValidatedUser"], created["_AMQ_CertSubjectDN"]
+    expected = {"_AMQ_NotifType": "CONSUMER_CLOSED", "_AMQ_ConsumerCount": 0, "_AMQ_FilterString": None}
+    assert closed == {**created, **expected}
+
+
+def test_a_consumer_with_an_empty_filter_has_no_filter_property() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.peer.create_queue("q")
+    listener.take()
+    other(stage).send(
+        SessionCreateConsumer(1, "q", "", False, False), SessionCreateConsumer(2, "q", "a = 1", False, False)
+    )
+    _session, empty, filtered = listener.take()
+    assert "_AMQ_FilterString" not in empty and filtered["_AMQ_FilterString"] == "a = 1"
+
+
+def test_browsers_are_not_published() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.peer.create_queue("q")
+    peer = other(stage)
+    listener.take()
+    peer.consume("q", 3, browse=True)
+    peer.send(SessionConsumerClose(3))
+    assert listener.take() == []
+
+
+def test_a_lost_connection_closes_consumer_and_session() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.peer.create_queue("q")
+    peer = other(stage)
+    peer.consume("q", 3)
+    listener.take()
+    peer.lose()
+    assert listener.kinds() == ["CONSUMER_CLOSED", "SESSION_CLOSED"]
+
+
+def test_events_that_a_filter_does_not_match_are_not_stored() -> None:
+    stage = Stage()
+    listener = Listener(stage, filter="_AMQ_NotifType = 'BINDING_ADDED'")
+    other(stage).create_queue("q")
+    assert listener.kinds() == ["BINDING_ADDED", "BINDING_ADDED"]
+    assert stage.node.kernel.memory.used_bytes == 0 or listener.peer.texts == []
+
+
+def test_a_queue_that_a_restart_restored_gets_notifications() -> None:
+    stage = Stage(durable=True)
+    listener = Listener(stage, durable=True)
+    listener.take()
+    stage.boot()
+    other(stage)
+    listener.peer = stage.connect().open_session("again")
+    listener.listen()
+    kinds = listener.kinds()
+    assert kinds.count("SESSION_CREATED") == 2 and "CONSUMER_CREATED" in kinds
+
+
+def test_a_full_broker_makes_no_notifications() -> None:
+    stage = Stage(memory_limit_bytes=1_000_000)
+    listener = Listener(stage)
+    listener.peer.create_queue("q")
+    listener.take()
+    peer = other(stage)
+    listener.take()
+    memory = stage.node.kernel.memory
+    while memory.used_bytes < memory.limit_bytes:
+        peer.send(SessionSend(letter("x" * 10_000), False, -1))
+    stage.connect().open_session("late")
+    assert listener.take() == []
