@@ -318,7 +318,7 @@ def blocking_text(text: str, indent: int) -> str:
     """Return a docstring of the async class in words that fit a blocking one."""
     text = text.replace("`async with` it", "`with` it").replace("async with", "with").replace("async for", "for")
     text = text.replace("A cancelled", "An interrupted").replace("await the receipt", "wait for the receipt")
-    text = text.replace("await it", "call `wait()`").replace("to whoever awaits it", "to whoever waits for it")
+    text = text.replace("await it", "call `wait()`")
     lines = text.split("\n")
     block = "\n".join([lines[0], *(" " * indent + line if line else "" for line in lines[1:])])
     return block if len(lines) == 1 else block + "\n" + " " * indent

@@ -309,7 +309,7 @@ def expire(broker: ThreadedBroker, stream: CursorSource) -> None:
 
 
 def make_again(broker: ThreadedBroker, stream: CursorSource, messages: list[CoreMessage]) -> None:
-    """The queue is deleted when nobody's lease is in force any more, and made again."""
+    """The queue is deleted when no lease is in force any more, and made again."""
     expire(broker, stream)
     with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
         session.delete_queue("orders")

@@ -78,7 +78,7 @@ def wait_expired(broker: ThreadedBroker, count: int) -> None:
 def test_messages_that_expire_before_their_batch_is_in_the_checkpoint_are_a_loss(
     expired: Expired, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker, error = expired.broker, "queue 'orders': 4 messages are gone that nobody acknowledged"
+    broker, error = expired.broker, "queue 'orders': 4 messages are gone that were not acknowledged"
     # A run that is started again is told again.
     for _ in range(2):
         with pytest.raises(DataLost, match=f"{error}; failOnDataLoss=false goes on with what is there"):

@@ -227,7 +227,7 @@ def test_duplicate_ids_name_query_sink_batch_partition_and_row() -> None:
         ),
         (
             {"properties": pa.array([None, [("JMSType", "x")]], TEXTS)},
-            "column 'properties': the property 'JMSType' of type string has a column of its own",
+            "column 'properties': the property 'JMSType' of type string must be given in its column",
         ),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_bad_row_is_named_with_its_column_and_the_reason(columns: dict[str, pa
         ("body binary", {}, "option 'queue' or 'topic', or a column 'destination', is missing"),
         ("body binary", {"queue": "a", "topic": "b"}, "options 'queue' and 'topic' contradict each other"),
         ("body binary, destination string", {"topic": "a"}, "option 'topic' and column 'destination' contradict"),
-        ("bodi binary", {"queue": "q"}, "column 'bodi' is none of a message's; did you mean 'body'"),
+        ("bodi binary", {"queue": "q"}, "column 'bodi' is not a column of a message; did you mean 'body'"),
         ("body int", {"queue": "q"}, "column 'body' is of type binary or string, not int"),
         ("body binary, priority string", {"queue": "q"}, "column 'priority' is of type tinyint or smallint"),
         ("body binary", {"queue": "q", "priority": "10"}, "option 'priority' is from 0 to 9, not 10"),

@@ -84,7 +84,7 @@ class BrokerProcess:
         self.kill()
         await self.ended()
         said = self.log.read_text(errors="replace").strip().splitlines()
-        raise CannotStart(f"the broker process did not start: {said[-1] if said else 'it said nothing'}")
+        raise CannotStart(f"the broker process did not start: {said[-1] if said else 'it wrote no output'}")
 
     async def _first_line(self) -> bytes:
         assert self._process is not None and self._process.stdout is not None

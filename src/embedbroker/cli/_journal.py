@@ -61,7 +61,7 @@ def _kind_named(_: click.Context, __: click.Parameter, text: str | None) -> str 
         return None
     name = text.upper().replace("-", "_")
     if name not in RecordKind.__members__:
-        raise click.BadParameter(f"{text!r} is none of {', '.join(RecordKind.__members__)}")
+        raise click.BadParameter(f"{text!r} is not one of {', '.join(RecordKind.__members__)}")
     return name
 
 
@@ -156,12 +156,12 @@ def _row_line(row: RecordRow | Finding) -> str:
 @_directory
 @click.argument("copy", type=click.Path(path_type=Path))
 def repair(directory: Path, copy: Path) -> None:
-    """Write what can be read of the journal in DIRECTORY to the directory COPY; DIRECTORY stays as it is.
+    """Write what can be read of the journal in DIRECTORY to the directory COPY; DIRECTORY is not changed.
 
     Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
     """
     if _is_same(copy, directory):
-        raise Refused(f"{copy}: the copy needs a directory of its own")
+        raise Refused(f"{copy}: COPY must be another directory than DIRECTORY")
     with _journal_in(directory):
         pass  # what is not there cannot be saved, and must not leave an empty copy
     with _readable(directory):

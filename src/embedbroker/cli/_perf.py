@@ -31,7 +31,7 @@ _REFRESH_S = 0.25
 
 
 @click.command(short_help="Measure throughput and transfer times.")
-@click.option("--url", help="The broker. Without it one is started for the measurement, in a process of its own.")
+@click.option("--url", help="The broker. Without it the command starts one for the measurement, in a separate process.")
 @click.option("--user", envvar="EMBEDBROKER_USER")
 @click.option("--password", envvar="EMBEDBROKER_PASSWORD")
 @click.option(

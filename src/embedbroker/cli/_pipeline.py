@@ -195,7 +195,7 @@ def audit(
 def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, settings: tuple[str, ...]) -> None:
     """Send a day's orders through a broker pair, add them up with Spark, kill the live broker, and judge.
 
-    Everything runs on this machine, in processes of its own. Totals go to Parquet and back to a queue, each order
+    Everything runs on this machine, in separate processes. Totals go to Parquet and back to a queue, each order
     counted once. The exit code is 0 only if both are what the orders add up to, and the journals' audit agrees.
     """
     with extra_spark():

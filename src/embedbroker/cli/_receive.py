@@ -22,7 +22,7 @@ __all__ = ["browse", "receive"]
 
 def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
     if sys.stdout is None:
-        raise Refused("stdout is closed: nobody would see the messages")
+        raise Refused("stdout is closed, so the messages would be lost: open it, or redirect it to a file")
 
     def show(message: Message) -> None:
         click.echo(as_json_line(message) if as_json else as_text(message, with_headers=headers))

@@ -79,9 +79,7 @@ class Membership:
         self._deadline_is_old = True
         self._said: dict[str, None] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
-            self._say(
-                "the cluster password is the default, which everybody knows: set cluster_user and cluster_password"
-            )
+            self._say("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
     # -- port of the protocols -----------------------------------------------------------------------------------
 
@@ -231,7 +229,7 @@ class Membership:
         wanted = self._wanted()
         for outbound in [each for each in self._outbound_peers if not _among(each.connector, wanted)]:
             self._outbound_peers.remove(outbound)
-            outbound.give_up("nobody is looked for there any more")
+            outbound.give_up("no member is expected there any more")
         known = [outbound.connector for outbound in self._outbound_peers]
         for place in wanted:
             if not _among(place, known):
@@ -389,8 +387,8 @@ class Membership:
         if verdict is NewsResult.RIVAL:
             assert member.live is not None
             self._say(
-                f"another broker, {where(member.live)}, says that it is live with node id {member.node_id}, which is "
-                "ours: its data directory is a copy of this one, or both took over; stop one of the two"
+                f"another broker, {where(member.live)}, announces that it is live with node id {member.node_id}, which "
+                "is ours: its data directory is a copy of this one, or both took over; stop one of the two"
             )
         elif verdict is NewsResult.FULL:
             self._say(f"there are {len(self.topology.members)} members, more are not listened to")

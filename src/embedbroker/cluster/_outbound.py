@@ -177,7 +177,7 @@ class OutboundPeer:
         elif now.monotonic - since >= _UNREACHED_SAID_AFTER_S:
             # Logged once: no time is later than this by ten seconds.
             self._unreached_since = float("inf")
-            self._log(f"nobody answers at {where(self.connector)}, which is tried again and again: {reason}")
+            self._log(f"no broker answers at {where(self.connector)}, which is tried again: {reason}")
         self._pause_before_retry()
 
     def receive(self, data: bytes, now: Instant) -> None:

@@ -94,7 +94,7 @@ def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnec
                     f"cluster_connection: there is no connector {name!r}{did_you_mean(name, config.connectors)}"
                 )
         if value.connector is None and config.host in _ANY_HOST:
-            raise ValueError(f"cluster_connection needs a connector: nobody can be told to connect to {config.host!r}")
+            raise ValueError(f"cluster_connection needs a connector: other brokers cannot connect to {config.host!r}")
 
 
 def _tls_text(value: TLS | None) -> str:

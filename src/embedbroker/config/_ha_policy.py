@@ -69,7 +69,7 @@ class ScaleDown:
 
     def __attrs_post_init__(self) -> None:
         if self.connectors and self.discovery_group is not None:
-            raise ValueError("scale_down has connectors and a discovery_group: one of them says where to go")
+            raise ValueError("scale_down has connectors and a discovery_group: remove one of the two")
 
 
 _scale_down = optional(instance(ScaleDown))

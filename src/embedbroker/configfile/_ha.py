@@ -105,7 +105,7 @@ def ha_policy(core: Element, connectors: Collection[str], findings: Findings) ->
 def _only_one(element: Element, names: tuple[str, ...], findings: Findings) -> Element | None:
     found = [child for name in names for child in element.take_all(name)]
     if not found:
-        findings.refuse(element.place, f"says nothing; expected one of {', '.join(names)} in it")
+        findings.refuse(element.place, f"is empty; expected one of {', '.join(names)} in it")
     elif len(found) > 1:
         findings.refuse(element.place, f"has {' and '.join(child.name for child in found)}, one of them is allowed")
     return found[0] if len(found) == 1 else None
@@ -115,7 +115,7 @@ def _primary_of(colocated: Element, findings: Findings) -> Element | None:
     """Return the part of a broker that would also host backups of others."""
     primary = colocated.take("primary") or colocated.take("master")
     if primary is None:
-        findings.refuse(colocated.place, "says nothing of its primary")
+        findings.refuse(colocated.place, "has no element primary; add one")
         return None
     findings.warn(colocated.place, "this broker hosts no backups of others yet: it plays the part of the primary alone")
     colocated.children = {primary.name: [primary]}

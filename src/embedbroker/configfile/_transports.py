@@ -71,7 +71,7 @@ def acceptor_values(core: Element, findings: Findings) -> dict[str, Any]:
 def _why_not(url: TransportURL) -> str:
     """Return why this broker cannot open an acceptor, or an empty text."""
     if url.scheme == "vm":
-        return "a broker is there for vm:// URLs of its own process in any case, under its name"
+        return "vm:// URLs of the same process reach a broker by its name without an acceptor"
     if "sslEnabled" not in url.parameters:
         wanted = [name for name, value in url.parameters.items() if name in TLS_PARAMETERS and value.lower() != "false"]
         if wanted:

@@ -514,7 +514,7 @@ class Claim:
         name = str(holder or "another broker")
         # An active backup gives way, if it is allowed to; a primary that waits for a primary may wait for ever.
         equals = name.startswith("primary ")
-        question = ", and a primary gives way to nobody: is this one meant to be its backup?" if equals else ""
+        question = ", and a primary gives way to no other broker: is this one meant to be its backup?" if equals else ""
         self._wait_for(ClaimEvent.NEXT, f"waits to be live: {name} is{question}", warning=equals)
         if not equals and self._sign.is_due(self.record.life, now):
             self._wanted = (Release(Lock.FAILBACK),)

@@ -135,7 +135,7 @@ class LeaseActivation:
 
     def renew(self, sequence: int, now: float) -> None:
         """Go on without a backup: leave all other copies behind. After FAILED another attempt is allowed."""
-        assert self.holds, "only who holds the lease claims a number"
+        assert self.holds, "claims a number without the lease"
         self._begin(_under_lease(self.key, sequence), now)
         self._asks = False
 
@@ -376,7 +376,7 @@ def _under_lease(key: str, sequence: int) -> _Way:
         yield _Write(-shared)
         (swapped,) = yield (SwapSequence(key, shared, -shared),)
         if not swapped:
-            return ActivationAttempt(AttemptResult.FAILED, sequence, "somebody else wrote the activation sequence")
+            return ActivationAttempt(AttemptResult.FAILED, sequence, "another broker wrote the activation sequence")
         sequence = -shared
     elif shared != sequence:
         return ActivationAttempt(AttemptResult.STALE, sequence, _left_behind(shared, sequence))
@@ -408,8 +408,8 @@ def _left_behind(shared: int, sequence: int) -> str:
     newest = abs(shared)
     if newest < sequence:
         return (
-            f"the lock manager knows activation {newest} of this node, and the data here is of activation {sequence}:"
-            " it is another lock manager, or has lost what it knew; with the right one configured this broker goes on,"
-            " and without the file node.state its data becomes a node of its own"
+            f"the lock manager has activation {newest} of this node, and the data here is of activation {sequence}:"
+            " it is another lock manager, or has lost its data; with the right one configured this broker goes on,"
+            " and without the file node.state its data becomes a new node"
         )
     return f"the data here is of activation {sequence}, and there has been activation {newest}: another copy is newer"

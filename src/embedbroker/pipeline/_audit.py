@@ -404,7 +404,7 @@ def _evidence(sources: list[JournalSource], notes: list[Row], apart: Mapping[int
         complete_from -= 1
     limits = [
         f"{source.name} went on behind batch {apart[source.number]} when it was cut off from {current.name}: what it "
-        "alone stored there was left behind, and is lost only if an audit log says that it was confirmed"
+        "alone stored there was left behind, and is lost only if an audit log records that it was confirmed"
         for source in sources
         if source.number in apart
     ]

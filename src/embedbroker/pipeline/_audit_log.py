@@ -92,7 +92,7 @@ class LogAudit:
         ]
         if not self.has_journal:
             texts.append(
-                "The journal of a log was not read, so nobody knows what is present: what was confirmed and neither "
+                "The journal of a log was not read, so what is present is unknown: what was confirmed and neither "
                 "delivered nor removed is called outstanding."
             )
         return texts + self.unjudged + self.gaps

@@ -361,7 +361,7 @@ class CursorSource:
         until, rows, size, lost = self._pin(queue, min(after, self._ends[queue]), rows_max, bytes_max)
         after = self._positions[queue]
         if lost:
-            self._lost(queue, f"{lost} messages are gone that nobody acknowledged")
+            self._lost(queue, f"{lost} messages are gone that were not acknowledged")
         self._tell_interruption(queue)
         target = until if self._targets is None else max(after, self._targets.get(queue, after))
         if target < until:

@@ -124,7 +124,9 @@ class Block:
         """
         data, buffer, head = self.data, self.buffer, _BLOCK_HEAD.size
         if self.count > len(data):
-            raise RemoteProtocolError(f"a block of {len(data)} bytes says that it has {self.count} messages")
+            raise RemoteProtocolError(
+                f"a block of {len(data)} bytes cannot hold the {self.count} messages that its head announces"
+            )
         if self.count:
             step, rest = divmod(len(data) - head, self.count)
             rows = np.arange(self.count, dtype=np.int64) * step + head
@@ -135,7 +137,7 @@ class Block:
             found.append(at)
             at += size(data, at)[0] + _SIZE_BYTES
         if at != len(data):
-            raise RemoteProtocolError(f"a block of {len(data)} bytes says that it has {at}")
+            raise RemoteProtocolError(f"the messages of a block of {len(data)} bytes announce a size of {at}")
         return np.array(found, dtype=np.int64)
 
     def _places(self, rows: Array) -> FramePositions:
@@ -145,7 +147,7 @@ class Block:
         if (encoding != _CORE).any():
             wrong = int((encoding != _CORE).argmax())
             which = f"message {heads['message_id'][wrong]} has encoding {encoding[wrong]}"
-            raise RemoteProtocolError(f"{which}, which nobody reads here")
+            raise RemoteProtocolError(f"{which}, which cannot be read here; expected {_CORE}")
         start, end = rows + _ROW.size, rows + heads["size"].astype(np.int64) + _SIZE_BYTES
         body_end = start + fields_at(buffer, start, _BODY_END) - 9
         address = fields_at(buffer, body_end, _ADDRESS)

@@ -172,7 +172,7 @@ def _read_steadily(
                 stretches.append(part)
             elif not part.findings or attempt == _READS - 1:
                 return stretches, part
-    raise AssertionError("the last part says how the reading ended")
+    raise AssertionError("the last part states how the reading ended")
 
 
 def _notes(

@@ -191,7 +191,7 @@ class SourceOptions:
             if name in self.of_streams:
                 raise OptionError(
                     f"options {name!r} and {because!r} contradict each other: reading at least once takes no lease, "
-                    "and knows of no loss"
+                    "and notices no loss"
                 )
         self.check_log()
 

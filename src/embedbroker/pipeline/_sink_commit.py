@@ -111,7 +111,7 @@ def sweep(xa: XAResource, writing: Writing, is_orphan: Callable[[Xid, int], bool
             continue
         count += _roll_back(xa, xid)
     if count:
-        _log.info("rolled back %d branches of %s that nobody would have committed", count, writing.scope)
+        _log.info("rolled back %d branches of %s that no commit would have reached", count, writing.scope)
     return count
 
 

@@ -121,7 +121,7 @@ def sink_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
     for field in schema.fields:
         name = by_lower.get(field.name.lower())
         if name is None:
-            raise OptionError(f"column {field.name!r} is none of a message's{did_you_mean(field.name, known)}")
+            raise OptionError(f"column {field.name!r} is not a column of a message{did_you_mean(field.name, known)}")
         if name in found:
             raise OptionError(f"the column {field.name!r} is there twice")
         _check_type(name, field.dataType.simpleString(), known[name])

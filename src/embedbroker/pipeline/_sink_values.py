@@ -54,7 +54,7 @@ class Target:
 def target_of(text: str | None, routing: str | None = None) -> Target:
     """Return the target of `queue://name`, `topic://name`, or a name alone: a queue, unless `routing` is MULTICAST."""
     if not text:
-        raise ValueError("it is null or empty, and nothing else says where the row goes")
+        raise ValueError("it is null or empty, and the row has no other destination: set the option 'queue' or 'topic'")
     kind = _ROUTING.get((routing or "anycast").lower())
     if kind is None:
         raise ValueError(f"the routing type is ANYCAST or MULTICAST, not {routing!r}")
@@ -107,7 +107,9 @@ def properties(
             continue
         type_name = given or ("null" if text is None else "string")
         if type_name in NOT_IN_MAPS.get(name, ()):
-            raise ValueError(f"the property {name!r} of type {type_name} has a column of its own")
+            raise ValueError(
+                f"the property {name!r} of type {type_name} must be given in its column, not in 'properties'"
+            )
         if not name:
             raise ValueError("a property without a name")
         try:

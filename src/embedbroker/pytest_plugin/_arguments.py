@@ -16,7 +16,7 @@ __all__ = ["check_broker", "check_count", "check_queue", "check_roles", "check_s
 _OF_THE_TEST = {
     "host": "where it listens is its URL",
     "port": "where it listens is its URL",
-    "data_directory": "it has a disk of its own, and keeps durable messages over crash and restart",
+    "data_directory": "each broker gets a separate disk, and keeps durable messages over crash and restart",
 }
 
 

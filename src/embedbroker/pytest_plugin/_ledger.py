@@ -113,7 +113,7 @@ class GroupLedger(CommitObserver):
             self.ledger.resume(queue.name)
 
     def _point(self) -> int:
-        assert self._kernel is not None, "a kernel that tells something is followed"
+        assert self._kernel is not None, "an event of a kernel that is not followed"
         return self._kernel.store.point()
 
     # -- results -------------------------------------------------------------------------------------------------

@@ -176,7 +176,9 @@ class BrokerPair:
 
         def can() -> bool:
             if not all(broker.is_running for broker in self.brokers):
-                raise IllegalStateException(f"nobody would take over: {self._states()}; restart() the other one first")
+                raise IllegalStateException(
+                    f"no broker would take over: {self._states()}; restart() the other one first"
+                )
             return self.is_in_sync
 
         # Which is live may change until the moment of the crash: a primary that was restarted takes over by itself.

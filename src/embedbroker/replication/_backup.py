@@ -160,7 +160,8 @@ class Replica:
         self._due = now.monotonic + self._answer_timeout_s
         self._line.on_frame = self._on_frame
         self._line.on_gone = lambda: self._end(
-            EndingKind.LOST, "the connection to the primary is gone: it is joined again as soon as it is there"
+            EndingKind.LOST,
+            "the connection to the primary is gone: the backup joins again when the primary is reachable",
         )
 
     # -- frames --------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def _in_files(properties: Mapping[str, str]) -> LockManagers:
 
     for name in properties:
         if name != "locks-folder":
-            raise ValueError(f"property {name!r} is none of locks-folder")
+            raise ValueError(f"property {name!r} is unknown; the only one is locks-folder")
     if not properties.get("locks-folder"):
         raise ValueError("needs the property locks-folder, a directory that all brokers of the pair reach")
     return FileLockManager(properties["locks-folder"])

@@ -375,7 +375,9 @@ def _check_policy(
     policy = config.ha_policy
     if isinstance(policy, ReplicationPrimary | ReplicationBackup):
         if config.data_directory is None and disk is None:
-            raise ValueError(f"ha_policy {type(policy).__name__} needs a data_directory of its own, or a disk")
+            raise ValueError(
+                f"ha_policy {type(policy).__name__} needs a data_directory that no other broker has, or a disk"
+            )
         if config.cluster_connection is None:
             raise ValueError(f"ha_policy {type(policy).__name__} needs a cluster_connection to find the other broker")
         if policy.cluster_name not in (None, config.cluster_connection.name):

@@ -187,7 +187,9 @@ class Flocks:
             give_up_at = time.monotonic() + _ALONE_WITHIN_S
             while not _try_lock(descriptor, fcntl.LOCK_EX):
                 if time.monotonic() >= give_up_at:
-                    raise LockFault(f"{path} is locked by somebody who does not let it go")
+                    raise LockFault(
+                        f"{path} is locked by another process for more than {_ALONE_WITHIN_S:g} s: end that process"
+                    )
                 time.sleep(_TRY_EVERY_S)
             if is_new:
                 sync_directory(self.folder)

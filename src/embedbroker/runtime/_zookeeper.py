@@ -79,7 +79,7 @@ class ZooKeeperSettings:
         known = {"connect-string", "namespace", *_RANGES}
         for name in properties:
             if name not in known:
-                raise ValueError(f"property {name!r} is none of {', '.join(sorted(known))}")
+                raise ValueError(f"property {name!r} is not one of {', '.join(sorted(known))}")
         if not properties.get("connect-string"):
             raise ValueError("needs the property connect-string, such as 'host-a:2181,host-b:2181,host-c:2181'")
         numbers = {name: _number(name, properties[name]) for name in _RANGES if name in properties}

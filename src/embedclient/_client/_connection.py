@@ -347,7 +347,7 @@ class Connection:
                 _log.warning("giving up on the connection: %s", error)
                 await self._tell_of_failover(FailoverEventType.FAILOVER_FAILED)
             case SendRefused(error):
-                _log.warning("the broker refused a message that nobody waits for: %s", error)
+                _log.warning("the broker refused a message that was sent without waiting: %s", error)
                 if self.exception_listener is not None:
                     await succeeds(*_LISTENER, self.exception_listener, error)
             case ConnectionFailed(error, failed_over):

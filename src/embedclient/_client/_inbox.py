@@ -30,7 +30,7 @@ class OneTask:
 
     def check(self) -> None:
         if self.busy:
-            raise IllegalStateException(f"{self.what} is in use by another task; give every task a session of its own")
+            raise IllegalStateException(f"{self.what} is in use by another task; create a session for each task")
 
     def __enter__(self) -> None:
         self.check()

@@ -37,7 +37,7 @@ class Opening(Generic[C]):
 
     async def __aenter__(self) -> C:
         if self._opened is not None:
-            raise IllegalStateException("this was opened before: every block needs a create_... call of its own")
+            raise IllegalStateException("this was opened before: call create_... again for each block")
         self._opened = await self._open()
         return self._opened
 

@@ -165,7 +165,7 @@ def from_core(core: CoreMessage, delivery_count: int, destination: Destination |
     """
     kind = _CLASSES.get(core.type)
     if kind is None:
-        raise MessageFormatException(f"a message of type {core.type} is none of JMS")
+        raise MessageFormatException(f"a message of type {core.type} is not a JMS message")
     return kind.received(_CoreSource(core, destination), delivery_count)
 
 

@@ -204,7 +204,7 @@ class Portal:
 
     def __del__(self) -> None:
         if self._loop.abandon():
-            text = "a connection that nobody closed is ended: use `with`, or call close()"
+            text = "a connection was not closed, and is ended: use `with`, or call close()"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:

@@ -191,7 +191,7 @@ class TcpListener:
                     if self._make_room():
                         continue
                     if not self._is_short:
-                        _log.error("%s accepts nobody for the moment: %s", self.address, error.strerror)
+                        _log.error("%s accepts no connection for the moment: %s", self.address, error.strerror)
                     self._is_short = True
                     await trio.sleep(_OUT_OF_CAPACITY_PAUSE_S)
                 elif error.errno not in _PEER_GAVE_UP:

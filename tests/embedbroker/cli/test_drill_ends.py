@@ -99,7 +99,7 @@ async def _watch(_stage: Stage, _rounds: Sequence[Round]) -> None:
     await trio.sleep_forever()
 
 
-@pytest.mark.parametrize(("comes", "said"), [(True, "no broker said in 120 s"), (False, "not all clients")])
+@pytest.mark.parametrize(("comes", "said"), [(True, "no broker reported within 120 s"), (False, "not all clients")])
 async def test_a_drill_ends_although_its_clients_wait_for_ever(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, comes: bool, said: str
 ) -> None:

@@ -84,7 +84,7 @@ def test_times_without_service_have_their_spread_in_milliseconds(monkeypatch: py
     assert cells(text, "first confirmed send") == ["3", "511", "522", "544", "544"]
     assert cells(text, "the same for each producer") == ["6", "511", "628", "1,744", "1,744"]
     assert cells(text, "first delivery") == ["3", "611", "622", "644", "644"]
-    assert cells(text, "broker says it serves") == ["3", "111", "222", "444", "444"]
+    assert cells(text, "broker reports that it serves") == ["3", "111", "222", "444", "444"]
 
 
 def test_each_round_has_what_its_fault_met_and_how_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:

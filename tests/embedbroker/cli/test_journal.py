@@ -192,13 +192,13 @@ def test_a_directory_without_a_journal_is_named(tmp_path: Path) -> None:
 def test_a_kind_of_record_that_does_not_exist_is_named(directory: Path) -> None:
     result = journal("show", directory, "--kind", "ADD_MASSAGE")
     assert result.exit_code == 2
-    assert "'ADD_MASSAGE' is none of ADD_MESSAGE, " in result.stderr
+    assert "'ADD_MASSAGE' is not one of ADD_MESSAGE, " in result.stderr
 
 
 def test_a_copy_in_the_same_directory_is_refused(directory: Path) -> None:
     refused = journal("repair", directory, directory / ".." / directory.name)
     assert refused.exit_code == 6
-    assert refused.stderr.endswith(": the copy needs a directory of its own\n")
+    assert refused.stderr.endswith(": COPY must be another directory than DIRECTORY\n")
 
 
 def test_ctrl_c_while_a_journal_is_read_is_no_verdict(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

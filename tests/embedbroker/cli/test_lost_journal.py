@@ -92,6 +92,6 @@ def test_a_broker_without_the_end_of_its_journal_refuses_to_start(options: list[
     (data / newest).rename(tmp_path / newest)
     assert "its newest segments are missing, or it is an older copy. Bring the missing files back" in refused(options)
     verdict = finished("journal", "verify", data)
-    assert verdict.returncode == 1 and "but node.state beside it says that batch" in verdict.stdout
+    assert verdict.returncode == 1 and "but node.state beside it records that batch" in verdict.stdout
     (tmp_path / newest).rename(data / newest)
     assert count(options) == MESSAGES

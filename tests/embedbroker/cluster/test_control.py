@@ -88,7 +88,7 @@ def test_the_default_cluster_password_is_warned_about_at_each_start() -> None:
     host.stop()
     town.run(1.0)
     town.start("A")
-    warning = "the cluster password is the default, which everybody knows: set cluster_user and cluster_password"
+    warning = "the cluster password is the default, which is public: set cluster_user and cluster_password"
     assert host.notices == [warning, warning]
 
 

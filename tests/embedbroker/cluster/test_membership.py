@@ -128,7 +128,7 @@ def test_a_broker_that_starts_later_is_dialled_until_it_answers() -> None:
     # At once, then after 0.1, 0.2, 0.4, 0.8 and every second.
     assert town.dials("A", "B") in range(17, 20)
     (said,) = town.hosts["A"].notices
-    assert said == "nobody answers at B (B:61616), which is tried again and again: connection refused"
+    assert said == "no broker answers at B (B:61616), which is tried again: connection refused"
     town.start("B")
     town.run(SETTLED_S)
     assert town.known("A") == {"A": None, "B": None}
@@ -225,7 +225,7 @@ def test_a_second_broker_that_is_live_with_the_same_node_id_is_told_about_and_no
     town.run(1.0)
     assert town.known("A") == {"A": None}
     (said,) = town.hosts["A"].notices
-    assert said.startswith("another broker, X (X:61616), says that it is live with node id ")
+    assert said.startswith("another broker, X (X:61616), announces that it is live with node id ")
     assert said.endswith("its data directory is a copy of this one, or both took over; stop one of the two")
 
 

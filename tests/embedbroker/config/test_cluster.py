@@ -106,7 +106,7 @@ def test_the_cluster_password_is_not_shown() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_broker_on_all_addresses_says_by_which_others_reach_it(host: str) -> None:
     with pytest.raises(
-        ValueError, match=f"cluster_connection needs a connector: nobody can be told to connect to '{host}'"
+        ValueError, match=f"cluster_connection needs a connector: other brokers cannot connect to '{host}'"
     ):
         BrokerConfig(host=host, cluster_connection=ClusterConnection())
     BrokerConfig(host=host, connectors=CONNECTORS, cluster_connection=ClusterConnection(connector="a"))

@@ -76,7 +76,7 @@ REFUSED: list[tuple[type, dict[str, object], str]] = [
     (
         ScaleDown,
         {"connectors": ["one"], "discovery_group": "two"},
-        "scale_down has connectors and a discovery_group: one of them says where to go",
+        "scale_down has connectors and a discovery_group: remove one of the two",
     ),
     (
         BrokerConfig,

@@ -75,10 +75,10 @@ def test_without_a_policy_there_is_no_backup(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "ha-policy: says nothing; expected one of primary-only, live-only, replication, shared-store in it"),
+        ("", "ha-policy: is empty; expected one of primary-only, live-only, replication, shared-store in it"),
         (
             "<replication/>",
-            "ha-policy/replication: says nothing; expected one of primary, master, backup, slave, colocated",
+            "ha-policy/replication: is empty; expected one of primary, master, backup, slave, colocated",
         ),
         ("<replication/><shared-store/>", "ha-policy: has replication and shared-store, one of them is allowed"),
         (
@@ -89,7 +89,10 @@ def test_without_a_policy_there_is_no_backup(tmp_path: Path) -> None:
             "<shared-store><primary/><master/></shared-store>",
             "ha-policy/shared-store: has primary and master, one of them",
         ),
-        ("<shared-store><colocated/></shared-store>", "ha-policy/shared-store/colocated: says nothing of its primary"),
+        (
+            "<shared-store><colocated/></shared-store>",
+            "ha-policy/shared-store/colocated: has no element primary; add one",
+        ),
         (
             "<replication><primary><check-for-live-server>true</check-for-live-server>"
             "<check-for-active-server>false</check-for-active-server></primary></replication>",
@@ -170,7 +173,7 @@ def test_scaling_down_is_kept_and_a_warning(tmp_path: Path) -> None:
         (
             "<connectors><connector-ref>two</connector-ref></connectors>"
             "<discovery-group-ref discovery-group-name='d'/>",
-            ": scale_down has connectors and a discovery_group: one of them says where to go",
+            ": scale_down has connectors and a discovery_group: remove one of the two",
         ),
         ("<discovery-group-ref/>", "/discovery-group-ref: has no discovery-group-name: write <discovery-group-ref"),
     ],

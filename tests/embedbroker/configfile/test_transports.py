@@ -81,8 +81,8 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
         "core/acceptors/acceptor[a1]: is not opened: only CORE is spoken, not AMQP",
         "core/acceptors/acceptor[a2]: is not opened: sslEnabled=true is missing, which needClientAuth, keyStorePath "
         "would need; write sslEnabled=false to open it without",
-        "core/acceptors/acceptor[a3]: is not opened: a broker is there for vm:// URLs of its own process in any case, "
-        "under its name",
+        "core/acceptors/acceptor[a3]: is not opened: vm:// URLs of the same process reach a broker by its name "
+        "without an acceptor",
         "core/acceptors/acceptor[a5]: is not opened: this broker opens one acceptor",
     ]
 

@@ -196,7 +196,8 @@ def test_a_primary_does_not_give_way_to_another_primary() -> None:
     assert (first.state, second.state) == (ClaimState.LIVE, ClaimState.WAITING)
     (note,) = second.claim.notes
     assert note.warning and note.text == (
-        "waits to be live: primary 'p' is, and a primary gives way to nobody: is this one meant to be its backup?"
+        "waits to be live: primary 'p' is, and a primary gives way to no other broker: is this one meant to be its"
+        " backup?"
     )
     first.stop()
     group.wait()

@@ -227,7 +227,7 @@ def test_a_lock_manager_that_knows_less_than_the_data_is_not_believed() -> None:
     pair = Pair()
     primary = pair.broker("p", 4)
     assert primary.tries() is AttemptResult.STALE
-    assert "it is another lock manager, or has lost what it knew" in primary.text
+    assert "it is another lock manager, or has lost its data" in primary.text
 
 
 def test_a_manager_that_cannot_be_reached_fails_the_attempt_and_may_be_asked_again() -> None:

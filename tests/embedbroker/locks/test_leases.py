@@ -159,7 +159,10 @@ def test_a_manager_in_zookeeper_is_configured_as_in_artemis() -> None:
     [
         (LockManager("com.example.Mine"), "no class_name 'com.example.Mine' here"),
         (LockManager("FileBasedLockManager"), "FileBasedLockManager: needs the property locks-folder"),
-        (LockManager("FileBasedLockManager", {"lock-folder": "x"}), "'lock-folder' is none of locks-folder"),
+        (
+            LockManager("FileBasedLockManager", {"lock-folder": "x"}),
+            "'lock-folder' is unknown; the only one is locks-folder",
+        ),
         (LockManager("CuratorDistributedLockManager"), "needs the property connect-string"),
         (
             LockManager("CuratorDistributedLockManager", {"connect-string": "a", "session-ms": "soon"}),
@@ -169,7 +172,7 @@ def test_a_manager_in_zookeeper_is_configured_as_in_artemis() -> None:
             LockManager("CuratorDistributedLockManager", {"connect-string": "a", "session-percent": "101"}),
             "session-percent must be a number from 1 to 100",
         ),
-        (LockManager("CuratorDistributedLockManager", {"connect-string": "a", "x": "1"}), "property 'x' is none of"),
+        (LockManager("CuratorDistributedLockManager", {"connect-string": "a", "x": "1"}), "property 'x' is not one of"),
     ],
 )
 def test_a_wrong_configuration_is_refused_in_words(configured: LockManager, text: str) -> None:

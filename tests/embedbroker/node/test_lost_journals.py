@@ -170,7 +170,7 @@ def test_records_of_earlier_releases_are_taken_as_they_are(policy: HAPolicy) -> 
     start(stage)
     assert stage.ready
     level, text = next((level, text) for level, text in stage.notices if "had a journal" in text)
-    assert level is Level.WARNING and text.endswith("and there is none: is it lost?")
+    assert level is Level.WARNING and text.endswith("which is not there: if it is lost, restore it")
 
 
 def test_a_journal_without_evidence_begins_empty_and_the_log_names_its_directory() -> None:

@@ -143,7 +143,7 @@ async def test_a_primary_without_its_backup_goes_on_and_the_backup_catches_up(
 
 
 async def test_what_replication_needs_is_asked_for_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="needs a data_directory of its own"):
+    with pytest.raises(ValueError, match="needs a data_directory that no other broker has"):
         EmbeddedBroker(ha_policy=PRIMARY)
     with pytest.raises(ValueError, match="needs a cluster_connection"):
         EmbeddedBroker(ha_policy=BACKUP, data_directory=str(tmp_path))

@@ -291,7 +291,7 @@ def test_a_connection_that_is_garbage_ends_with_a_warning(broker: Any) -> None:
     session = ConnectionFactory(broker.url).connect().session()
     session.create_producer("q").send("the session holds what it needs")
     (thread,) = [thread for thread in portal_threads() if thread not in before]
-    with pytest.warns(ResourceWarning, match="a connection that nobody closed is ended"):
+    with pytest.warns(ResourceWarning, match="a connection was not closed, and is ended"):
         del session
     thread.join(5)
     assert not thread.is_alive()

@@ -164,7 +164,7 @@ async def test_a_shortage_of_descriptors_and_a_peer_that_gave_up_do_not_stop_the
     server = await listener.accept()
     assert _SocketWithoutDescriptors.failures == []
     assert [record.getMessage() for record in caplog.records] == [
-        f"{listener.address} accepts nobody for the moment: scripted"
+        f"{listener.address} accepts no connection for the moment: scripted"
     ]
     client.close()
     server.close()

@@ -156,7 +156,7 @@ class _Demo:
                     self._strike()
         if await producer.wait() or progress.confirmed != plan.orders.count + 1:
             said = log.read_text(errors="replace").strip().splitlines()
-            raise Refused(f"the producer ended: {said[-1] if said else 'it said nothing'}")
+            raise Refused(f"the producer ended: {said[-1] if said else 'it wrote no output'}")
 
     async def _allow(self) -> None:
         assert self._producer is not None and self._producer.stdin is not None

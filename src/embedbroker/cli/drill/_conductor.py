@@ -116,7 +116,7 @@ class _Conductor:
                     swept = await self._sweep()
                     branches_left = await self._count_branches()
                 if patience.cancelled_caught:
-                    stage.fail(f"no broker said in {CLIENTS_TIMEOUT_S:.0f} s what is left")
+                    stage.fail(f"no broker reported within {CLIENTS_TIMEOUT_S:.0f} s what its queues still hold")
                 watching.cancel_scope.cancel()
         if stage.failure is not None:
             raise self._problem or DrillFailed(f"the drill came to no verdict: {stage.failure}")

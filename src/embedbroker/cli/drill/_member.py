@@ -112,7 +112,7 @@ class Member:
     def last_words(self) -> str:
         """Return the last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it wrote no output"
 
     def kill(self) -> None:
         """Send SIGKILL at this moment."""

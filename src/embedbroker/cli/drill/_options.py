@@ -56,7 +56,7 @@ _OPTIONS = (
         "faults",
         multiple=True,
         type=_names(Fault),
-        help="What happens to the broker that serves: kill, if nothing else is said. Several take turns.",
+        help="The fault of the broker that serves; the default is kill. Several faults take turns.",
     ),
     click.option(
         "--fault-seconds",

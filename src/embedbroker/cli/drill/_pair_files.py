@@ -224,7 +224,7 @@ def _check(path: Path, config: BrokerConfig, faults: tuple[Fault, ...]) -> None:
         raise WrongInput(f"{path}: {objection}")
     policy = config.ha_policy
     if Fault.STOP in faults and not getattr(policy, "failover_on_shutdown", True):
-        raise WrongInput(f"{path}: --fault stop needs failover-on-shutdown true, or nobody takes over")
+        raise WrongInput(f"{path}: --fault stop needs failover-on-shutdown true, or no broker takes over")
     if not getattr(policy, "allow_failback", True):
         raise WrongInput(f"{path}: allow-failback is false, and a drill goes back to the primary in each round")
 

@@ -158,7 +158,7 @@ class Findings:
         if not verdict.confirmed:
             found.append("nothing was confirmed")
         if self.branches_left:
-            found.append(f"{self.branches_left} prepared branches are left that nobody remembers")
+            found.append(f"{self.branches_left} prepared branches are left that belong to no client's transaction")
         for code in self.stop_codes:
             if code != 0:
                 found.append(f"a broker did not stop in order: exit code {code}")

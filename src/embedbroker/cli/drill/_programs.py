@@ -99,7 +99,7 @@ class ArtemisProgram:
         )
         if result.returncode != 0:
             said = result.stdout.decode(errors="replace").strip().splitlines()
-            raise CannotStart(f"artemis create failed: {said[-1] if said else 'it said nothing'}")
+            raise CannotStart(f"artemis create failed: {said[-1] if said else 'it wrote no output'}")
         text = with_properties(self._file.path.read_text(encoding="utf-8"), self._properties)
         (self._directory / "etc" / "broker.xml").write_text(text, encoding="utf-8")
 

@@ -130,7 +130,7 @@ _UNTIL = {
     "first_confirmed": "first confirmed send",
     "producers": "the same for each producer",
     "first_delivery": "first delivery",
-    "serving": "broker says it serves",
+    "serving": "broker reports that it serves",
 }
 ROUND_HEADINGS = (
     *("round", "after", "at", "sends", "trans.", "prep.", "queued"),
@@ -138,7 +138,7 @@ ROUND_HEADINGS = (
 )
 ROUNDS_EXPLAINED = (
     "sends, trans., prep.: sends without a confirmation, transactions that were open, and prepared branches, "
-    "at the fault; ms until a broker said that it serves, the first confirmed send, that of all producers, a delivery"
+    "at the fault; ms until a broker reported its service, the first confirmed send, that of all producers, a delivery"
 )
 
 

@@ -112,7 +112,7 @@ class VoteRound:
     _counts: Callable[[LiveVote], bool]
     won: bool | None = field(init=False, default=None)
     #: For the operator: the result of the last round.
-    told: str = field(init=False, default="nobody was asked")
+    told: str = field(init=False, default="no broker was asked")
     _round: int = field(init=False, default=0)
     _asked: dict[str, ControlLink] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
@@ -243,8 +243,8 @@ class VoteRound:
         no = len(self._answers) - yes
         silent = len(self._asked) - len(self._answers)
         self.told = (
-            f"{len(self._asked)} could be asked, {yes} said yes and {no} no, and {needed} must say yes in a cluster of"
-            f" {self._size}"
+            f"{len(self._asked)} could be asked, {yes} voted yes and {no} no, and {needed} must vote yes in a cluster"
+            f" of {self._size}"
         )
         self._begun_at = None
         self.withdraw()

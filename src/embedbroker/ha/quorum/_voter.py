@@ -207,7 +207,7 @@ class Voter:
 
     def _may_speak(self) -> bool:
         if self._store is None:
-            self._tell("it has no data_directory, and would forget to whom it gave its word")
+            self._tell("it has no data_directory, and could not keep a vote that it grants")
             return False
         return self._broker.role is Role.LIVE and self._store.failure is None
 
@@ -251,7 +251,7 @@ class Voter:
             self._store = None
             self._has_said = False
             self._tell(
-                "votes.state, which says to whom it gave its word, is damaged; remove that file, beside the journal,"
+                "votes.state, which holds the votes that it granted, is damaged; remove that file, beside the journal,"
                 " while all pairs of the cluster have a live broker and a backup that is in sync"
             )
         else:

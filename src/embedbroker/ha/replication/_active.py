@@ -128,7 +128,7 @@ class ActiveRole:
             text = (
                 f"its cluster_connection is named {self._connection.name!r}, and that of the backup"
                 f" {registration.cluster_name!r}: give both the same name, or, if they are different clusters, correct"
-                " the static_connectors of the backup, and let each cluster have a cluster_password of its own"
+                " the static_connectors of the backup, and give each cluster another cluster_password"
             )
             replicator.refuse(inbound, Refusal.NOT_READY, text)
         elif self._is_back(registration):
@@ -138,8 +138,8 @@ class ActiveRole:
             replicator.refuse(inbound, Refusal.ALREADY_REPLICATING, "its former connection has just ended")
         elif self._is_one_to_voters(registration):
             text = (
-                "its connector is the one of the live broker, and votes could not tell the two apart: give each broker"
-                " a connector of its own"
+                "its connector is the one of the live broker, so that votes cannot distinguish the two: give each"
+                " broker another connector"
             )
             replicator.refuse(inbound, Refusal.NOT_READY, text)
         else:

@@ -177,7 +177,7 @@ class BackupRole:
         if self.keeps:
             return (
                 f"keeps the data of node {self.choice.only}, which may be the newest, and is the backup of no other"
-                " node for that reason: it asks again and again whether it may be live, and looks for a broker that is"
+                " node for that reason: it requests votes again until it may be live, and looks for a broker that is"
                 f" (at: {places}). If that node is given up, remove the data directory here"
             )
         if self.choice.only is not None:

@@ -109,7 +109,7 @@ class Election:
                 self._log(
                     True,
                     "begins with the data that is here, although the other broker that has it may have gone on from"
-                    " there: nobody can be asked in a cluster of one pair, so have three or more, or give both a"
+                    " there: a cluster of one pair has no voter; configure three pairs or more, or give both a"
                     " lock_manager",
                 )
         return self.vote_round is not None
@@ -149,7 +149,9 @@ class Election:
             if vote_round.won:
                 text = f"may {what}: {vote_round.told}"
             else:
-                text = f"begins with the data that is here, from which nobody else can have gone on: {vote_round.told}"
+                text = (
+                    f"begins with the data that is here, from which no other broker can have gone on: {vote_round.told}"
+                )
             self._log(False, text)
             return event
         self._warn(f"does not {what}: {vote_round.told if rival is None else f'{rival} is live'}")

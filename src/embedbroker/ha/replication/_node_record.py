@@ -87,7 +87,7 @@ class NodeRecord:
         if identity is None:
             return (
                 f"there is no journal, but node {self.record.node_id} has one: bring it back, or remove the record"
-                " beside it (node.state) too; then a backup gets its copy from whoever is live, and a primary is a new"
+                " beside it (node.state) too; then a backup gets its copy from the live broker, and a primary is a new"
                 " node"
             )
         return (

@@ -92,7 +92,10 @@ class SharedStoreActivation:
         if identity is None and last_batch == 0 and claim.record.last_batch is None and not self._has_place:
             # Earlier releases named a journal beside the record before there was anything in it.
             if claim.record.journal_identity is not None:
-                text = f"node {self.node_id} had a journal by its record (node.state), and there is none: is it lost?"
+                text = (
+                    f"node {self.node_id} had a journal by its record (node.state), which is not there:"
+                    " if it is lost, restore it"
+                )
                 claim.notes.append(locks.LogEntry(True, text))
             return
         claim.meet_journal(identity, last_batch)

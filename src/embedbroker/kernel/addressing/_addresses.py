@@ -529,7 +529,9 @@ class AddressManager:
 
 
 def _is_reserved(name: str) -> Refused:
-    return Refused(ErrorCode.ILLEGAL_STATE, f"{name!r} is the broker's own: nobody has a queue there")
+    return Refused(
+        ErrorCode.ILLEGAL_STATE, f"{name!r} is an address of the broker itself: choose another name for the queue"
+    )
 
 
 def _temporary_is_gone(name: str) -> Refused:

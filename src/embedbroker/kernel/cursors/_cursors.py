@@ -553,7 +553,9 @@ class Cursors:
         queue, cursor = found
         definition = cursor.definition
         if not cursor.is_held(self._clock.monotonic):
-            return CursorRefused("not-pinned", f"nobody's lease of cursor {name!r} of queue {queue_name!r} is in force")
+            return CursorRefused(
+                "not-pinned", f"cursor {name!r} of queue {queue_name!r} is not leased: pin the range again"
+            )
         if not definition.position <= after <= until <= definition.end:
             text = f"({after}, {until}] is not inside the pinned range ({definition.position}, {definition.end}]"
             return CursorRefused("not-pinned", text)

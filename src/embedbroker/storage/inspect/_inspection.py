@@ -205,8 +205,8 @@ def _missing_end(disk: Disk, identity: int, last_batch: int) -> str | None:
     if known != identity or last_batch >= noted:
         return None
     return (
-        f"the journal ends with batch {last_batch}, but {_NODE_RECORD} beside it says that batch {noted} was on disk:"
-        " its newest segments are missing, or it is an older copy"
+        f"the journal ends with batch {last_batch}, but {_NODE_RECORD} beside it records that batch {noted} was on"
+        " disk: its newest segments are missing, or it is an older copy"
     )
 
 

@@ -204,7 +204,7 @@ def test_a_primary_without_a_look_around_is_live_beside_its_backup_and_both_say_
     brokers.run(5.0)
     assert brokers.roles == {"p": "live", "q": "live"}
     for name in "pq":
-        assert "says that it is live with node id" in brokers.said(name)
+        assert "announces that it is live with node id" in brokers.said(name)
 
 
 def test_a_primary_that_finds_nobody_is_live_as_soon_as_everybody_was_asked() -> None:

@@ -123,7 +123,7 @@ def test_who_was_live_last_and_had_no_backup_begins_and_the_other_one_does_not()
     assert brokers.roles["p"] == "backup"
     brokers.hosts["q"].start()
     brokers.until_role("q", Role.LIVE, 10.0)
-    assert "begins with the data that is here, from which nobody else can have gone on" in brokers.said("q")
+    assert "begins with the data that is here, from which no other broker can have gone on" in brokers.said("q")
     brokers.until(lambda: "gives way to the primary" in brokers.said("q"))
 
 

@@ -104,7 +104,7 @@ def test_a_no_of_a_voter_that_cannot_give_its_word_does_not_count_as_knowing_bet
     brokers.run(5.0)
     brokers.hosts["p"].start()
     brokers.until_role("p", Role.LIVE)
-    assert "from which nobody else can have gone on: 1 could be asked, 0 said yes and 1 no" in brokers.said("p")
+    assert "from which no other broker can have gone on: 1 could be asked, 0 voted yes and 1 no" in brokers.said("p")
 
 
 @pytest.mark.parametrize("left", ["p", "q"])

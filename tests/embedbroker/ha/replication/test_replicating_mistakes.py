@@ -207,7 +207,7 @@ def test_a_lock_manager_that_has_forgotten_is_not_believed() -> None:
     brokers.hosts["p"].start()
     brokers.run(5.0)
     assert brokers.roles["p"] == "backup"
-    assert "it is another lock manager, or has lost what it knew" in brokers.said("p")
+    assert "it is another lock manager, or has lost its data" in brokers.said("p")
 
 
 def test_a_damaged_record_is_refused_with_what_to_do() -> None:

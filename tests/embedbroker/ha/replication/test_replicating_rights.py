@@ -177,7 +177,7 @@ def test_a_quorum_that_was_configured_counts_and_not_how_many_there_were() -> No
     brokers.run(3.0)
     brokers.crash("p")
     brokers.until(lambda: "does not take over" in brokers.said("q"))
-    assert "2 could be asked, " in brokers.said("q") and "3 must say yes in a cluster of 5" in brokers.said("q")
+    assert "2 could be asked, " in brokers.said("q") and "3 must vote yes in a cluster of 5" in brokers.said("q")
 
 
 def test_quorum_voting_primary_not_dead_the_backup_does_not_take_over_and_joins_again() -> None:
@@ -226,7 +226,7 @@ def test_a_primary_whose_backup_took_over_and_died_does_not_begin_with_its_older
     brokers.hosts["p"].start()
     brokers.run(15.0)
     assert brokers.roles["p"] == "backup"
-    assert "does not begin with the data that is here: 2 could be asked, 0 said yes" in brokers.said("p")
+    assert "does not begin with the data that is here: 2 could be asked, 0 voted yes" in brokers.said("p")
     brokers.hosts["q"].start()
     brokers.until(lambda: "gives way to the primary" in brokers.said("q"))
     brokers.until_role("p", Role.LIVE)
@@ -377,7 +377,7 @@ def test_a_member_that_does_not_answer_costs_two_seconds_and_not_half_a_minute()
     brokers.crash("p")
     took = brokers.until(lambda: "does not take over" in brokers.said("q"))
     assert 3 * 2.0 < took < 3 * 2.0 + 2 * 1.0 + 0.5
-    assert "2 could be asked, 1 said yes and 0 no, and 2 must say yes in a cluster of 3" in brokers.said("q")
+    assert "2 could be asked, 1 voted yes and 0 no, and 2 must vote yes in a cluster of 3" in brokers.said("q")
 
 
 def test_a_member_that_does_not_answer_is_not_waited_for_when_the_others_are_enough() -> None:

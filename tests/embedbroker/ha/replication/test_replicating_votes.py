@@ -24,7 +24,7 @@ def test_a_primary_that_stopped_in_order_does_not_begin_with_what_it_had_then(fa
     brokers.hosts["p"].start()
     brokers.run(15.0)
     assert brokers.roles["p"] == "backup"
-    assert "does not begin with the data that is here: 2 could be asked, 0 said yes" in brokers.said("p")
+    assert "does not begin with the data that is here: 2 could be asked, 0 voted yes" in brokers.said("p")
     brokers.hosts["q"].start()
     brokers.until_role("p", Role.LIVE)
     goes_on(brokers, writer, "p")
@@ -93,7 +93,7 @@ def test_brokers_that_came_later_know_what_a_life_has_left_behind() -> None:
     brokers.hosts["p"].start()
     brokers.run(15.0)
     assert brokers.roles["p"] == "backup"
-    assert "does not begin with the data that is here: 2 could be asked, 0 said yes" in brokers.said("p")
+    assert "does not begin with the data that is here: 2 could be asked, 0 voted yes" in brokers.said("p")
 
 
 def test_a_backup_takes_over_when_its_primary_asked_in_vain_and_never_comes_back() -> None:
@@ -169,7 +169,7 @@ def test_a_backup_that_votes_could_not_tell_from_its_primary_is_refused() -> Non
     brokers = Brokers(("a.b", "a-b"))
     brokers.primary("a.b", VOTING_PRIMARY)
     brokers.backup("a-b", VOTING_BACKUP)
-    said = "votes could not tell the two apart: give each broker a connector of its own"
+    said = "votes cannot distinguish the two: give each broker another connector"
     brokers.until(lambda: said in brokers.said("a-b"))
     brokers.run(5.0)
     assert not brokers.in_sync("a.b")
