@@ -104,10 +104,6 @@ KERNEL_LADDER = ("message", "selector", "queueing", "addressing", "settling", "t
 KERNEL_NAMED_BY = {"", "._session", "._recovery"}
 # Modules of b.kernel that read the encoded bytes of a message: what stores it, packs it and restores it.
 KERNEL_READS_BYTES = {"._recovery", ".queueing._reference"}
-# How many modules of a layer may import each other in a circle, where there still are some. A number only goes down.
-CIRCULAR = {
-    "c.agent": 5,
-}
 
 
 @frozen
@@ -215,15 +211,7 @@ def _cycles() -> list[list[str]]:
 
 def test_files_of_a_layer_do_not_import_each_other_in_a_circle() -> None:
     """Imports for type checking count: a circle of files is one file, and no part of it can be read by itself."""
-    by_layer: dict[str, list[str]] = {}
-    for module in (each for circle in _cycles() for each in circle):
-        by_layer.setdefault(layer_of(module) or "", []).append(module)
-    too_many = [
-        f"{layer}: {len(found)} modules in circles, {CIRCULAR.get(layer, 0)} are allowed: {' '.join(found)}"
-        for layer, found in by_layer.items()
-        if len(found) > CIRCULAR.get(layer, 0)
-    ]
-    assert too_many == []
+    assert _cycles() == []
 
 
 def test_packages_of_the_kernel_import_what_is_below_them() -> None:

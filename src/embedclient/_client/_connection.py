@@ -264,11 +264,11 @@ class Connection:
         if client_id is not None:
             if not client_id:
                 raise InvalidClientIDException("a client id cannot be empty")
-            claim = initial.add_metadata if self._shared_client_id else initial.add_unique_metadata
+            claim = initial.metadata.add if self._shared_client_id else initial.metadata.add_unique
             await self._edge.wait(claim(_CLIENT_ID, client_id))
-        await self._edge.wait(initial.add_metadata(_JMS_SESSION, ""))
+        await self._edge.wait(initial.metadata.add(_JMS_SESSION, ""))
         if client_id is not None:
-            await self._edge.wait(initial.add_metadata(_CLIENT_ID, client_id))
+            await self._edge.wait(initial.metadata.add(_CLIENT_ID, client_id))
             self._client_id = client_id
 
     def _opening(self, mode: SessionMode, kind: type[S], *, xa: bool = False) -> Opening[S]:

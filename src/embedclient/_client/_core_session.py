@@ -276,11 +276,11 @@ class ClientSession:
 
         It contains `exists`, `message_count`, `consumer_count`, `attributes` and more.
         """
-        return await self._request(lambda: self._agent_session.query_queue(name))
+        return await self._request(lambda: self._agent_session.addressing.query_queue(name))
 
     async def query_address(self, address: str) -> AddressState:
         """Return the state of an address: whether it `exists`, and its `queue_names`."""
-        return await self._request(lambda: self._agent_session.query_address(address))
+        return await self._request(lambda: self._agent_session.addressing.query_address(address))
 
     async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
         """Create an address, or set the routing types of an existing one.
@@ -292,7 +292,7 @@ class ClientSession:
         Raises:
             IllegalStateException: the broker has reached its limit of addresses.
         """
-        await self._request(lambda: self._agent_session.create_address(address, routing_types))
+        await self._request(lambda: self._agent_session.addressing.create_address(address, routing_types))
 
     async def create_queue(
         self,
@@ -323,7 +323,7 @@ class ClientSession:
         """
         condition = selector_text(filter)
         await self._request(
-            lambda: self._agent_session.create_queue(
+            lambda: self._agent_session.addressing.create_queue(
                 address,
                 queue or address,
                 routing_type,
@@ -341,11 +341,11 @@ class ClientSession:
             InvalidDestinationException: the queue does not exist.
             IllegalStateException: the queue has consumers.
         """
-        await self._request(lambda: self._agent_session.delete_queue(name))
+        await self._request(lambda: self._agent_session.addressing.delete_queue(name))
 
     async def add_metadata(self, key: str, value: str) -> None:
         """Store a key and a value with this session on the broker, for its operator. A key keeps its last value."""
-        await self._request(lambda: self._agent_session.add_metadata(key, value))
+        await self._request(lambda: self._agent_session.metadata.add(key, value))
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
         """Create a producer.

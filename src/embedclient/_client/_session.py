@@ -104,7 +104,7 @@ class Session:
         def request() -> Call[AgentConsumer]:
             agent_session = self._context.agent_session
             if isinstance(target, Queue | TemporaryQueue):
-                return agent_session.open_queue_consumer(
+                return agent_session.destinations.open_queue_consumer(
                     place.address,
                     queue=place.queue,
                     filter=condition,
@@ -112,7 +112,7 @@ class Session:
                     priority=place.consumer_priority,
                     temporary=target.is_temporary,
                 )
-            return agent_session.open_topic_consumer(
+            return agent_session.destinations.open_topic_consumer(
                 place.address,
                 queue=place.queue or self._context.random_name(),
                 durable=False,
@@ -194,7 +194,9 @@ class Session:
         condition = self._filter(selector, no_local=False)
 
         async def open_browser() -> QueueBrowser:
-            await self._context.request(lambda: self._context.agent_session.query_address(place_of(target).address))
+            await self._context.request(
+                lambda: self._context.agent_session.addressing.query_address(place_of(target).address)
+            )
             return QueueBrowser(self._context, target, selector, condition)
 
         return Opening(open_browser)
@@ -203,11 +205,11 @@ class Session:
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         """Create a queue that lives as long as the connection. Only sessions of this connection may consume from it."""
-        return TemporaryQueue(await self._own(self._context.agent_session.create_temporary_queue))
+        return TemporaryQueue(await self._own(self._context.agent_session.destinations.create_temporary_queue))
 
     async def create_temporary_topic(self) -> TemporaryTopic:
         """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it."""
-        return TemporaryTopic(await self._own(self._context.agent_session.create_temporary_topic))
+        return TemporaryTopic(await self._own(self._context.agent_session.destinations.create_temporary_topic))
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.
@@ -216,7 +218,9 @@ class Session:
             IllegalStateException: the destination has consumers.
         """
         self._context.prepared.pop(destination, None)
-        await self._context.request(lambda: self._context.agent_session.delete_temporary(destination.address))
+        await self._context.request(
+            lambda: self._context.agent_session.destinations.delete_temporary(destination.address)
+        )
         self._context.temporaries.discard(destination.address)
 
     async def unsubscribe(self, name: str) -> None:
@@ -230,7 +234,7 @@ class Session:
             IllegalStateException: the subscription has consumers.
         """
         queue = subscription_queue_name(self._client_id, name, durable=True)
-        await self._context.request(lambda: self._context.agent_session.unsubscribe(queue))
+        await self._context.request(lambda: self._context.agent_session.destinations.unsubscribe(queue))
 
     # Transactions and acknowledgement
 
@@ -405,7 +409,7 @@ class Session:
         condition = self._filter(selector, no_local)
 
         def request() -> Call[AgentConsumer]:
-            return self._context.agent_session.open_topic_consumer(
+            return self._context.agent_session.destinations.open_topic_consumer(
                 place.address,
                 queue=queue,
                 durable=durable,

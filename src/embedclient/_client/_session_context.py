@@ -86,11 +86,13 @@ class SessionContext:
         if destination.is_temporary:
             own = place.address in self.temporaries
             await self.request(
-                lambda: self.agent_session.prepare_temporary(place.address, destination.routing_type, own=own)
+                lambda: self.agent_session.destinations.prepare_temporary(
+                    place.address, destination.routing_type, own=own
+                )
             )
         else:
             await self.request(
-                lambda: self.agent_session.prepare_destination(
+                lambda: self.agent_session.destinations.prepare_destination(
                     place.address, destination.routing_type, place.attributes, queue=_queue_of(destination, place)
                 )
             )

@@ -97,7 +97,7 @@ class FailoverReplay:
                 auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False, username=USER, password=PASSWORD
             )
         )
-        self.replay.finish(initial.add_metadata("jms-session", ""))
+        self.replay.finish(initial.metadata.add("jms-session", ""))
         self.sessions["initial"] = initial
 
     def _lose(self, *, result: str) -> None:
@@ -125,13 +125,16 @@ class FailoverReplay:
 
     def _prod(self, name: str, session: str, queue: str, *, result: str) -> None:
         address = queue.removeprefix("queue:")
-        self.replay.finish(self.sessions[session].prepare_destination(address, RoutingType.ANYCAST))
+        self.replay.finish(self.sessions[session].destinations.prepare_destination(address, RoutingType.ANYCAST))
         self.producers[name] = self.sessions[session].create_producer(address)
         self.replay.play()
 
     def _cons(self, name: str, session: str, queue: str, *, result: str) -> None:
         owner = self.sessions[session]
-        self.consumers[name] = (owner, self.replay.finish(owner.open_queue_consumer(queue.removeprefix("queue:"))))
+        self.consumers[name] = (
+            owner,
+            self.replay.finish(owner.destinations.open_queue_consumer(queue.removeprefix("queue:"))),
+        )
 
     def _send(self, producer: str, count: str, _: str, *, result: str) -> None:
         for _number in range(int(count)):

@@ -260,8 +260,8 @@ def open_session(pair: NodePair, mode: SessionMode = SessionMode.AUTO) -> Sessio
 
 
 def open_queue(pair: NodePair, session: Session, queue: str = "q") -> tuple[Producer, Consumer]:
-    pair.finish(session.prepare_destination(queue, RoutingType.ANYCAST))
-    return session.create_producer(queue), pair.finish(session.open_queue_consumer(queue))
+    pair.finish(session.destinations.prepare_destination(queue, RoutingType.ANYCAST))
+    return session.create_producer(queue), pair.finish(session.destinations.open_queue_consumer(queue))
 
 
 def take(pair: NodePair, session: Session, consumer: Consumer) -> list[str | None]:
@@ -276,4 +276,4 @@ def take(pair: NodePair, session: Session, consumer: Consumer) -> list[str | Non
 
 
 def count_of(pair: NodePair, session: Session, queue: str = "q") -> int:
-    return pair.finish(session.query_queue(queue)).message_count
+    return pair.finish(session.addressing.query_queue(queue)).message_count

@@ -178,7 +178,10 @@ def test_a_request_that_waits_for_the_failover_is_announced_although_it_sends_no
     agent.step(DialFailed(2, "refused"), at(0))
     announced: list[None] = []
     agent.on_output = lambda: announced.append(None)
-    for request in (lambda: created.value().query_queue("q"), lambda: agent.create_session_for(SessionMode.AUTO)):
+    for request in (
+        lambda: created.value().addressing.query_queue("q"),
+        lambda: agent.create_session_for(SessionMode.AUTO),
+    ):
         call = request()
         assert len(announced) == 1
         announced.clear()

@@ -39,7 +39,7 @@ def opened(
         try:
             session: Session = yield agent.create_session_for(mode, xa=xa)
             yield session.start()
-            yield session.prepare_destination(queue, RoutingType.ANYCAST)
+            yield session.destinations.prepare_destination(queue, RoutingType.ANYCAST)
         except JMSException as error:
             assert error.error_code == ErrorCode.UNBLOCKED, error
             continue
@@ -123,7 +123,7 @@ def finish(request: Callable[[Xid], Call[XaCode]], xid: Xid, ended: Counter[str]
 
 def receive_all(client: PairClient, queue: str, into: list[str | None]) -> Steps:
     session = yield from opened(client.agent(), SessionMode.TRANSACTED, queue)
-    consumer = yield session.open_queue_consumer(queue)
+    consumer = yield session.destinations.open_queue_consumer(queue)
     while True:
         delivery = consumer.next(client.world.instant)
         if delivery is None:

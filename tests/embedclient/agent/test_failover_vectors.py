@@ -157,7 +157,7 @@ def test_a_backup_that_comes_later_and_goes_again_is_learnt(store: str) -> None:
         username="admin", password="admin", auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False
     )
     initial = replay.finish(call)
-    replay.finish(initial.add_metadata("jms-session", ""))
+    replay.finish(initial.metadata.add("jms-session", ""))
     replay.end()
     (node,) = replay.agent.topology.nodes.values()
     assert node.node_id == replay.agent.node_id
@@ -171,7 +171,7 @@ def test_nodes_of_a_cluster_come_and_go() -> None:
         username="admin", password="admin", auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False
     )
     replay.on_frame = lambda: heard.append([SERVERS[each.port] for each in replay.agent.topology.connectors()])
-    replay.finish(replay.finish(call).add_metadata("jms-session", ""))
+    replay.finish(replay.finish(call).metadata.add("jms-session", ""))
     replay.end()
     assert [servers for servers, before in zip(heard, [None, *heard], strict=False) if servers != before] == [
         ["B"],

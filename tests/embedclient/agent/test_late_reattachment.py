@@ -105,8 +105,8 @@ def test_nothing_is_lost_when_the_answer_to_a_rollback_comes_behind_what_is_deli
         yield creating
         session = creating.result
         yield session.start()
-        yield session.prepare_destination("q", RoutingType.ANYCAST)
-        opening = session.open_queue_consumer("q")
+        yield session.destinations.prepare_destination("q", RoutingType.ANYCAST)
+        opening = session.destinations.open_queue_consumer("q")
         yield opening
         opened.append((session, session.create_producer("q"), opening.result))
 
@@ -213,4 +213,4 @@ def test_a_consumer_whose_opening_was_answered_too_late_is_closed_at_the_broker(
     pair.filter = lambda sender, data: data
     find_connection(pair)
     assert session.rebuilds == 0
-    assert pair.finish(session.query_queue("q")).consumer_count == 0
+    assert pair.finish(session.addressing.query_queue("q")).consumer_count == 0

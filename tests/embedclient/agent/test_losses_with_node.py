@@ -31,7 +31,7 @@ def test_without_reconnect_a_lost_connection_closes_everything() -> None:
     assert session.closed
     assert ended == [True]
     assert pair.error_code(producer.send(text_message("one", "q"))) == ErrorCode.NOT_CONNECTED
-    assert pair.error_code(session.query_queue("q")) == ErrorCode.NOT_CONNECTED
+    assert pair.error_code(session.addressing.query_queue("q")) == ErrorCode.NOT_CONNECTED
     detected, failed = pair.notifications
     assert isinstance(detected, FailureDetected)
     assert isinstance(failed, ConnectionFailed)
@@ -56,7 +56,7 @@ def test_a_session_is_rebuilt_after_the_broker_restarted() -> None:
     pair = NodePair(RECONNECTING)
     session = open_session(pair)
     producer, consumer = open_queue(pair, session)
-    pair.finish(session.add_metadata("key", "value"))
+    pair.finish(session.metadata.add("key", "value"))
     pair.finish(producer.send(text_message("one", "q")))
     pair.restart_node()
     pair.advance(1)
@@ -249,7 +249,7 @@ def test_when_all_attempts_fail_the_sessions_end_and_listeners_hear_it() -> None
     session = open_session(pair)
     pair.refuse_dials = True
     pair.cut()
-    waiting = session.query_queue("q")
+    waiting = session.addressing.query_queue("q")
     pair.advance(10)
     assert len(pair.dials) == 1 + 3
     assert pair.error_code(waiting) == ErrorCode.NOT_CONNECTED
@@ -330,7 +330,7 @@ def test_closing_the_agent_during_a_failover_ends_everything() -> None:
     session = open_session(pair)
     pair.refuse_dials = True
     pair.cut()
-    waiting = session.query_queue("q")
+    waiting = session.addressing.query_queue("q")
     pair.settle()
     pair.finish(pair.agent.close())
     assert session.closed

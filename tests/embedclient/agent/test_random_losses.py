@@ -67,7 +67,7 @@ class User:
                 self.calls.append(session.start())
             case 11 if self.opening is None:
                 self.calls.append(consumer.close())
-                self.opening = session.open_queue_consumer(self.queue)
+                self.opening = session.destinations.open_queue_consumer(self.queue)
 
     def adopt(self) -> None:
         """Goes on with the consumer that was asked for, if there is one by now."""
@@ -82,7 +82,7 @@ class User:
         assert all(call.done for call in self.calls)
         self.adopt()
         if self.consumer.closed:
-            self.consumer = pair.finish(session.open_queue_consumer(self.queue))
+            self.consumer = pair.finish(session.destinations.open_queue_consumer(self.queue))
         pair.finish(session.start())
         if not session.flags.auto_commit_acks:
             pair.finish(session.rollback())
@@ -94,10 +94,10 @@ class User:
         while idle < 3:
             self.consumer.want()
             idle = 0 if take(pair, session, self.consumer) else idle + 1
-        session.flush_acknowledgements()
+        session.flow.flush_acknowledgements()
         if not session.flags.auto_commit_acks:
             pair.finish(session.commit())
-        assert pair.finish(session.query_queue(self.queue)).message_count == 0
+        assert pair.finish(session.addressing.query_queue(self.queue)).message_count == 0
 
 
 def live(seed: int) -> None:

@@ -18,7 +18,7 @@ def test_consumer_window_0() -> None:
     producer = replay.open_producer(session, "cw.q")
     for _ in range(4):
         replay.finish(producer.send(replay.message()))
-    consumer = replay.finish(session.open_queue_consumer("cw.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("cw.q"))
     assert replay.receive_nowait(session, consumer) is not None
     for _ in range(3):
         assert replay.receive(session, consumer) is not None
@@ -41,7 +41,7 @@ def test_other_consumer_windows(window: int) -> None:
     producer = replay.open_producer(session, "cw.q")
     for _ in range(4):
         replay.finish(producer.send(replay.message()))
-    consumer = replay.finish(session.open_queue_consumer("cw.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("cw.q"))
     if window == 1:
         # The recorded receive asked just before the message arrived.
         replay.finish(consumer.force_delivery())
@@ -91,7 +91,7 @@ def test_credits_fail() -> None:
         replay.play()
         assert call.error is not None
         assert call.error.error_code == ErrorCode.ADDRESS_FULL
-    consumer = replay.finish(session.open_queue_consumer("fail.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("fail.q"))
     for _ in range(6):
         assert replay.receive(session, consumer) is not None
     replay.finish(producer.send(messages[6]))
@@ -109,7 +109,7 @@ def test_reattach_sends() -> None:
     producer = replay.open_producer(session, "ra.q")
     while replay.sends_left:
         replay.finish(producer.send(replay.message()))
-    consumer = replay.finish(session.open_queue_consumer("ra.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("ra.q"))
     while replay.receive_nowait(session, consumer) is not None:
         pass
     replay.finish(consumer.close())
@@ -124,7 +124,7 @@ def test_recreate_after_restart() -> None:
     replay.agent.sessions.reverse()
     producer = replay.open_producer(session, "rc.q")
     replay.finish(producer.send(replay.message()))
-    consumer = replay.finish(session.open_queue_consumer("rc.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("rc.q"))
     assert replay.receive(session, consumer) is not None
     assert replay.receive_nowait(session, consumer) is None
     # The recorded client asks for credits while it waits for the failover, and again after it.
@@ -147,7 +147,7 @@ def test_rollback_and_redelivery() -> None:
     for _ in range(2):
         producer.send(replay.message())
     replay.finish(session.commit())
-    consumer = replay.finish(session.open_queue_consumer("tx.q2"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("tx.q2"))
     assert replay.receive(session, consumer) is not None
     replay.finish(session.rollback())
     for _ in range(2):
@@ -159,7 +159,7 @@ def test_rollback_and_redelivery() -> None:
     replay.finish(session.close())
     second = replay.finish(replay.agent.create_session_for(SessionMode.TRANSACTED))
     replay.finish(second.start())
-    consumer = replay.finish(second.open_queue_consumer("tx.q2"))
+    consumer = replay.finish(second.destinations.open_queue_consumer("tx.q2"))
     for _ in range(2):
         assert replay.receive(second, consumer) is not None
     replay.finish(second.commit())
@@ -191,7 +191,7 @@ def test_acknowledgements_in_batches() -> None:
     producer = replay.open_producer(session, "ack.q")
     for _ in range(3):
         replay.finish(producer.send(replay.message()))
-    consumer = replay.finish(session.open_queue_consumer("ack.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("ack.q"))
     for _ in range(3):
         assert replay.receive(session, consumer) is not None
     replay.finish(consumer.close())
@@ -206,7 +206,7 @@ def test_priorities_are_acknowledged_one_by_one() -> None:
     producer = replay.open_producer(session, "pr.q")
     for _ in range(4):
         replay.finish(producer.send(replay.message()))
-    consumer = replay.finish(session.open_queue_consumer("pr.q"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("pr.q"))
     received = [replay.receive(session, consumer) for _ in range(4)]
     assert [delivery and delivery.message.priority for delivery in received] == [9, 7, 4, 0]
     replay.finish(consumer.close())
@@ -217,14 +217,14 @@ def test_priorities_are_acknowledged_one_by_one() -> None:
 def test_a_consumer_that_the_broker_closes_says_so_and_closes() -> None:
     replay = VectorReplay("consumer-killed-by-management", LocatorSettings())
     _, session = replay.open(SessionMode.AUTO)
-    replay.finish(session.query_queue("kc.q"))
+    replay.finish(session.addressing.query_queue("kc.q"))
     for _ in range(2):
-        consumer = replay.finish(session.open_queue_consumer("kc.q"))
+        consumer = replay.finish(session.destinations.open_queue_consumer("kc.q"))
         replay.play()
         assert consumer.closed
         assert consumer not in session.consumers.values()
-    replay.finish(session.query_queue("kc.q3"))
-    consumer = replay.finish(session.open_queue_consumer("kc.q3"))
+    replay.finish(session.addressing.query_queue("kc.q3"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("kc.q3"))
     replay.end()
     assert consumer.closed
     assert session.closed

@@ -105,7 +105,7 @@ def test_what_was_acknowledged_behind_a_commit_that_waits_comes_again_flagged_af
     _, consumer = open_queue(pair, session)
     feed(pair, "one")
     pair.filter = lambda sender, data: b"" if sender == "server" else data
-    session.query_queue("q")
+    session.addressing.query_queue("q")
     commit = session.commit()
     receive(pair, session, consumer)
     close = session.close()

@@ -202,7 +202,7 @@ def test_a_session_started_during_a_rollback_is_started_behind_it() -> None:
     pair.finish(session.commit())
     pair.finish(session.stop())
     pair.client_bytes.clear()
-    session.query_queue("q")  # the rollback waits behind it
+    session.addressing.query_queue("q")  # the rollback waits behind it
     rollback = session.rollback()
     pair.finish(session.start())
     pair.finish(rollback)
@@ -227,7 +227,7 @@ def test_a_consumer_closed_during_a_failover_ends_quietly_when_its_session_is_re
     pair.advance(1)
     pair.finish(close)
     assert SessionConsumerClose.TYPE not in sent_kinds(pair)
-    assert pair.finish(session.query_queue("q")).consumer_count == 0
+    assert pair.finish(session.addressing.query_queue("q")).consumer_count == 0
 
 
 def test_a_consumer_closed_during_a_failover_is_closed_in_a_session_that_is_reattached_late() -> None:
@@ -245,7 +245,7 @@ def test_a_consumer_closed_during_a_failover_is_closed_in_a_session_that_is_reat
     pair.advance(1)
     assert FailoverCompleted(True) in pair.notifications
     pair.finish(producer.send(text_message("one", "q")))
-    other = pair.finish(session.open_queue_consumer("q"))
+    other = pair.finish(session.destinations.open_queue_consumer("q"))
     assert take(pair, session, other) == ["one"]
 
 
@@ -314,7 +314,7 @@ def test_a_session_closed_while_others_come_back_behind_it_is_closed_at_the_brok
     pair.settle()
     assert isinstance(pair.node, Node)
     assert list(pair.node.core.sessions) == [other.name]
-    assert pair.finish(other.query_queue("q")).consumer_count == 0
+    assert pair.finish(other.addressing.query_queue("q")).consumer_count == 0
 
 
 def test_a_request_that_is_never_answered_does_not_keep_those_behind_it_waiting_for_ever() -> None:
@@ -328,7 +328,7 @@ def test_a_request_that_is_never_answered_does_not_keep_those_behind_it_waiting_
         return data.replace(query, b"") if sender == "client" else data
 
     pair.filter = lose
-    first, second = session.query_queue("lost"), session.query_queue("other")
+    first, second = session.addressing.query_queue("lost"), session.addressing.query_queue("other")
     pair.advance(31)
     assert pair.error_code(first) == ErrorCode.CONNECTION_TIMEDOUT
     assert FailoverCompleted(True) in pair.notifications and not second.done

@@ -45,7 +45,7 @@ def test_statistics_follow_an_agent_and_its_sessions() -> None:
     assert (of_session.name, of_session.consumers, of_session.producers) == (session.name, 1, 1)
     assert (of_session.rebuilds, of_session.branches) == (0, ())
     assert list(of_session.credits) == ["q"] and of_session.credits["q"] > 0
-    waiting = session.query_queue("q")
+    waiting = session.addressing.query_queue("q")
     assert pair.agent.statistics().pending_bytes > 0
     pair.finish(waiting)
     pair.finish(consumer.close())
@@ -196,7 +196,7 @@ def test_with_window_zero_a_rollback_leaves_no_caller_waiting_in_vain() -> None:
     pair = NodePair(LocatorSettings(consumer_window_size=0))
     session = open_session(pair, SessionMode.TRANSACTED)
     producer, consumer = open_queue(pair, session)
-    other = pair.finish(session.open_queue_consumer("other"))
+    other = pair.finish(session.destinations.open_queue_consumer("other"))
     consumer.want()
     other.want()
     producer.send(text_message("one", "q"))
@@ -287,19 +287,19 @@ def test_individual_acknowledge_leaves_the_others() -> None:
 def test_subscribers_of_a_topic_each_get_every_message() -> None:
     pair = NodePair()
     session = open_session(pair)
-    one = pair.finish(session.open_topic_consumer("t"))
-    other = pair.finish(session.open_topic_consumer("t"))
-    durable = pair.finish(session.open_topic_consumer("t", queue="sub", durable=True))
-    pair.finish(session.prepare_destination("t", RoutingType.MULTICAST))
+    one = pair.finish(session.destinations.open_topic_consumer("t"))
+    other = pair.finish(session.destinations.open_topic_consumer("t"))
+    durable = pair.finish(session.destinations.open_topic_consumer("t", queue="sub", durable=True))
+    pair.finish(session.destinations.prepare_destination("t", RoutingType.MULTICAST))
     pair.finish(session.create_producer("t").send(text_message("news", "t")))
     assert [take(pair, session, consumer) for consumer in (one, other, durable)] == [["news"]] * 3
     queue = one.queue
     pair.finish(one.close())
-    assert not pair.finish(session.query_queue(queue)).exists
-    assert pair.error_code(session.unsubscribe("sub")) == ErrorCode.ILLEGAL_STATE
+    assert not pair.finish(session.addressing.query_queue(queue)).exists
+    assert pair.error_code(session.destinations.unsubscribe("sub")) == ErrorCode.ILLEGAL_STATE
     pair.finish(durable.close())
-    pair.finish(session.unsubscribe("sub"))
-    call = session.unsubscribe("sub")
+    pair.finish(session.destinations.unsubscribe("sub"))
+    call = session.destinations.unsubscribe("sub")
     pair.settle()
     assert isinstance(call.error, InvalidDestinationException)
 
@@ -307,20 +307,20 @@ def test_subscribers_of_a_topic_each_get_every_message() -> None:
 def test_temporary_destinations_come_and_go() -> None:
     pair = NodePair()
     session = open_session(pair)
-    queue = pair.finish(session.create_temporary_queue())
-    topic = pair.finish(session.create_temporary_topic())
+    queue = pair.finish(session.destinations.create_temporary_queue())
+    topic = pair.finish(session.destinations.create_temporary_topic())
     consumer = pair.finish(session.create_consumer(queue))
-    subscriber = pair.finish(session.open_topic_consumer(topic))
+    subscriber = pair.finish(session.destinations.open_topic_consumer(topic))
     pair.finish(session.create_producer(queue).send(text_message("to queue", queue)))
     pair.finish(session.create_producer(topic).send(text_message("to topic", topic)))
     assert take(pair, session, consumer) == ["to queue"]
     assert take(pair, session, subscriber) == ["to topic"]
-    assert pair.error_code(session.delete_temporary(queue)) == ErrorCode.ILLEGAL_STATE
+    assert pair.error_code(session.destinations.delete_temporary(queue)) == ErrorCode.ILLEGAL_STATE
     pair.finish(consumer.close())
     pair.finish(subscriber.close())
-    pair.finish(session.delete_temporary(queue))
-    pair.finish(session.delete_temporary(topic))
-    assert not pair.finish(session.query_queue(queue)).exists
+    pair.finish(session.destinations.delete_temporary(queue))
+    pair.finish(session.destinations.delete_temporary(topic))
+    assert not pair.finish(session.addressing.query_queue(queue)).exists
 
 
 def test_a_bad_filter_fails_the_call_and_nothing_else() -> None:

@@ -44,7 +44,7 @@ def test_two_phases_and_one() -> None:
     replay.finish(xa.end(xid("1")))
     assert replay.finish(xa.prepare(xid("1"))) is XaCode.XA_OK
     replay.finish(xa.commit(xid("1"), one_phase=False))
-    consumer = replay.finish(session.open_queue_consumer("xaq"))
+    consumer = replay.finish(session.destinations.open_queue_consumer("xaq"))
     for name in "23":
         replay.finish(xa.start(xid(name)))
         delivery = replay.receive(session, consumer)

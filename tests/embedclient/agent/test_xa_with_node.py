@@ -72,7 +72,7 @@ def test_a_rolled_back_branch_gives_back_what_was_received() -> None:
     for text in "ab":
         pair.finish(producer.send(text_message(text, "q")))
     session, xa = open_xa_session(pair)
-    consumer = pair.finish(session.open_queue_consumer("q"))
+    consumer = pair.finish(session.destinations.open_queue_consumer("q"))
     for number, received in ((1, ["a", "b"]), (2, ["a", "b"]), (3, [])):
         pair.finish(xa.start(xid_of(number)))
         assert take(pair, session, consumer) == received
@@ -159,7 +159,7 @@ def test_what_a_transaction_manager_is_told_is_what_the_queue_holds(seed: int, s
         elif not XaCode(outcome).rolled_back:
             assert ask(partial(xa.rollback, xid)) == XaCode.XA_OK
     assert pair.finish(xa.recover(XaFlag.TMSTARTRSCAN)) == []
-    consumer = pair.finish(plain.open_queue_consumer("q"))
+    consumer = pair.finish(plain.destinations.open_queue_consumer("q"))
     found = take(pair, plain, consumer)
     assert len(found) == len(set(found))
     assert committed <= set(found) <= committed | unknown

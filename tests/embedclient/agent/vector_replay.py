@@ -302,7 +302,7 @@ class VectorReplay:
         agent = self.agent
         creation = agent.create_session(auto_commit_sends=False, auto_commit_acks=False, pre_acknowledge=False)
         initial = self.finish(creation)
-        self.finish(initial.add_metadata("jms-session", ""))
+        self.finish(initial.metadata.add("jms-session", ""))
         session = self.finish(agent.create_session_for(mode, xa=xa))
         if start:
             self.finish(session.start())
@@ -310,8 +310,8 @@ class VectorReplay:
 
     def open_producer(self, session: Session, queue: str) -> Producer:
         """createQueue and createProducer."""
-        self.finish(session.query_queue(queue))
-        self.finish(session.prepare_destination(queue, RoutingType.ANYCAST))
+        self.finish(session.addressing.query_queue(queue))
+        self.finish(session.destinations.prepare_destination(queue, RoutingType.ANYCAST))
         producer = session.create_producer(queue)
         self.play()
         return producer

@@ -68,11 +68,11 @@ class Stage(SimulatedPair):
     def session(self, mode: SessionMode = SessionMode.AUTO, *, xa: bool = False) -> Session:
         session = self.finish(self.agent.create_session_for(mode, xa=xa))
         self.finish(session.start())
-        self.finish(session.prepare_destination(QUEUE, RoutingType.ANYCAST))
+        self.finish(session.destinations.prepare_destination(QUEUE, RoutingType.ANYCAST))
         return session
 
     def consumer(self, session: Session, queue: str = QUEUE) -> Consumer:
-        return self.finish(session.open_queue_consumer(queue))
+        return self.finish(session.destinations.open_queue_consumer(queue))
 
     def send(self, producer: Producer, *texts: str) -> None:
         for text in texts:

@@ -110,7 +110,7 @@ def test_consumer_after_failover_with_redistribution() -> None:
     assert pair.agent.connector == C
     # Its queue is made there: test_auto_created_queue_after_failover_without_ha.
     assert [getattr(packet, "queue_name", None) for packet in pair.c.said(CreateQueueV2)] == ["q"]
-    consumer = session.open_consumers()[0]
+    consumer = session.flow.open_consumers()[0]
     pair.finish(session.create_producer("q").send(text_message("new", "q")))
     delivery = consumer.next(pair.now)
     assert delivery is not None and text_of(delivery) == "new"

@@ -91,10 +91,10 @@ def test_reattach_transfer_connection_on_session(pair: NodePair) -> None:
     pair.cut()
     pair.advance(0.1)
     assert [session.name for session in sessions] == names
-    temporary = pair.finish(sessions[0].create_temporary_queue())
+    temporary = pair.finish(sessions[0].destinations.create_temporary_queue())
     pair.cut()
     pair.advance(0.1)
-    assert pair.finish(sessions[1].query_queue(temporary)).exists
+    assert pair.finish(sessions[1].addressing.query_queue(temporary)).exists
 
 
 def test_overflow_credits() -> None:
@@ -202,7 +202,7 @@ def test_create_queue(pair: NodePair) -> None:
     """A failed connection, ten queues are created: the calls succeed."""
     session = open_session(pair)
     pair.cut()
-    calls = [session.prepare_destination(f"q{number}", RoutingType.ANYCAST) for number in range(10)]
+    calls = [session.destinations.prepare_destination(f"q{number}", RoutingType.ANYCAST) for number in range(10)]
     pair.advance(0.2)
     for call in calls:
         pair.finish(call)
@@ -228,7 +228,7 @@ def subscribers(pair: NodePair, count: int, mode: SessionMode) -> list[tuple[Ses
     found = []
     for _ in range(count):
         session = pair.finish(pair.agent.create_session_for(mode))
-        found.append((session, pair.finish(session.open_topic_consumer("t"))))
+        found.append((session, pair.finish(session.destinations.open_topic_consumer("t"))))
     return found
 
 
@@ -307,7 +307,7 @@ def test_random_reattach_i_one_send_one_receive_and_the_end_of_the_queue(failure
         assert received(failures, session, consumer) == ["x"]
         pair.finish(consumer.close())
         failures.perhaps()
-        pair.finish(session.delete_queue(f"q{number}"))
+        pair.finish(session.addressing.delete_queue(f"q{number}"))
         pair.finish(session.close())
 
 
@@ -316,10 +316,10 @@ def test_random_reattach_k_consumers_come_and_go(failures: Failures) -> None:
     session = open_session(pair)
     open_queue(pair, session)
     for _ in range(COUNT):
-        consumer = pair.finish(session.open_queue_consumer("q"))
+        consumer = pair.finish(session.destinations.open_queue_consumer("q"))
         failures.perhaps()
         pair.finish(consumer.close())
-    assert pair.finish(session.query_queue("q")).consumer_count == 1
+    assert pair.finish(session.addressing.query_queue("q")).consumer_count == 1
 
 
 def test_random_reattach_l_sessions_come_and_go(failures: Failures) -> None:

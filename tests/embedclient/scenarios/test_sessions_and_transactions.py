@@ -320,7 +320,7 @@ def test_fail_with_browser(stage: Stage) -> None:
     """A browser in the middle, a crash: it starts from the beginning, with the durable messages."""
     session = stage.session()
     stage.send(session.create_producer(QUEUE), *numbered(0, COUNT))
-    browser = stage.finish(session.open_queue_consumer(QUEUE, browse_only=True))
+    browser = stage.finish(session.destinations.open_queue_consumer(QUEUE, browse_only=True))
     stage.go(0.1)
     seen = [browser.next(stage.world.instant) for _ in range(COUNT // 2)]
     assert [delivery and text_of(delivery) for delivery in seen] == numbered(0, COUNT // 2)
@@ -359,7 +359,7 @@ def test_failover_multiple_sessions_with_consumers(stage: Stage) -> None:
     for number in range(5):
         session = stage.session()
         for queue in [f"{number}.{place}" for place in range(5)]:
-            stage.finish(session.prepare_destination(queue, RoutingType.ANYCAST))
+            stage.finish(session.destinations.prepare_destination(queue, RoutingType.ANYCAST))
             everybody.append((session, queue, stage.consumer(session, queue)))
     stage.crash()
     sender = stage.session()

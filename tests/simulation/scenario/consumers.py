@@ -180,7 +180,7 @@ class SimulatedConsumer:
         filter_text = selector_of(plan.color) if plan.color is not None else None
         if self.home.automatic:
             # Its queue may not be there yet, or not any more; and it may go again before the consumer comes.
-            yield session.prepare_destination(self.home.address, RoutingType.ANYCAST)
+            yield session.destinations.prepare_destination(self.home.address, RoutingType.ANYCAST)
         try:
             consumer: Consumer = yield session.create_consumer(
                 self.subscription, filter=filter_text, window=plan.window_bytes, priority=plan.priority

@@ -268,7 +268,9 @@ class CursorReader:
         self._reply_queue = f"{self.name}-replies-{self._sessions}"
         session: Session = yield self.host.agent().create_session_for(SessionMode.AUTO)
         routing = RoutingType.ANYCAST
-        yield session.create_queue(self._reply_queue, self._reply_queue, routing, durable=False, temporary=True)
+        yield session.addressing.create_queue(
+            self._reply_queue, self._reply_queue, routing, durable=False, temporary=True
+        )
         self._replies = yield session.create_consumer(self._reply_queue)
         yield session.start()
         self._producer, self._session = session.create_producer(SERVICES), session

@@ -153,7 +153,7 @@ class TopicListener:
         name = f"{self.name}.{self._lives}" if self.shared is None else self.shared.name
         filter_text = None if self.color is None else selector_of(self.color)
         yield session.start()
-        consumer: Consumer = yield session.open_topic_consumer(
+        consumer: Consumer = yield session.destinations.open_topic_consumer(
             self.topic.address, queue=name, durable=False, shared=self.shared is not None, filter=filter_text
         )
         self._shown.clear()

@@ -59,7 +59,7 @@ class LivenessChecker:
             routing_type=RoutingType.ANYCAST if home.automatic else None,
         )
         if home.automatic:
-            yield session.prepare_destination(home.address, RoutingType.ANYCAST)
+            yield session.destinations.prepare_destination(home.address, RoutingType.ANYCAST)
         scene.operate("roll call", "calls", f"{consumer.name} {letter.key}")
         scene.ledger.sent(
             letter.key, letter.address, scene.world.now, producer="roll call", reaches=home.reached_by(letter.color)

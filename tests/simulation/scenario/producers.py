@@ -87,7 +87,7 @@ class SimulatedProducer:
                 session = yield self._new_session()
                 for topic in self.topics:
                     if topic.automatic:
-                        yield session.prepare_destination(topic.address, RoutingType.ANYCAST)
+                        yield session.destinations.prepare_destination(topic.address, RoutingType.ANYCAST)
                 producers = {topic.address: session.create_producer(topic.address) for topic in self.topics}
                 while self._has_work() and not session.closed:
                     yield from self._work(session, producers)

@@ -260,7 +260,7 @@ class _Scenario:
 
     def _found_topic(self, session: Session, topic: TopicPlan) -> Steps:
         routing = RoutingType.MULTICAST if topic.is_topic else RoutingType.ANYCAST
-        yield session.create_address(topic.address, [routing])
+        yield session.addressing.create_address(topic.address, [routing])
         for queue in topic.queues:
             attributes = QueueAttributes(
                 exclusive=queue.exclusive or None,
@@ -268,7 +268,7 @@ class _Scenario:
                 purge_on_no_consumers=False,
             )
             filter_text = None if queue.color is None else selector_of(queue.color)
-            yield session.create_queue(topic.address, queue.name, routing, attributes, filter=filter_text)
+            yield session.addressing.create_queue(topic.address, queue.name, routing, attributes, filter=filter_text)
 
     def _work(self) -> None:
         self.checker.watch()

@@ -194,7 +194,7 @@ class SetProducer(OnceOnlyProducer):
     def _ask_over(self, session: Session, text: str) -> Generator[Any, Any, CoreMessage]:
         self._asked += 1
         replies = f"replies-{self.name}-{self._asked}"
-        yield session.create_queue(replies, replies, RoutingType.ANYCAST, durable=False, temporary=True)
+        yield session.addressing.create_queue(replies, replies, RoutingType.ANYCAST, durable=False, temporary=True)
         consumer: Consumer = yield session.create_consumer(replies)
         yield session.start()
         properties = Properties()

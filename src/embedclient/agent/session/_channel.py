@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Final
 
 from embedclient.engine.core import Channel, PeerCount
-from embedclient.errors import ErrorCode, JMSException, exception_for
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.wire.core import (
     CoreMessage,
     ExceptionResponse,
@@ -154,6 +154,10 @@ class SessionChannel:
         self._enter(Phase.OPEN)
         self.backlog.unlock()
         self.pump()
+
+    def closed_failure(self) -> JMSException:
+        """Return why the session is closed, or will be."""
+        return self.closed_error or ConnectionClosedException("the session is closed")
 
     @property
     def last_received(self) -> int:

@@ -35,8 +35,13 @@ class DeliveryFlow:
         # Made again, or about to be, in a reconnect that is not complete.
         self._rebuilding = False
 
-    def _open_consumers(self) -> list[Consumer]:
+    def open_consumers(self) -> list[Consumer]:
         return list(self._consumers.values())
+
+    def flush_acknowledgements(self) -> None:
+        """Send the acknowledgements that wait for a batch."""
+        for consumer in self.open_consumers():
+            consumer.acknowledgements.flush()
 
     def admit(self, consumer: Consumer) -> None:
         """Set a newly opened consumer to the state of the others."""
@@ -59,7 +64,7 @@ class DeliveryFlow:
         self._channel.fail_waiting(SessionStop, JMSException("the session was started again"))
         self._channel.post(SessionStart())
         if not self._rebuilding:  # the end of the reconnect starts them
-            for consumer in self._open_consumers():
+            for consumer in self.open_consumers():
                 consumer.start()
 
     def stop(self) -> Call[None]:
@@ -67,14 +72,14 @@ class DeliveryFlow:
         if not self.started:
             return DONE
         self.started = False
-        for consumer in self._open_consumers():
+        for consumer in self.open_consumers():
             consumer.stop()
         return self._addressing.ask(SessionStop())
 
     def suspend(self) -> Steps[None]:
         """Begin the pause of a rollback. The sequence ends when the broker has stopped its deliveries."""
         self._suspended = True
-        for consumer in self._open_consumers():
+        for consumer in self.open_consumers():
             consumer.pause()
         if self.started:
             # A reply lost in a reconnect is irrelevant: a suspended session does not deliver after it.
@@ -89,7 +94,7 @@ class DeliveryFlow:
             self._release()
 
     def _release(self) -> None:
-        for consumer in self._open_consumers():
+        for consumer in self.open_consumers():
             if self.started:
                 consumer.start()
             else:
@@ -98,8 +103,13 @@ class DeliveryFlow:
     def hold(self) -> None:
         """Hold the messages in consumers' buffers: the session is going to be made again."""
         self._rebuilding = True
-        for consumer in self._open_consumers():
+        for consumer in self.open_consumers():
             consumer.hold()
+
+    def give_up(self, cause: JMSException) -> None:
+        """Forget the broker's deliveries: the session must be made again so that they come again."""
+        self.hold()
+        self._channel.give_up(cause)
 
     def rebuild(self) -> None:
         """Begin deliveries in a session that is made again, unless a rollback is in progress."""

@@ -6,6 +6,7 @@ for the close. Also responsible for the packets that make the session again on a
 """
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException
@@ -45,16 +46,33 @@ from ..producer._producer import VERSION_WITH_PRODUCERS, Producer
 from ._addressing import Addressing
 from ._channel import SessionChannel, unblocked
 from ._delivery_flow import DeliveryFlow
-from ._destination_requests import DestinationRequests
+from ._destinations import Destinations
 from ._metadata import Metadata
 from ._queue_state import QUEUE_ANSWERS, consumer_window, create_again_packet, queue_state
-from ._transaction import Transaction, commit_steps, given_back, rollback_steps, rolled_back
+from ._transaction import Transaction, given_back, rolled_back
 
 if TYPE_CHECKING:
     from ._xa import Branches
 
 _SESS_RECEIVE_MSG: Final = 75
 _PACKETS_CONFIRMED: Final = 22
+
+
+class SessionPhase(Enum):
+    """A session's progress to its end."""
+
+    OPEN = "open"
+    #: A close was requested; it happens when the ending in progress is over.
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+#: A connection may be lost for good at any time, which closes its sessions.
+TRANSITIONS: Final[dict[SessionPhase, tuple[SessionPhase, ...]]] = {
+    SessionPhase.OPEN: (SessionPhase.CLOSING, SessionPhase.CLOSED),
+    SessionPhase.CLOSING: (SessionPhase.CLOSING, SessionPhase.CLOSED),
+    SessionPhase.CLOSED: (SessionPhase.CLOSED,),
+}
 
 
 class Session:
@@ -79,14 +97,11 @@ class Session:
         self.flags = flags
         self.username = username
         self.password = password
-        self.closed = False
-        # A close was requested; it happens when the ending in progress is over.
-        self.closing = False
-        self.transaction = Transaction(due)
+        self.phase = SessionPhase.OPEN
         # How many times the broker forgot it. An earlier delivery belongs to a session that is gone.
         self.rebuilds = 0
-        # Since it was last resumed: perhaps on a connection that broke before all sessions were back.
-        self.rebuilt = False
+        # How many of those came before its last `resume`.
+        self._rebuilds_resumed = 0
         self.on_close_in_doubt: Callable[[], None] | None = None  # called before it ends as in _recovery
         self.consumers: dict[int, Consumer] = {}
         self.producers: dict[int, Producer] = {}
@@ -101,44 +116,39 @@ class Session:
         self._next_consumer_id = 0
         self._next_producer_id = 1
         window = settings.producer_window_size
+        self.metadata = Metadata(channel, due)
+        self.addressing = Addressing(channel, due)
+        self.destinations = Destinations(self.addressing, self, new_name, due)
+        self.flow = DeliveryFlow(channel, self.addressing, self.consumers)
+        self.transaction = Transaction(channel, self.flow, due)
         self.xa = self._new_branches() if flags.xa else None
-        self._metadata = Metadata(channel, due)
-        addressing = Addressing(channel, due)
-        self._offer_requests(addressing, DestinationRequests(self, due))
-        self.flow = DeliveryFlow(channel, addressing, self.consumers)
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
-
-    def _offer_requests(self, addressing: Addressing, destinations: DestinationRequests) -> None:
-        """Bind the requests about metadata, addresses and queues, which separate objects make in the session's name."""
-        self.add_metadata = self._metadata.add
-        self.add_unique_metadata = self._metadata.add_unique
-        self.query_queue = addressing.query_queue
-        self.query_address = addressing.query_address
-        self.create_address = addressing.create_address
-        self.create_queue = addressing.create_queue
-        self.create_shared_queue = addressing.create_shared_queue
-        self.delete_queue = addressing.delete_queue
-        self.prepare_destination = destinations.prepare_destination
-        self.prepare_temporary = destinations.prepare_temporary
-        self.open_queue_consumer = destinations.open_queue_consumer
-        self.open_topic_consumer = destinations.open_topic_consumer
-        self.unsubscribe = destinations.unsubscribe
-        self.create_temporary_queue = destinations.create_temporary_queue
-        self.create_temporary_topic = destinations.create_temporary_topic
-        self.delete_temporary = destinations.delete_temporary
 
     def _new_branches(self) -> "Branches":
         # Loaded here, because few programs have XA sessions.
         from ._xa import Branches
 
-        return Branches(self, self.channel, self._due)
+        return Branches(self.transaction, self.channel, self.flow, self._due)
 
     # --- what it is ---
+
+    def _enter(self, phase: SessionPhase) -> None:
+        assert phase in TRANSITIONS[self.phase], f"{self.phase} -> {phase}"
+        self.phase = phase
+
+    @property
+    def closed(self) -> bool:
+        return self.phase is SessionPhase.CLOSED
 
     @property
     def over(self) -> bool:
         """Return True if it is closed, or is being closed."""
-        return self.closed or self.closing
+        return self.phase is not SessionPhase.OPEN
+
+    @property
+    def rebuilt(self) -> bool:
+        """Return True if it was made again since it was last resumed, perhaps on a connection that broke since."""
+        return self.rebuilds > self._rebuilds_resumed
 
     @property
     def channel_id(self) -> int:
@@ -166,9 +176,6 @@ class Session:
     def rollback_only(self) -> bool:
         """Return True if a commit can only report that the work is lost."""
         return self.transaction.rollback_only
-
-    def open_consumers(self) -> list[Consumer]:
-        return list(self.consumers.values())
 
     def statistics(self) -> SessionStatistics:
         """Return the current figures."""
@@ -237,13 +244,13 @@ class Session:
     def start(self) -> Call[None]:
         """Start deliveries."""
         if self.closed:
-            return failed_call(self.closed_failure())
+            return failed_call(self.channel.closed_failure())
         self.flow.start()
         return DONE
 
     def stop(self) -> Call[None]:
         """Stop deliveries. Consumers give out no message from now on."""
-        return failed_call(self.closed_failure()) if self.closed else self.flow.stop()
+        return failed_call(self.channel.closed_failure()) if self.closed else self.flow.stop()
 
     # --- consumers and producers ---
 
@@ -287,7 +294,7 @@ class Session:
                 on_end=self._on_consumer_end,
             )
             if self.closed:
-                raise self.closed_failure()
+                raise self.channel.closed_failure()
             self.consumers[consumer_id] = consumer
             self.flow.admit(consumer)
             consumer.open_window()
@@ -350,24 +357,14 @@ class Session:
 
     def commit(self) -> Call[None]:
         """Commit sends and acknowledgements. Raise 111 or 115 if a reconnect intervened."""
-        transaction = self.transaction
-        return transaction.run(commit_steps(self, transaction.work), withdrawable=True)
+        return self.transaction.commit()
 
     def rollback(self, *, last_message_as_delivered: bool = False) -> Call[None]:
         """Roll back sends and acknowledgements. All unacknowledged messages are delivered again.
 
-        From now on no commit includes that work, whatever the outcome of the call; this holds for a commit that waits
-        already.
+        From now on no commit includes that work, whatever the outcome of the call.
         """
-        transaction = self.transaction
-        asked = transaction.work
-        transaction.doom(asked)
-        self.channel.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
-        return transaction.run(rollback_steps(self, last_message_as_delivered, asked))
-
-    def flush_acknowledgements(self) -> None:
-        for consumer in self.open_consumers():
-            consumer.acknowledgements.flush()
+        return self.transaction.rollback(last_message_as_delivered=last_message_as_delivered)
 
     def consumed(self, delivery: Delivery) -> Call[None]:
         """Apply the session's mode to a message that is handed to the program."""
@@ -390,18 +387,19 @@ class Session:
         """Close consumers, producers and the session. Never fail for a connection that is gone."""
         if self.closed:
             return DONE
-        self.closing = True
-        self.flush_acknowledgements()
-        self.channel.abandon_backlog(self.closed_failure())
-        return self.transaction.run(self._close_steps(), urgent=True)
+        self._enter(SessionPhase.CLOSING)
+        self.transaction.give_way()
+        self.flow.flush_acknowledgements()
+        self.channel.abandon_backlog(self.channel.closed_failure())
+        return self.transaction.close(self._close_steps())
 
     def _close_steps(self) -> Steps[None]:
-        for consumer in self.open_consumers():
+        for consumer in self.flow.open_consumers():
             if consumer.owns_queue:
                 yield from settled(consumer.close())
         if self.closed:
             return
-        self.closed = True
+        self._enter(SessionPhase.CLOSED)
         call = self.channel.request(SessionClose(), NullResponse)
         self._end_children()
         yield from settled(call)
@@ -409,25 +407,21 @@ class Session:
             # The wait for sessions that come back behind it has ended. The broker has this one on a live connection,
             # and would send its consumers messages without a receiver. The answer goes to a channel without receiver.
             self.channel.post(SessionClose())
-        self.channel.close(self.closed_failure())
+        self.channel.close(self.channel.closed_failure())
         self._on_closed(self)
 
     def _end_children(self) -> None:
-        error = self.closed_failure()
-        for consumer in self.open_consumers():
+        error = self.channel.closed_failure()
+        for consumer in self.flow.open_consumers():
             consumer.end(error)
         for producer in list(self.producers.values()):
             producer.end(error)
 
     def end(self, error: JMSException, cause: JMSException) -> None:
         """End the session: the connection is gone for good, and no packet can reach the broker any more."""
-        self.closed = True
+        self._enter(SessionPhase.CLOSED)
         self.channel.close(error, cause)
         self._end_children()
-
-    def closed_failure(self) -> JMSException:
-        """Return why it is closed, or will be."""
-        return self.channel.closed_error or ConnectionClosedException("the session is closed")
 
     def rebuild(self, name: str, cause: JMSException) -> None:
         """Make everything again in the new session `name`, which exists on the broker by now.
@@ -436,7 +430,6 @@ class Session:
         """
         self.name = name
         self.rebuilds += 1
-        self.rebuilt = True
         channel = self.channel
         if self.transaction.open and self.flags.transactional:
             self.transaction.doom(self.transaction.work)
@@ -451,26 +444,21 @@ class Session:
         channel.restart(cause)
         if channel.closed_error is not None:
             return  # the close that was in flight has ended with the old session
-        for consumer in self.open_consumers():
+        for consumer in self.flow.open_consumers():
             state = consumer.queue_state
             if not state.durable or state.auto_created:
                 channel.post_rebuilding(create_again_packet(channel.version, consumer.queue, state))
-        for consumer in self.open_consumers():
+        for consumer in self.flow.open_consumers():
             consumer.rebuild(self.flow.started)
         for packet in [] if self.xa is None else self.xa.rebuilding_packets():
             channel.post_rebuilding(packet)
         self.flow.rebuild()
         channel.resume()
 
-    def give_up(self, cause: JMSException) -> None:
-        """Forget the broker's deliveries: the session must be made again so that they come again."""
-        self.flow.hold()
-        self.channel.give_up(cause)
-
     def resume(self) -> None:
         """Let waiting entries leave again: the reconnect is complete."""
-        rebuilt, self.rebuilt = self.rebuilt, False
-        self._metadata.resume()
+        rebuilt, self._rebuilds_resumed = self.rebuilt, self.rebuilds
+        self.metadata.resume()
         if rebuilt and self._credits is not None:
             self._credits.restart()
         if rebuilt:

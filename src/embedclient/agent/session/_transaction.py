@@ -17,15 +17,14 @@ History of the fault that the turns and the marks of `Transaction` avoid:
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from embedclient.errors import ErrorCode, JMSException, exception_for
 from embedclient.wire.core import NullResponse, SessionCommit, SessionRollback
 
 from .._call import Call, DueCallbacks, Steps, failed_call, run_sequence, settled, wait
-
-if TYPE_CHECKING:
-    from ._session import Session
+from ._channel import SessionChannel
+from ._delivery_flow import DeliveryFlow
 
 T = TypeVar("T")
 
@@ -43,15 +42,19 @@ class Transaction:
     be rolled back.
     """
 
-    __slots__ = ("_doomed", "_due", "_ended", "_turns", "work")
+    __slots__ = ("_channel", "_doomed", "_due", "_ended", "_flow", "_gives_way", "_turns", "work")
 
-    def __init__(self, due: DueCallbacks) -> None:
+    def __init__(self, channel: SessionChannel, flow: DeliveryFlow, due: DueCallbacks) -> None:
+        self._channel = channel
+        self._flow = flow
         self.work = 0
         self._ended = 0
         self._doomed: int | None = None
         self._due = due
         # The ending in progress and those that wait for it, in order.
         self._turns: deque[Call[None]] = deque()
+        # The session is about to close. Its close waits for its turn, and has the effect of a rollback.
+        self._gives_way = False
 
     @property
     def open(self) -> bool:
@@ -80,6 +83,131 @@ class Transaction:
             self.doom(up_to)
         elif self._doomed is not None and self._doomed <= asked:
             self._doomed = None
+
+    # --- verbs ---
+
+    def commit(self) -> Call[None]:
+        """Commit sends and acknowledgements. Raise 111 or 115 if a reconnect intervened."""
+        return self.run(self._commit_steps(self.work), withdrawable=True)
+
+    def rollback(self, *, last_message_as_delivered: bool = False) -> Call[None]:
+        """Roll back sends and acknowledgements. All unacknowledged messages are delivered again.
+
+        From now on no commit includes that work, whatever the outcome of the call; this holds for a commit that waits
+        already.
+        """
+        asked = self.work
+        self.doom(asked)
+        self._channel.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
+        return self.run(self.rollback_steps(last_message_as_delivered, asked))
+
+    def give_way(self) -> None:
+        """Undo nothing from now on: the session is about to close, which has the effect of a rollback."""
+        self._gives_way = True
+
+    def close(self, steps: Steps[None]) -> Call[None]:
+        """Run the close of the session directly after the ending in progress."""
+        return self.run(steps, urgent=True)
+
+    def _commit_steps(self, asked: int) -> Steps[None]:
+        """Commit. Raise 111 for a transaction whose work was lost, 115 for a commit whose reply was lost.
+
+        `asked`: the number of the last work when the commit was requested. While the commit waits for its turn, later
+        work gets in front of it. The commit must not include half of another transaction; in that case nothing is
+        committed.
+        """
+        self._flow.flush_acknowledgements()
+        was_open = self._channel.closed_error is None
+        try:
+            if was_open and (self.rollback_only or self.work > asked):
+                raise rolled_back()
+            # Work done from now on is behind the commit, even where that has to wait.
+            call = self._channel.request(SessionCommit(), NullResponse)
+            error = yield from settled(call)
+            if error is not None:
+                never_left = was_open and not call.sent and error.error_code in UNSENT
+                raise rolled_back(error) if never_left else error
+        except JMSException as error:
+            code = error.error_code
+            if code not in INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
+                raise
+            try:
+                yield from self.rollback_steps(False, asked)
+            except JMSException:
+                pass  # work that could not be undone stays doomed
+            if code in INTERRUPTED:
+                text = "the connection was lost during the commit: the transaction is committed or rolled back"
+                unknown = exception_for(ErrorCode.TRANSACTION_OUTCOME_UNKNOWN, text)
+                unknown.linked_exception = error
+                raise unknown from error
+            raise
+        self.committed(asked)
+
+    def rollback_steps(self, last_message_as_delivered: bool, asked: int) -> Steps[None]:
+        """Stop deliveries, forget what will come again, roll back and resume.
+
+        `asked`: the number of the last work when the rollback was requested.
+
+        History of a reconnect in the middle, which is why a suspended session is rebuilt without SESS_START:
+
+        1. The client sends SESS_STOP; the connection is lost, the session is rebuilt and, being started, delivers.
+        2. SESS_ROLLBACK returns those deliveries to their queues, and the broker delivers them again at once.
+        3. When the reply arrives, the client cannot distinguish which of the two deliveries is in the buffer.
+
+        History of a stop whose reply exceeds the call time-out, which is why the buffer is emptied again at the end:
+
+        1. SESS_STOP times out behind a delivery; the rollback waits, and the session is reattached.
+        2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
+        3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
+
+        History of a stop that times out while it waits for a connection, which is why it leaves all the same (see
+        `SendQueue`):
+
+        1. SESS_STOP is given up, SESS_ROLLBACK waits; the session is reattached in time for that, and still delivers.
+        2. The broker delivers again what it has rolled back; its answer waits for the disk, and comes behind that.
+        3. The buffer is emptied, and the next acknowledgement includes messages that the program never received.
+
+        History of a rollback whose answer exceeds the time-out, which is why the buffer is emptied once more then, too:
+
+        1. SESS_STOP times out behind a delivery, as before; the session is reattached, and SESS_ROLLBACK leaves.
+        2. It times out. The delivery that the broker has repeated meanwhile has gone back, or will when it is repeated.
+
+        History of a rollback that never left, after which the session is made again and not reattached:
+
+        1. The connection is lost; the buffer is emptied, and SESS_ROLLBACK times out while it waits for a new one.
+        2. The session is reattached. For the broker its consumers hold what they have forgotten here.
+        3. No rollback happens before the next ending, and a program that waits for a message has nothing to end.
+        """
+        self.doom(asked)
+        error = self._undone_by_close()
+        if error is not None:
+            raise error
+        consumers = self._flow.open_consumers()
+        yield from self._flow.suspend()
+        for consumer in consumers:
+            consumer.roll_back()
+        up_to = self.work
+        error, never_left = self._undone_by_close(), False
+        if error is None:
+            call = self._channel.request(SessionRollback(last_message_as_delivered), NullResponse)
+            error = yield from settled(call)
+            never_left = error is not None and not call.sent and error.error_code in UNSENT
+            if call.sent:
+                for consumer in consumers:
+                    consumer.roll_back()
+        self._flow.go_on()
+        if error is not None and never_left:
+            self._flow.give_up(error)
+        # A release by a rebuild means rolled back: the broker has dropped the old session with its transaction.
+        if error is not None and (error.error_code != ErrorCode.UNBLOCKED or self._channel.closed_error is not None):
+            raise error  # the work to be undone is doomed: no commit includes it
+        self.rolled_back(asked, up_to)
+
+    def _undone_by_close(self) -> JMSException | None:
+        """Return the error of a closing session."""
+        return self._channel.closed_failure() if self._gives_way else None
+
+    # --- turns ---
 
     def run(self, steps: Steps[T], *, urgent: bool = False, withdrawable: bool = False) -> Call[T]:
         """Run an ending in its turn: after all earlier endings or, if `urgent`, directly after the one in progress."""
@@ -119,41 +247,6 @@ def _in_turn(turn: Call[None], steps: Steps[T]) -> Steps[T]:
     return (yield from steps)
 
 
-def commit_steps(session: "Session", asked: int) -> Steps[None]:
-    """Commit. Raise 111 for a transaction whose work was lost, 115 for a commit whose reply was lost.
-
-    `asked`: the number of the last work when the commit was requested. While the commit waits for its turn, later work
-    gets in front of it. The commit must not include half of another transaction; in that case nothing is committed.
-    """
-    session.flush_acknowledgements()
-    transaction = session.transaction
-    was_open = session.closed_error is None
-    try:
-        if was_open and (transaction.rollback_only or transaction.work > asked):
-            raise rolled_back()
-        # Work done from now on is behind the commit, even where that has to wait.
-        call = session.channel.request(SessionCommit(), NullResponse)
-        error = yield from settled(call)
-        if error is not None:
-            never_left = was_open and not call.sent and error.error_code in UNSENT
-            raise rolled_back(error) if never_left else error
-    except JMSException as error:
-        code = error.error_code
-        if code not in INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
-            raise
-        try:
-            yield from rollback_steps(session, False, asked)
-        except JMSException:
-            pass  # work that could not be undone stays doomed
-        if code in INTERRUPTED:
-            text = "the connection was lost during the commit: the transaction is committed or rolled back"
-            unknown = exception_for(ErrorCode.TRANSACTION_OUTCOME_UNKNOWN, text)
-            unknown.linked_exception = error
-            raise unknown from error
-        raise
-    transaction.committed(asked)
-
-
 def rolled_back(cause: JMSException | None = None) -> JMSException:
     """Return the error of a transaction lost with its session, or whose commit was never sent because of `cause`."""
     reason = "work of it was lost with a connection, or it began while the one before it was still ending"
@@ -168,69 +261,3 @@ def given_back() -> JMSException:
     """Return the error of a message acknowledged alone: the same kind as for one acknowledged with all others."""
     text = "nothing was acknowledged: the message went back when its session was recovered or lost; it will come again"
     return exception_for(ErrorCode.TRANSACTION_ROLLED_BACK, text)
-
-
-def rollback_steps(session: "Session", last_message_as_delivered: bool, asked: int) -> Steps[None]:
-    """Stop deliveries, forget what will come again, roll back and resume.
-
-    `asked`: the number of the last work when the rollback was requested.
-
-    History of a reconnect in the middle, which is why a suspended session is rebuilt without SESS_START:
-
-    1. The client sends SESS_STOP; the connection is lost, the session is rebuilt and, being started, delivers.
-    2. SESS_ROLLBACK returns those deliveries to their queues, and the broker delivers them again at once.
-    3. When the reply arrives, the client cannot distinguish which of the two deliveries is in the buffer.
-
-    History of a stop whose reply exceeds the call time-out, which is why the buffer is emptied once more at the end:
-
-    1. SESS_STOP times out behind a delivery; the rollback waits, and the session is reattached.
-    2. The broker repeats the delivery and the reply, then rolls back; the delivery has gone back with all others.
-    3. Nothing new has come since, because the session does not deliver before the SESS_START that follows here.
-
-    History of a stop that times out while it waits for a connection, which is why it leaves all the same (see Backlog):
-
-    1. SESS_STOP is given up, SESS_ROLLBACK waits; the session is reattached in time for that, and still delivers.
-    2. The broker delivers again what it has rolled back; its answer waits for the disk, and comes behind that.
-    3. The buffer is emptied, and the next acknowledgement includes messages that the program never received.
-
-    History of a rollback whose answer exceeds the time-out, which is why the buffer is emptied once more then, too:
-
-    1. SESS_STOP times out behind a delivery, as before; the session is reattached, and SESS_ROLLBACK leaves.
-    2. It times out. The delivery that the broker has repeated meanwhile has gone back, or will when it is repeated.
-
-    History of a rollback that never left, after which the session is made again and not reattached:
-
-    1. The connection is lost; the buffer is emptied, and SESS_ROLLBACK times out while it waits for a new one.
-    2. The session is reattached. For the broker its consumers hold what they have forgotten here.
-    3. No rollback happens before the next ending, and a program that waits for a message has nothing to end.
-    """
-    transaction = session.transaction
-    transaction.doom(asked)
-    error = _undone_by_close(session)
-    if error is not None:
-        raise error
-    consumers = session.open_consumers()
-    yield from session.flow.suspend()
-    for consumer in consumers:
-        consumer.roll_back()
-    up_to = transaction.work
-    error, never_left = _undone_by_close(session), False
-    if error is None:
-        call = session.channel.request(SessionRollback(last_message_as_delivered), NullResponse)
-        error = yield from settled(call)
-        never_left = error is not None and not call.sent and error.error_code in UNSENT
-        if call.sent:
-            for consumer in consumers:
-                consumer.roll_back()
-    session.flow.go_on()
-    if error is not None and never_left:
-        session.give_up(error)
-    # A release by a rebuild means rolled back: the broker has dropped the old session with its transaction.
-    if error is not None and (error.error_code != ErrorCode.UNBLOCKED or session.closed_error is not None):
-        raise error  # the work to be undone is doomed: no commit includes it
-    transaction.rolled_back(asked, up_to)
-
-
-def _undone_by_close(session: "Session") -> JMSException | None:
-    """Return the error of a closing session. Its close waits for its turn, and has the effect of a rollback."""
-    return session.closed_failure() if session.closing else None

@@ -8,7 +8,7 @@ A branch whose session was lost in a reconnect must be rolled back, even where t
 Artemis broker prepares the rest of such a branch, which is nothing, and returns success.
 """
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from attrs import frozen
 
@@ -34,7 +34,8 @@ from embedclient.wire.core import (
 
 from .._call import Call, DueCallbacks, Steps, done_call, failed_call, run_sequence, settled
 from ._channel import SessionChannel
-from ._transaction import INTERRUPTED, rollback_steps
+from ._delivery_flow import DeliveryFlow
+from ._transaction import INTERRUPTED, Transaction
 from ._xa_operations import (
     AFTER_LOSS,
     COMMIT,
@@ -60,9 +61,6 @@ from ._xa_operations import (
     refusal,
 )
 
-if TYPE_CHECKING:
-    from ._session import Session
-
 BRANCHES_MAX: Final = 10_000
 """Maximum number of remembered branches that the session has left and whose outcome it has not received."""
 
@@ -82,8 +80,11 @@ class _Asked:
 class Branches:
     """The XA requests of one session, `Session.xa`."""
 
-    def __init__(self, session: "Session", channel: SessionChannel, due: DueCallbacks) -> None:
-        self._session = session
+    def __init__(
+        self, transaction: Transaction, channel: SessionChannel, flow: DeliveryFlow, due: DueCallbacks
+    ) -> None:
+        self._transaction = transaction
+        self._flow = flow
         self._channel = channel
         self._due = due
         self._states: dict[Xid, BranchState] = {}
@@ -113,11 +114,11 @@ class Branches:
             # The packet names no branch: the broker would suspend the session's current branch, whichever it is.
             return failed_call(failure(XaCode.XAER_PROTO, "the session does not work in this branch"))
         packet = SessionXaSuspend() if operation is SUSPEND else SessionXaEnd(xid, flags == XaFlag.TMFAIL)
-        return self._in_turn(self._end_steps(operation, xid, packet, self._session.transaction.work))
+        return self._in_turn(self._end_steps(operation, xid, packet, self._transaction.work))
 
     def _end_steps(self, operation: Operation, xid: Xid, packet: Packet, asked: int) -> Steps[XaCode]:
-        self._session.flush_acknowledgements()
-        if self._session.transaction.work > asked:
+        self._flow.flush_acknowledgements()
+        if self._transaction.work > asked:
             # Work done while the end waited for its turn is in the branch by now, where it does not belong.
             self.on_work_lost()
         try:
@@ -125,8 +126,8 @@ class Branches:
         except XAException:
             if self._states.get(xid) is BranchState.FAILED:
                 # The session still works in the branch, or will after the reconnect.
-                session = self._session
-                yield from settled(self._run(rollback_steps(session, False, session.transaction.work)))
+                transaction = self._transaction
+                yield from settled(self._run(transaction.rollback_steps(False, transaction.work)))
                 self._states[xid] = BranchState.LOST
             raise
 
@@ -148,16 +149,17 @@ class Branches:
             if error is not None and error.error_code in HEURISTIC:
                 # Everything certainly goes back, with the work of the branch that the session may have entered by now.
                 self.on_work_lost()
-                yield from settled(self._run(rollback_steps(self._session, False, self._session.transaction.work)))
+                transaction = self._transaction
+                yield from settled(self._run(transaction.rollback_steps(False, transaction.work)))
             return rollback.value()
 
         return self._in_turn(steps())
 
     def _rollback_steps(self, xid: Xid) -> Steps[XaCode]:
-        session = self._session
-        consumers = session.open_consumers()
-        yield from session.flow.suspend()
-        session.flush_acknowledgements()
+        flow = self._flow
+        consumers = flow.open_consumers()
+        yield from flow.suspend()
+        flow.flush_acknowledgements()
         given_back = False
         try:
             code = yield from self._ask(ROLLBACK, xid, SessionXaRollback(xid))
@@ -170,7 +172,7 @@ class Branches:
             if given_back:
                 for consumer in consumers:
                     consumer.roll_back()
-            session.flow.go_on()
+            flow.go_on()
         return code
 
     def forget(self, xid: Xid) -> Call[XaCode]:
@@ -221,7 +223,7 @@ class Branches:
     def _in_turn(self, steps: Steps[T]) -> Call[T]:
         # A request abandoned by its caller runs to its end first: the next request depends on the resulting branch
         # state.
-        return self._session.transaction.run(steps)
+        return self._transaction.run(steps)
 
     def _ask(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
         sent = False
@@ -252,7 +254,7 @@ class Branches:
             self._states.pop(xid, None)
         if operation.gives_back and sent and error.error_code == ErrorCode.CONNECTION_TIMEDOUT:
             # Nor is the owner known of messages that its consumers hold, in a session that may still be reattached.
-            self._session.give_up(error)
+            self._flow.give_up(error)
         text = "the connection was lost before the answer came" if sent else "there was no connection to send it on"
         raise (yield from self._failing(operation, xid, code, text, sent=sent, cause=error)) from error
 

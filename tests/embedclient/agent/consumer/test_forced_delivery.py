@@ -109,7 +109,7 @@ def test_who_asks_during_a_rollback_hears_of_the_end_when_what_comes_again_is_th
     pair = NodePair(RECONNECTING)
     session = open_session(pair, SessionMode.TRANSACTED)
     send_three(pair)
-    consumer = pair.finish(session.open_queue_consumer("q"))
+    consumer = pair.finish(session.destinations.open_queue_consumer("q"))
     pair.settle()
     first = consumer.next(pair.now)
     assert first is not None
@@ -132,7 +132,7 @@ def test_who_asks_while_a_branch_is_rolled_back_hears_of_the_end_when_what_comes
     pair = NodePair(RECONNECTING)
     session, xa = open_xa_session(pair)
     send_three(pair)
-    consumer = pair.finish(session.open_queue_consumer("q"))
+    consumer = pair.finish(session.destinations.open_queue_consumer("q"))
     pair.finish(xa.start(xid_of(1)))
     assert take(pair, session, consumer) == ["0", "1", "2"]
     pair.finish(xa.end(xid_of(1)))
@@ -149,7 +149,7 @@ def test_who_asked_before_a_rollback_hears_of_the_end_when_what_comes_again_is_t
     pair = NodePair(RECONNECTING)
     session = open_session(pair, SessionMode.TRANSACTED)
     send_three(pair)
-    consumer = pair.finish(session.open_queue_consumer("q"))
+    consumer = pair.finish(session.destinations.open_queue_consumer("q"))
     asking = Asking(pair, consumer)
     pair.finish(session.rollback())
     assert asking.forced.done
@@ -175,7 +175,7 @@ def test_who_asks_during_a_reconnect_hears_of_a_close(is_closed: str) -> None:
     session = open_session(pair)
     send_three(pair)
     asking = lost_while_asking(pair, session, browse_only=False)
-    closing = session.close() if is_closed == "session" else next(iter(session.open_consumers())).close()
+    closing = session.close() if is_closed == "session" else next(iter(session.flow.open_consumers())).close()
     pair.advance(1)
     pair.finish(closing)
     assert asking.forced.error is not None

@@ -31,9 +31,9 @@ def fill(pair: NodePair, session: Session) -> None:
     """Nothing is answered any more, and no more may wait."""
     pair.filter = lambda sender, data: b"" if sender == "server" else data
     for _ in range(2):
-        session.query_queue("q")
+        session.addressing.query_queue("q")
     pair.settle()
-    assert pair.error_code(session.query_queue("q")) == ErrorCode.GENERIC_EXCEPTION
+    assert pair.error_code(session.addressing.query_queue("q")) == ErrorCode.GENERIC_EXCEPTION
 
 
 def empty(pair: NodePair) -> None:
@@ -81,7 +81,7 @@ def test_a_consumer_that_is_closed_while_too_much_waits_is_closed_at_the_broker(
     empty(pair)
     pair.finish(close)
     other = open_session(pair)
-    assert take(pair, other, pair.finish(other.open_queue_consumer("q"))) == ["one"]
+    assert take(pair, other, pair.finish(other.destinations.open_queue_consumer("q"))) == ["one"]
 
 
 @pytest.mark.parametrize("individually", [False, True])
