@@ -26,6 +26,7 @@ from embedbroker.pipeline._option_reader import OptionReader
 from embedbroker.pipeline._options import CONNECTION_OPTIONS, ConnectionOptions, SourceOptions
 from embedclient.errors import JMSException
 from embedclient.model import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, describe_url, url_parameters
+from embedclient.tls import connector_tls
 
 MARKER = "xHunter2x"
 # What ends a part of a URL, what is read as an escape, and some text.
@@ -121,6 +122,10 @@ COMMON = settings(
 @example(url=f"tcp://h?ha=truepassword=&{MARKER}=&")
 @example(url=f"tcp://u:@{MARKER}#@h:1")
 @example(url=f"tcp://hpassword={MARKER}&")
+@example(url=f"tcp://h?sslEnabled=true&keyStorePassword=a&keyStoreType={MARKER}")
+@example(url=f"tcp://h?sslEnabled=true&trustStorePassword=a&enabledProtocols={MARKER}")
+@example(url=f"tcp://h?keyStorePassword=a&verifyHost={MARKER}")
+@example(url=f"tcp://h?sslEnabled={MARKER}&keyStorePassword={MARKER}")
 def test_a_client_shows_no_password(url: str, log: pytest.LogCaptureFixture) -> None:
     for action in client_actions(url):
         check(outcome(action), url)
@@ -161,11 +166,16 @@ def test_options_of_spark_show_no_password(url: str) -> None:
 @COMMON
 @given(url=urls())
 @example(url=f"tcp://h?keyStorePassword=a&{MARKER}=b")
+@example(url=f"tcp://h?sslEnabled=true&keyStorePath=x&keyStorePassword={MARKER}")
+@example(url=f"tcp://h?sslEnabled=true&keyStorePassword=a&keyStoreType={MARKER}")
+@example(url=f"tcp://h?sslEnabled=true&keyStorePassword=a&enabledProtocols={MARKER}")
+@example(url=f"tcp://h?sslEnabled={MARKER}&keyStorePassword={MARKER}")
 @example(url=f"tcp://u:?{MARKER}@localhost")
 @example(url=f"tcp://localhostpassword=@{MARKER}?&")
 def test_a_broker_shows_no_password(url: str) -> None:
     check(outcome(lambda: BrokerConfig(connectors={"a": url})), url)
     check(outcome(lambda: BrokerConfig(connectors=url)), url)
+    check(outcome(lambda: connector_tls(BrokerConfig(connectors={"a": url}).connectors["a"])), url)
     for element in ("acceptor", "connector"):
         check(file_outcome(f"<{element}s><{element} name='a'>{escape(url)}</{element}></{element}s>"), url)
 

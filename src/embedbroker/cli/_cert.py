@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ._certificates import Authority, Signed, write_private
+from ._certificates import Authority, MissingFeature, Signed, write_private
 from ._failure import Refused
 
 __all__ = ["cert"]
@@ -77,6 +77,8 @@ def cert(directory: Path, hosts: tuple[str, ...], clients: tuple[str, ...], days
             _write_key(directory, name, each, password)
     except OSError as error:
         raise Refused(f"{error.filename or directory}: {error.strerror}") from None
+    except MissingFeature as error:
+        raise Refused(str(error)) from None
     except ValueError as error:
         raise Refused(f"{directory / _AUTHORITY} cannot be used, remove it: {error}") from None
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate, GeneralName, KeyUsage, Name
 
-__all__ = ["Authority", "Signed"]
+__all__ = ["Authority", "MissingFeature", "Signed"]
 
 _DAYS = 825
 # Clocks of two machines differ.
@@ -54,6 +54,10 @@ class Signed:
         return serialize_key_and_certificates(
             name.encode(), self.key, own, others, BestAvailableEncryption(password.encode())
         )
+
+
+class MissingFeature(Exception):
+    """The installed library cannot do what was requested; the text names the version that can."""
 
 
 class Authority:
@@ -113,12 +117,17 @@ class Authority:
         return self.certificate.public_bytes(Encoding.PEM)
 
     def pkcs12(self, password: str) -> bytes:
-        """Return the certificate of the authority as a PKCS12 trust store, which Java reads, too."""
+        """Return the certificate of the authority as a PKCS12 trust store, which Java reads, too.
+
+        Raises:
+            MissingFeature: the library is too old.
+        """
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
-        from cryptography.hazmat.primitives.serialization.pkcs12 import (
-            PKCS12Certificate,
-            serialize_java_truststore,
-        )
+
+        try:
+            from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+        except ImportError:
+            raise MissingFeature("trust stores of Java need cryptography 45 or later") from None
 
         return serialize_java_truststore(
             [PKCS12Certificate(self.certificate, b"authority")], BestAvailableEncryption(password.encode())

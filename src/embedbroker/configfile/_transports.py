@@ -136,8 +136,7 @@ def _tls_settings(element: Element, url: TransportURL, findings: Findings) -> TL
     try:
         return TLSSettings.from_parameters(url.parameters)
     except ValueError as error:
-        # The value may be part of a password.
-        findings.refuse(element.place, f"TLS: {str(error.args[0]).partition(', not ')[0]}")
+        findings.refuse(element.place, f"TLS: {error}")
         return None
 
 

@@ -5,7 +5,6 @@ A table and its readers. Does not depend on the grammar of URLs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 
@@ -147,12 +146,8 @@ def read_tls(name: str, text: str) -> bool | int | str:
     try:
         TLSSettings.from_parameters({name: text})
     except ValueError as error:
-        raise ValueError(_without_field(str(error.args[0]))) from None
+        raise ValueError(str(error.args[0]).replace(f"{name} must be ", "expected ")) from None
     return "" if value is None else value
-
-
-def _without_field(reason: str) -> str:
-    return re.sub(r"^\w+ must be ", "expected ", reason.partition(", not ")[0])
 
 
 # Without meaning in a client, or of Java alone.

@@ -125,7 +125,13 @@ class TLSSettings:
             provider = str(parameters.get(name, "")).upper()
             if provider in STORE_TYPES:
                 values.setdefault(attribute, provider)
-        return cls(**values)
+        try:
+            return cls(**values)
+        except ValueError as error:
+            # The value may be part of a password, after which a sign was lost.
+            reason = str(error.args[0]).partition(", not ")[0]
+            attribute, _, rest = reason.partition(" ")
+            raise ValueError(f"{_IN_URLS.get(attribute, attribute)} {rest}") from None
 
 
 #: What switches TLS on at one end: settings with files, or a context that the program made.
@@ -150,6 +156,7 @@ URL_NAMES = {
     "trustAll": "trust_all",
     "sslAutoReload": "auto_reload",
 }
+_IN_URLS = {attribute: name for name, attribute in URL_NAMES.items()}
 _PROVIDERS = {"keyStoreProvider": "key_store_type", "trustStoreProvider": "trust_store_type"}
 _FLAGS = frozenset(
     ("sslEnabled", "needClientAuth", "wantClientAuth", "verifyHost", "trustAll", "sslAutoReload", "forceSSLParameters")

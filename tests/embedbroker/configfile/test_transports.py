@@ -206,7 +206,7 @@ def test_an_acceptor_with_tls_is_opened(tmp_path: Path) -> None:
         ("sslEnabled=true", "sslEnabled=true needs keyStorePath, a file with a private key and a certificate"),
         ("sslEnabled=true;keyStorePath=x;needClientAuth=true", "needClientAuth and wantClientAuth need trustStorePath"),
         ("sslEnabled=true;keyStorePath=x;verifyHost=true", "verifyHost=true is not supported on an acceptor"),
-        ("sslEnabled=true;keyStorePath=x;enabledProtocols=SSLv3", "TLS: enabled_protocols must be of TLSv1, TLSv1.1"),
+        ("sslEnabled=true;keyStorePath=x;enabledProtocols=SSLv3", "TLS: enabledProtocols must be of TLSv1, TLSv1.1"),
         ("sslEnabled=true;keyStorePath=x;keyStorePassword=ENC(abc)", "parameter 'keyStorePassword' is masked"),
         ("sslEnabled=true;sslContext=x", "parameter 'sslContext' names a part of Java"),
     ],

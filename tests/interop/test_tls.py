@@ -1,0 +1,111 @@
+"""TLS with the other side's client and broker: stores in PKCS12, mutual authentication, failures that both name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from embedclient import ConnectionFactory, Queue
+from embedclient.errors import ConnectionLostException
+from tests.interop.artemis import ArtemisBroker
+from tests.interop.brokers import EmbeddedBrokerProcess
+from tests.interop.jms_matrix import JmsMatrix
+from tests.tls.certificates import PASSWORD, Files
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+CLIENT_VERSION = "2.44.0"
+CASES = ("one-message", "text", "bytes", "sizes", "headers")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """PKCS12 files beside the PEM files, for Java."""
+    files = Files(tmp_path_factory.mktemp("stores"))
+    files.write("ca.p12", files.authority.pkcs12(PASSWORD))
+    for name, hosts in (("broker", ("127.0.0.1", "localhost")), ("client", ())):
+        files.write(f"{name}.p12", files.sign(name, hosts).pkcs12(PASSWORD, name))
+    return files
+
+
+def acceptor(files: Files) -> str:
+    """The parameters of an acceptor that requires certificates, as both brokers read them."""
+    directory = files.directory
+    return (
+        f"sslEnabled=true;keyStorePath={directory}/broker.p12;keyStorePassword={PASSWORD};keyStoreType=PKCS12;"
+        f"trustStorePath={directory}/ca.p12;trustStorePassword={PASSWORD};trustStoreType=PKCS12;needClientAuth=true"
+    )
+
+
+def java_parameters(files: Files, *, certificate: bool = True) -> str:
+    directory = files.directory
+    trust = f"trustStorePath={directory}/ca.p12&trustStorePassword={PASSWORD}&trustStoreType=PKCS12"
+    key = f"&keyStorePath={directory}/client.p12&keyStorePassword={PASSWORD}&keyStoreType=PKCS12"
+    return f"sslEnabled=true&{trust}{key if certificate else ''}"
+
+
+@pytest.fixture(scope="module")
+def secure_broker(stores: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBrokerProcess]:
+    """Our broker with a broker.xml whose acceptor uses TLS."""
+    directory = tmp_path_factory.mktemp("secure")
+    file = directory / "broker.xml"
+    url = f"tcp://127.0.0.1:0?{acceptor(stores)}"
+    core = f"<core><acceptors><acceptor name='a'>{url}</acceptor></acceptors></core>"
+    file.write_text(f"<configuration xmlns='urn:activemq'>{core}</configuration>")
+    broker = EmbeddedBrokerProcess(directory, ["--config", file])
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()
+
+
+def matrix_of(matrices: dict[str, JmsMatrix]) -> JmsMatrix:
+    found = matrices.get(CLIENT_VERSION)
+    if found is None:
+        found = matrices[CLIENT_VERSION] = JmsMatrix(CLIENT_VERSION)
+    return found
+
+
+@pytest.mark.parametrize("versions", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_java_client_uses_tls(
+    case: str, versions: str, secure_broker: EmbeddedBrokerProcess, stores: Files, matrices: dict[str, JmsMatrix]
+) -> None:
+    url = f"{secure_broker.url}?{java_parameters(stores)}&enabledProtocols={versions}"
+    if failure := matrix_of(matrices).run(case, url, {}):
+        pytest.fail(failure, pytrace=False)
+
+
+def test_the_java_client_needs_its_certificate(
+    secure_broker: EmbeddedBrokerProcess, stores: Files, matrices: dict[str, JmsMatrix]
+) -> None:
+    url = f"{secure_broker.url}?{java_parameters(stores, certificate=False)}"
+    assert matrix_of(matrices).run("one-message", url, {}) is not None
+    errors = (secure_broker.directory / "errors.txt").read_text()
+    assert "the client sent no certificate, and needClientAuth requires one; set keyStorePath at the client" in errors
+
+
+def test_our_client_uses_tls_with_artemis(stores: Files, tmp_path: Path) -> None:
+    orders = Queue("orders")
+
+    async def exchange(parameters: str) -> object:
+        factory = ConnectionFactory(f"{artemis.url}?sslEnabled=true&{parameters}")
+        async with factory.connect() as connection, connection.session() as session:
+            await session.create_producer(orders).send("x" * 100_000)
+            async with session.create_consumer(orders) as consumer:
+                message = await consumer.receive(timeout=10)
+        return message and message.body
+
+    changes = {"anycastPrefix=jms.queue.;": f"anycastPrefix=jms.queue.;{acceptor(stores)};"}
+    with ArtemisBroker(tmp_path / "instance", changes=changes) as artemis:
+        trust = f"trustStorePath={stores.trust}"
+        key = f"keyStorePath={stores.directory}/client.p12&keyStorePassword={PASSWORD}"
+        assert trio.run(exchange, f"{trust}&{key}") == "x" * 100_000
+        with pytest.raises(ConnectionLostException, match=r"requires a certificate|certificate is missing|not accept"):
+            trio.run(exchange, trust)
+        with pytest.raises(ConnectionLostException, match=r"is not signed by a trusted authority"):
+            trio.run(exchange, "ha=false")
