@@ -9,6 +9,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLSSettings
+
 from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
 from ._ha_policy import ReplicationBackup, ReplicationPrimary
@@ -19,6 +21,7 @@ __all__ = ["exposure", "misfits"]
 def misfits(config: BrokerConfig) -> list[str]:
     """Return a warning for each pair of settings that do not fit together."""
     found = list(_of_times(config)) + list(_of_sizes(config)) + list(_of_addresses(config)) + list(_of_users(config))
+    found += _of_tls(config)
     if config.cluster_connection is not None:
         found += _of_cluster(config.cluster_connection)
         is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
@@ -43,6 +46,17 @@ def _of_cluster(connection: ClusterConnection) -> Iterator[str]:
         yield (
             f"cluster_connection: retry_interval_ms={retry_ms} is above max_retry_interval_ms={longest_ms}: this broker"
             f" tries again every {retry_ms} ms; raise max_retry_interval_ms"
+        )
+
+
+def _of_tls(config: BrokerConfig) -> Iterator[str]:
+    name = None if config.cluster_connection is None else config.cluster_connection.connector
+    if name is None or config.connectors[name].factory == IN_VM_CONNECTOR_FACTORY:
+        return
+    if config.tls is not None and not config.connectors[name].is_secure:
+        yield (
+            f"tls with the connector {name!r}, which has no TLS: clients and brokers that are referred to this broker"
+            " cannot connect; add sslEnabled=true to the connector, unless it leads to a proxy that adds TLS"
         )
 
 
@@ -105,7 +119,8 @@ def _of_users(config: BrokerConfig) -> Iterator[str]:
 
 def exposure(config: BrokerConfig) -> str | None:
     """Return the warning of a broker that serves other machines without users; None for any other broker."""
-    if config.is_secured or config.security_enabled is not None or _is_loopback(config.host):
+    has_certificates = isinstance(config.tls, TLSSettings) and config.tls.need_client_auth
+    if config.is_secured or config.security_enabled is not None or _is_loopback(config.host) or has_certificates:
         return None
     return (
         f"host={config.host!r} without users: each client that reaches the broker may do everything; set users, or"

@@ -73,12 +73,13 @@ def broker_config(
         findings.refuse(root.place, "has no <core xmlns='urn:activemq:core'>")
         return None
     values = values_of(core, _FIELDS, BrokerConfig, findings)
-    values |= acceptor_values(core, findings)
+    codec = Codec(core, properties, environment, findings)
+    values |= acceptor_values(core, codec, findings)
     values |= _directories(core, instance, findings)
     _add_unless_minus_one(core, "global-max-size", "global_max_size_bytes", values, findings)
     if _add_unless_minus_one(core, "connection-ttl-override", "connection_ttl_ms", values, findings):
         findings.warn(f"{core.place}/connection-ttl-override", "clients that ask for another time to live get it")
-    values["connectors"] = connectors = connectors_of(core, findings)
+    values["connectors"] = connectors = connectors_of(core, codec, findings)
     policy = ha_policy(core, connectors, findings)
     if policy is not None:
         values["ha_policy"] = policy
@@ -87,7 +88,7 @@ def broker_config(
     values["address_settings"] = address_settings(core, findings)
     values["addresses"] = addresses(root, core, findings)
     values |= security_values(core, folder, properties, findings)
-    password, codec = core.take("cluster-password"), Codec(core, properties, environment, findings)
+    password = core.take("cluster-password")
     if password is not None:
         store(values, "cluster_password", codec.password(password), BrokerConfig, password.place, findings)
     return None if findings.errors else built(BrokerConfig, values, core.place, findings)

@@ -75,20 +75,32 @@ class Codec:
     def password(self, element: Element) -> str | None:
         """Return the password of an element; None if it is wrong. It never appears in messages about it."""
         found = value_of(element, secret, self._findings)
-        if not isinstance(found, str):
-            return None
+        return self.plain(found, element.place, self._masked) if isinstance(found, str) else None
+
+    def is_masked(self, found: str) -> bool:
+        """Return True if a text has ``ENC()`` around it."""
+        return _ENCLOSED.fullmatch(found) is not None
+
+    def plain(self, found: str, place: str, masked: bool | None) -> str | None:
+        """Return a password of any place in the file; None if it is wrong.
+
+        Args:
+            found: the password in its written form.
+            place: place of an error.
+            masked: Whether it is masked; None leaves it to ``ENC()`` around it.
+        """
         enclosed = _ENCLOSED.fullmatch(found)
-        if self._masked is False or (self._masked is None and enclosed is None):
+        if masked is False or (masked is None and enclosed is None):
             return found
         if self._other:
-            self._findings.refuse(element.place, f"is masked for the codec {self._other}, which is not there yet")
+            self._findings.refuse(place, f"is masked for the codec {self._other}, which is not there yet")
             return None
         from embedbroker.security import DEFAULT_KEY, InvalidMask, unmask
 
         try:
             return unmask(found if enclosed is None else enclosed[1], self._key or DEFAULT_KEY)
         except InvalidMask as error:
-            self._findings.refuse(element.place, str(error))
+            self._findings.refuse(place, str(error))
             return None
 
 

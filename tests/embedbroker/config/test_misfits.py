@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from embedbroker import EmbeddedBroker
 from embedbroker.config import (
@@ -20,7 +21,7 @@ from embedbroker.config import (
 from embedbroker.runtime._zookeeper import ZooKeeperSettings
 from embedclient import ServerLocator
 from embedclient.agent import LocatorSettings
-from embedclient.model import ping_period_ms
+from embedclient.model import TLSSettings, ping_period_ms
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,21 @@ def test_pings_come_twice_in_a_time_to_live(check_ms: int, ttl_ms: int, ping_ms:
     assert ClusterConnection(check_period_ms=check_ms, connection_ttl_ms=ttl_ms).ping_period_ms == ping_ms
     settings = LocatorSettings(client_failure_check_period_ms=check_ms, connection_ttl_ms=ttl_ms)
     assert settings.ping_period_ms == ping_ms
+
+
+def test_a_connector_without_tls_leads_nowhere() -> None:
+    tls, connection = TLSSettings(key_store_path="x"), ClusterConnection(connector="a")
+    (found,) = misfits(BrokerConfig(tls=tls, connectors={"a": "tcp://b:1"}, cluster_connection=connection))
+    assert found.startswith("tls with the connector 'a', which has no TLS:")
+    secure = {"a": "tcp://b:1?sslEnabled=true"}
+    assert not misfits(BrokerConfig(tls=tls, connectors=secure, cluster_connection=connection))
+    assert not misfits(BrokerConfig(tls=tls, cluster_connection=ClusterConnection()))
+
+
+def test_a_broker_that_requires_certificates_is_not_exposed() -> None:
+    tls = TLSSettings(key_store_path="x", trust_store_path="y")
+    assert exposure(BrokerConfig(host="0.0.0.0", tls=tls)) is not None
+    assert exposure(BrokerConfig(host="0.0.0.0", tls=evolve(tls, need_client_auth=True))) is None
 
 
 def test_the_defaults_fit() -> None:

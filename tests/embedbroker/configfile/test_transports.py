@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker.config import ClusterConnection, ReplicationBackup
+from embedbroker.security import DEFAULT_KEY, mask
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TLSSettings, TransportConfiguration
 from tests.embedbroker.configfile.config_files import Loaded, load, refused
 
@@ -199,6 +200,22 @@ def test_an_acceptor_with_tls_is_opened(tmp_path: Path) -> None:
     assert loaded.warnings == ["core/acceptors/acceptor[a1]: parameters without effect here: sslProvider"]
 
 
+def test_passwords_of_stores_may_be_masked(tmp_path: Path) -> None:
+    masked = mask("sesame", DEFAULT_KEY)
+    for parameters in (f"keyStorePassword=ENC({masked})", f"maskPassword=true;keyStorePassword={masked}"):
+        url = f"tcp://a:1?sslEnabled=true;keyStorePath=x;{parameters}"
+        loaded = load(tmp_path, acceptors(url) + connectors(f"<connector name='a'>{url}</connector>"))
+        assert isinstance(loaded.config.tls, TLSSettings)
+        assert loaded.config.tls.key_store_password == "sesame"
+        connector = loaded.config.connectors["a"]
+        assert isinstance(connector.tls, TLSSettings)
+        assert connector.tls.key_store_password == "sesame"
+        assert "sesame" not in str(connector.parameters)
+        assert loaded.warnings == []
+    found = refused(tmp_path, acceptors("tcp://a:1?sslEnabled=true;keyStorePath=x;keyStorePassword=ENC(xyz)"))
+    assert found[0].startswith("core/acceptors/acceptor[a1], parameter 'keyStorePassword': ")
+
+
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
@@ -207,7 +224,6 @@ def test_an_acceptor_with_tls_is_opened(tmp_path: Path) -> None:
         ("sslEnabled=true;keyStorePath=x;needClientAuth=true", "needClientAuth and wantClientAuth need trustStorePath"),
         ("sslEnabled=true;keyStorePath=x;verifyHost=true", "verifyHost=true is not supported on an acceptor"),
         ("sslEnabled=true;keyStorePath=x;enabledProtocols=SSLv3", "TLS: enabledProtocols must be of TLSv1, TLSv1.1"),
-        ("sslEnabled=true;keyStorePath=x;keyStorePassword=ENC(abc)", "parameter 'keyStorePassword' is masked"),
         ("sslEnabled=true;sslContext=x", "parameter 'sslContext' names a part of Java"),
     ],
 )
