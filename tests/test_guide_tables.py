@@ -26,6 +26,7 @@ from embedbroker.cli._commands import commands
 from embedbroker.cli._message_text import as_json_line
 from embedbroker.config import AddressSettingsRepository
 from embedbroker.ledger import Tally, Verdict
+from embedbroker.management import CONTROLS, Control
 from embedclient import LocatorSettings, TextMessage, errors
 from embedclient._client._url import FactorySettings
 from embedclient._client._url_parameters import (
@@ -227,6 +228,19 @@ def test_every_exception_is_there_with_its_codes() -> None:
 
 def _raised(code: int) -> errors.JMSException:
     return errors.exception_for(code, "")
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
+def test_every_attribute_and_operation_of_management_is_there(control: Control) -> None:
+    resource = control.name if control.name == "broker" else f"{control.name}.NAME"
+    attributes = [(codes(row[0])[0], row[1]) for row in only_table("management", f"Attributes of {resource}")]
+    assert attributes == [(attribute.name, attribute.type) for attribute in control.attributes.values()]
+    operations = [(codes(row[0])[0], row[1]) for row in only_table("management", f"Operations of {resource}")]
+    known = []
+    for operation in control.operations:
+        parameters = ", ".join(f"{each.kind.value} {each.name}" for each in operation.parameters)
+        known.append((f"{operation.name}({parameters})", operation.type))
+    assert operations == known
 
 
 def test_every_option_of_the_simulator_is_there_with_its_default() -> None:

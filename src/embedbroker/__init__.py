@@ -33,11 +33,19 @@ if TYPE_CHECKING:
     )
     from .configfile import ConfigFileError, load_config
     from .locks import MemoryLockManager, MemoryLocks
-    from .runtime import EmbeddedBroker, ThreadedBroker
+    from .runtime import (
+        AddressInfo,
+        EmbeddedBroker,
+        Management,
+        QueueInfo,
+        ThreadedBroker,
+        ThreadedManagement,
+    )
 
 __all__ = [
     "AddressConfiguration",
     "AddressFullPolicy",
+    "AddressInfo",
     "AddressSettings",
     "BrokerConfig",
     "ClusterConnection",
@@ -46,10 +54,12 @@ __all__ = [
     "GuestLogin",
     "HAPolicy",
     "LockManager",
+    "Management",
     "MemoryLockManager",
     "MemoryLocks",
     "PrimaryOnly",
     "QueueConfiguration",
+    "QueueInfo",
     "ReplicationBackup",
     "ReplicationPrimary",
     "ResourceLimits",
@@ -59,6 +69,7 @@ __all__ = [
     "SharedStoreBackup",
     "SharedStorePrimary",
     "ThreadedBroker",
+    "ThreadedManagement",
     "User",
     "load_config",
 ]
@@ -72,7 +83,7 @@ __getattr__ = lazy_names(
             "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User"
         ),
         ".configfile": "ConfigFileError load_config",
-        ".runtime": "EmbeddedBroker ThreadedBroker",
+        ".runtime": "AddressInfo EmbeddedBroker Management QueueInfo ThreadedBroker ThreadedManagement",
         ".locks": "MemoryLockManager MemoryLocks",
     },
 )

@@ -30,6 +30,7 @@ __all__ = [
     "LockDone",
     "LockFailed",
     "MakeRoom",
+    "Manage",
     "PeerClosed",
     "Tick",
     "Written",
@@ -90,6 +91,17 @@ class DecideBranch:
 
 
 @frozen
+class Manage:
+    """A management call of the broker's owner: read an attribute, or run an operation; answered by Managed."""
+
+    request: int
+    resource: str
+    attribute: str | None
+    operation: str | None
+    arguments: tuple[object, ...] = ()
+
+
+@frozen
 class AuditFailed:
     """The disk of the audit log failed to do the requested work."""
 
@@ -106,6 +118,7 @@ Input: TypeAlias = (
     | LockFailed
     | Command
     | DecideBranch
+    | Manage
     | AuditFailed
 )
 

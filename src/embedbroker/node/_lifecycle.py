@@ -18,7 +18,6 @@ from embedclient.model import Instant
 from ._admission import Admission
 from ._assembly import Roles, warn_of_policy
 from ._audit_recording import AuditRecording
-from ._branch_decisions import BranchDecisions
 from ._connection_checks import ConnectionChecks
 from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
@@ -28,6 +27,7 @@ from ._inputs import Command, CommandKind
 from ._node_state import BEFORE, NodeEvent, NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
 from ._outputs import Ready, StopListening
+from ._owner_requests import OwnerRequests
 from ._restoration import Restoration
 from ._stopping import OrderlyStop
 
@@ -48,7 +48,7 @@ class Subsystems:
     admission: Admission
     checks: ConnectionChecks
     completions: DiskCompletions
-    branch_decisions: BranchDecisions
+    owner_requests: OwnerRequests
     audit: AuditRecording
     roles: Roles
 

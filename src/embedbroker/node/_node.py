@@ -22,7 +22,6 @@ from embedclient.model import Entropy, Instant
 from ._admission import Admission
 from ._assembly import make_roles, make_security
 from ._audit_recording import AuditRecording
-from ._branch_decisions import BranchDecisions
 from ._connection_checks import ConnectionChecks
 from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
@@ -41,6 +40,7 @@ from ._inputs import (
     DiskFailed,
     Input,
     MakeRoom,
+    Manage,
     PeerClosed,
     Tick,
     Written,
@@ -49,6 +49,7 @@ from ._lifecycle import Lifecycle, Subsystems
 from ._node_state import ROLES, NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
 from ._outputs import Output
+from ._owner_requests import OwnerRequests
 from ._schedule import make_schedule
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ class Node:
         )
         self.gate = DurabilityGate()
         self._audit = AuditRecording(audit_log, self.kernel, self.gate, log)
-        self._branch_decisions = BranchDecisions(self.kernel, self.gate)
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
         self.core = CoreService(self.kernel, self.gate, entropy, "", resend)
+        self._owner_requests = OwnerRequests(self.kernel, self.gate, self.core)
         self.core.connect_security(security)
         self.connections = Connections(config, self.core, memory_limit_bytes, log)
         self._dials = OutgoingConnections(config, log)
@@ -114,7 +115,7 @@ class Node:
             admission=self._admission,
             checks=ConnectionChecks(interval_s, self.connections, self._admission, machine),
             completions=self._completions,
-            branch_decisions=self._branch_decisions,
+            owner_requests=self._owner_requests,
             audit=self._audit,
             roles=roles,
         )
@@ -182,7 +183,7 @@ class Node:
         self,
         input: (
             DiskFailed | LockDone | LockFailed | Tick | Accepted | MakeRoom | PeerClosed | Dialed | DialFailed
-            | DecideBranch | AuditFailed | Command
+            | DecideBranch | Manage | AuditFailed | Command
         ),
         now: Instant,
     ) -> None:  # fmt: skip
@@ -209,7 +210,9 @@ class Node:
             case DialFailed():
                 self._dials.on_dial_failed(input, now)
             case DecideBranch():
-                self._branch_decisions.on_input(input)
+                self._owner_requests.on_decision(input)
+            case Manage():
+                self._owner_requests.on_call(input)
             case AuditFailed():
                 self._audit.on_input(input, self._step)
             case Command():

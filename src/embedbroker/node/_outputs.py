@@ -20,6 +20,7 @@ __all__ = [
     "Dial",
     "LetBrokersIn",
     "Level",
+    "Managed",
     "Notice",
     "Output",
     "Ready",
@@ -52,6 +53,15 @@ class BranchDecided:
 
     request: int
     found: bool
+
+
+@frozen
+class Managed:
+    """The answer to a Manage, once its effect is durable: a value of JSON, or the text of a failure."""
+
+    request: int
+    value: object
+    failure: str | None
 
 
 @frozen
@@ -89,6 +99,6 @@ class Stopped:
 
 # As text: a node without a journal does not load the definition of a disk.
 Output: TypeAlias = (
-    "TransportOutput | AuditWork | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Ready"
+    "TransportOutput | AuditWork | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Managed | Ready"
     " | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

@@ -105,7 +105,7 @@ def make_schedule(
         early,
         # Output for brokers, the owner and clients.
         ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None,
-        s.branch_decisions,
+        s.owner_requests,
         s.connections,
         # In front of all outputs so far: what clients receive is in the audit log before.
         s.audit if s.audit.is_wanted else None,

@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from ._endpoint import Network
     from ._file_leases import FileLockManager
     from ._journal_directory import journal_directory, repair_directory
+    from ._management import AddressInfo, Management, QueueInfo
     from ._role_watch import Observer
+    from ._threaded_management import ThreadedManagement
 
 __all__ = [
+    "AddressInfo",
     "EmbeddedBroker",
     "FileDisk",
     "FileLockManager",
+    "Management",
     "Network",
     "Observer",
+    "QueueInfo",
     "ThreadedBroker",
+    "ThreadedManagement",
     "journal_directory",
     "observe",
     "raise_descriptor_limit",
@@ -38,6 +44,8 @@ __getattr__ = lazy_names(
         "._disk": "FileDisk",
         "._file_leases": "FileLockManager",
         "._endpoint": "Network",
+        "._management": "AddressInfo Management QueueInfo",
+        "._threaded_management": "ThreadedManagement",
         "._role_watch": "Observer",
         "._journal_directory": "journal_directory repair_directory",
         "._descriptors": "raise_descriptor_limit",

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from embedbroker.locks import LockManagers, Locks
     from embedbroker.storage import Disk
 
+    from ._management import Management
+    from ._threaded_management import ThreadedManagement
+
 __all__ = ["EmbeddedBroker", "ThreadedBroker", "observe"]
 
 T = TypeVar("T")
@@ -347,6 +350,13 @@ class EmbeddedBroker:
         if found is None:
             raise IllegalStateException("the broker stopped before the decision was durable")
         return found
+
+    @property
+    def management(self) -> Management:
+        """Attributes and operations of the broker: queues, addresses, connections; see `Management`."""
+        from ._management import Management
+
+        return Management(lambda: self._serving().host)
 
     @classmethod
     def in_thread(cls, config: BrokerConfig | None = None, **options: object) -> ThreadedBroker:
@@ -692,6 +702,13 @@ class ThreadedBroker:
             IllegalStateException: the broker is not live, or stopped before the decision was durable.
         """
         return self._call(lambda: self._broker.commit_branch(xid))
+
+    @property
+    def management(self) -> ThreadedManagement:
+        """Attributes and operations of the broker, as blocking calls; see `Management`."""
+        from ._threaded_management import ThreadedManagement
+
+        return ThreadedManagement(self._broker.management, lambda function: self._call(function))
 
     def rollback_branch(self, xid: Xid) -> bool:
         """Roll a prepared XA branch back in place of its transaction manager; return False if no such branch exists.

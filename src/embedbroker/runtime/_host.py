@@ -33,6 +33,8 @@ from embedbroker.node import (
     LetBrokersIn,
     Level,
     MakeRoom,
+    Manage,
+    Managed,
     Node,
     Notice,
     PeerClosed,
@@ -47,10 +49,10 @@ from embedbroker.node import (
 from embedclient.model import TransportConfiguration, Xid
 from embedclient.transport import ByteStream, Listener, TLSFailed, TransportLost, dial
 
-from ._branch_decisions import PendingBranchDecisions
 from ._clock import EdgeClock
 from ._collector import CollectorPaused
 from ._disk_lanes import DiskLanes
+from ._pending_answers import PendingAnswers
 
 if TYPE_CHECKING:
     from ._audit_lane import AuditLane
@@ -116,7 +118,8 @@ class Host:
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
         self._dialing: dict[int, trio.CancelScope] = {}
-        self._decisions = PendingBranchDecisions()
+        self._decisions = PendingAnswers[bool]()
+        self._calls = PendingAnswers[tuple[object, str | None]]()
         # When the log had a warning last, by host of the peer and reason.
         self._tls_warned: dict[tuple[str, str], float] = {}
         self._next_number = 1
@@ -158,11 +161,30 @@ class Host:
         self.feed(DecideBranch(number, xid, commit))
         return await self._decisions.wait(number)
 
+    async def manage(
+        self,
+        resource: str,
+        *,
+        attribute: str | None = None,
+        operation: str | None = None,
+        arguments: tuple[object, ...] = (),
+    ) -> tuple[object, str | None] | None:
+        """Return value and failure of a management call; None when the broker stopped meanwhile."""
+        number = self._next_number
+        self._next_number += 1
+        self._calls.expect(number)
+        self.feed(Manage(number, resource, attribute, operation, arguments))
+        return await self._calls.wait(number)
+
+    def _abandon_requests(self) -> None:
+        self._decisions.abandon()
+        self._calls.abandon()
+
     def failed(self, reason: str) -> None:
         """End the node after a failed step: it does not continue, and every waiting task is woken."""
         if not self.stopped.is_set():
             self.failure = reason
-            self._decisions.abandon()
+            self._abandon_requests()
             self.stopped.set()
             self.ready.set()
 
@@ -188,7 +210,7 @@ class Host:
         self._given_up = True
         if self._lanes is not None:
             self._lanes.give_up()
-        self._decisions.abandon()
+        self._abandon_requests()
         for peer in list(self._peers.values()):
             peer.stream.close()
         self._peers.clear()
@@ -255,6 +277,8 @@ class Host:
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
             case BranchDecided():
                 self._decisions.make(output.request, output.found)
+            case Managed():
+                self._calls.make(output.request, (output.value, output.failure))
             case Ready():
                 self.ready.set()
             case RoleChanged():
@@ -266,7 +290,7 @@ class Host:
             case Stopped():
                 self.failure = output.failure
                 self.restarts = output.restarts
-                self._decisions.abandon()
+                self._abandon_requests()
                 self.stopped.set()
                 self.ready.set()
                 self._on_role(Role.STOPPED, False)

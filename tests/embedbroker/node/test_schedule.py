@@ -76,12 +76,12 @@ def parts_of(stage: Stage) -> list[str]:
 def test_a_broker_has_only_the_parts_of_its_configuration() -> None:
     alone = parts_of(Stage())
     assert alone == [
-        "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "BranchDecisions", "Connections",
+        "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "OwnerRequests", "Connections",
         "End",
     ]  # fmt: skip
     durable = parts_of(Stage(durable=True))
     assert durable == [
-        "ConnectionChecks", "KernelWork", "Recovery", "JournalProgress", "OrderlyStopEnd", "BranchDecisions",
+        "ConnectionChecks", "KernelWork", "Recovery", "JournalProgress", "OrderlyStopEnd", "OwnerRequests",
         "Connections", "JournalWork", "End",
     ]  # fmt: skip
 

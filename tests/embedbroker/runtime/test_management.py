@@ -1,0 +1,89 @@
+"""`broker.management`: reading and changing a running broker from its own program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from embedbroker import AddressInfo, EmbeddedBroker, QueueInfo
+from embedclient import ConnectionFactory
+from embedclient.errors import IllegalStateException, JMSException
+
+
+async def test_queues_and_addresses_are_created_shown_and_deleted() -> None:
+    async with EmbeddedBroker() as broker:
+        management = broker.management
+        await management.create_queue("orders", max_consumers=3)
+        await management.create_queue(
+            "audit", address="prices", routing_type="MULTICAST", filter="a = 1", durable=False
+        )
+        assert {"orders", "audit"} <= set(await management.queue_names())
+        shown = {queue.name: queue for queue in await management.queues()}
+        assert shown["orders"] == QueueInfo("orders", "orders", "ANYCAST", True, 0, 0, 0, 0, 0)
+        assert await management.get("queue.audit", "Filter") == "a = 1"
+        assert await management.get("queue.orders", "MaxConsumers") == 3
+        await management.create_address("both", "ANYCAST", "MULTICAST")
+        addresses = {address.name: address for address in await management.addresses()}
+        assert addresses["both"] == AddressInfo("both", ("MULTICAST", "ANYCAST"), 0, 0, 0, 0)
+        await management.delete_address("both")
+        await management.delete_queue("audit")
+        await management.delete_address("orders", deletes_queues=True)
+        assert not {"orders", "audit"} & set(await management.queue_names())
+
+
+async def test_a_purge_counts_what_it_removes() -> None:
+    async with EmbeddedBroker() as broker, ConnectionFactory(broker.vm_url).connect() as connection:
+        async with connection.session() as session:
+            producer = session.create_producer("queue://orders")
+            for number in range(200):
+                await producer.send(f"order {number}")
+        assert await broker.management.message_count("orders") == 200
+        assert await broker.management.purge_queue("orders") == 200
+        assert await broker.management.message_count("orders") == 0
+        assert await broker.management.get("broker", "ConnectionCount") == 1
+
+
+async def test_what_was_created_survives_a_crash(tmp_path: Path) -> None:
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        await broker.management.create_queue("orders")
+        await broker.crash()
+        await broker.start()
+        assert "orders" in await broker.management.queue_names()
+
+
+async def test_failures_have_the_text_of_the_broker() -> None:
+    async with EmbeddedBroker() as broker:
+        with pytest.raises(JMSException, match="AMQ229017: Queue nope does not exist"):
+            await broker.management.delete_queue("nope")
+        with pytest.raises(JMSException, match=r"AMQ229067: Cannot find resource with name queue\.nope"):
+            await broker.management.purge_queue("nope")
+        with pytest.raises(JMSException, match="Problem while retrieving attribute Nope"):
+            await broker.management.get("broker", "Nope")
+        with pytest.raises(JMSException, match="AMQ229069: no operation createQueue/1"):
+            await broker.management.invoke("broker", "createQueue", 5)
+
+
+async def test_a_broker_that_does_not_run_has_no_management() -> None:
+    async with EmbeddedBroker() as broker:
+        management = broker.management
+        await broker.stop()
+        with pytest.raises(IllegalStateException):
+            await management.queue_names()
+
+
+def test_the_blocking_form() -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        management = broker.management
+        management.create_queue("orders")
+        management.create_address("prices", "MULTICAST")
+        assert "orders" in management.queue_names()
+        assert {"orders"} <= {queue.name for queue in management.queues()}
+        assert "prices" in {address.name for address in management.addresses()}
+        assert management.message_count("orders") == management.purge_queue("orders") == 0
+        assert management.get("broker", "Started") is True
+        assert management.invoke("broker", "getNodeID") == broker.node_id
+        management.delete_queue("orders", closes_consumers=True)
+        management.delete_address("prices", deletes_queues=True)
+        with pytest.raises(JMSException, match="AMQ229203"):
+            management.delete_address("prices")
