@@ -164,8 +164,8 @@ class BrokerConfig:
         reject_empty_validated_user: Whether messages without that property are refused.
         authentication_cache_size: Results of logins that are kept, so that a password is hashed once; 0: none.
         authorization_cache_size: Decisions about permissions that are kept; 0: none.
-        failed_login_delay_ms: Time for which an address may not log in after its fifth failed login in a row. It
-            doubles with each further one, up to a minute; 0: no delay.
+        failed_login_delay_ms: Time for which a user must not log in from an address after its fifth failed login
+            there. It doubles with each further one, up to a minute; 0: no delay.
         global_max_size_bytes: Memory for messages, beyond which producers wait for credits; None: half of the memory
             the process may use. 0 is refused, because producers would wait for ever.
         global_max_size_margin_bytes: Memory above that, beyond which sends are refused; None: half as much again, at

@@ -37,7 +37,7 @@ class SecurityStatistics:
         refused: Permission checks that were not passed.
         cached_logins: Results of logins in the cache.
         cached_grants: Grants in the cache.
-        slowed_addresses: Remote addresses with failed logins.
+        failed_logins: Remote addresses, and users of them, whose failures are remembered.
     """
 
     logins: int
@@ -46,7 +46,7 @@ class SecurityStatistics:
     refused: int
     cached_logins: int
     cached_grants: int
-    slowed_addresses: int
+    failed_logins: int
 
 
 @define(eq=False)
@@ -141,7 +141,7 @@ class SecurityManager:
             return self._log_in_broker(user, password, peer, now)
         address = address_of(peer)
         known = self._credentials.known(user, password)
-        wait_s = 0.0 if known else self._failed.remaining_s(address, now)
+        wait_s = 0.0 if known else self._failed.remaining_s(address, user, now)
         if wait_s:
             return _too_often(user, peer, wait_s)
         if known or self._credentials.verify(user, password):
@@ -150,20 +150,20 @@ class SecurityManager:
         guest = self._credentials.guest
         if guest is not None and not (guest.credentials_invalidate and password):
             return self._principal(guest.user, frozenset((guest.role,)))
-        self._failed.add(address, now)
+        self._failed.add(address, user, now)
         return _invalid(user, peer)
 
     def _log_in_broker(self, user: str, password: str | None, peer: str, now: float) -> Principal | Refused:
         """Return the principal of another broker, which may do everything."""
         address, expected = address_of(peer), self._config.cluster_password
-        wait_s = self._failed.remaining_s(address, now)
+        wait_s = self._failed.remaining_s(address, user, now)
         if wait_s:
             return _too_often(user, peer, wait_s)
         same = hmac.compare_digest((password or "").encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
         # The default password is public, so it proves nothing.
         if same and expected != DEFAULT_CLUSTER_PASSWORD:
             return Principal(user, is_trusted=True)
-        self._failed.add(address, now)
+        self._failed.add(address, user, now)
         return Refused(
             ErrorCode.CLUSTER_SECURITY_EXCEPTION,
             f"AMQ229099: cluster user {_shown(user)} from {peer}: wrong password, or the default one, which is refused",
@@ -239,6 +239,5 @@ def _invalid(user: str | None, peer: str) -> Refused:
 def _too_often(user: str | None, peer: str, wait_s: float) -> Refused:
     return Refused(
         ErrorCode.SECURITY_EXCEPTION,
-        f"AMQ229031: user {_shown(user)} from {peer}: too many failed logins from this address; try again in"
-        f" {wait_s:.1f} s",
+        f"AMQ229031: user {_shown(user)} from {peer}: too many failed logins; try again in {wait_s:.1f} s",
     )

@@ -88,8 +88,8 @@ def test_the_public_password_of_clusters_admits_nothing() -> None:
 # -- guessing ----------------------------------------------------------------------------------------------------------
 
 
-def test_guessing_is_slowed_more_with_each_failure_and_for_one_address_only() -> None:
-    security = manager()
+def test_guessing_is_slowed_more_with_each_failure_and_for_one_user_from_one_address_only() -> None:
+    security = manager(APP, User("other", "o"))
     now, delays = 0.0, []
     for number in range(14):
         refused = refusal(security.log_in("app", f"guess-{number}", PEER, now))
@@ -102,6 +102,7 @@ def test_guessing_is_slowed_more_with_each_failure_and_for_one_address_only() ->
             now += delays[-1]
     assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, *[60.0] * len(delays[6:])] and len(delays) > 8
     assert isinstance(security.log_in("app", "secret", "10.0.0.2:4711", now), Principal)
+    assert isinstance(security.log_in("other", "o", PEER, now), Principal)
     # A login that is known to be valid costs no hash, and is not slowed.
     assert "try again" in refusal(security.log_in("app", "x", "10.0.0.1:9", now - 1)).text
     assert isinstance(security.log_in("app", "secret", "10.0.0.1:9", now - 1), Principal)
@@ -110,10 +111,19 @@ def test_guessing_is_slowed_more_with_each_failure_and_for_one_address_only() ->
 def test_failures_are_forgotten_after_ten_minutes() -> None:
     failed = FailedLogins(1.0)
     for _ in range(6):
-        failed.add("a", 0.0)
-    assert failed.remaining_s("a", 0.0) == 2.0 and failed.remaining_s("b", 0.0) == 0.0
-    failed.add("a", 601.0)
-    assert failed.remaining_s("a", 601.0) == 0.0
+        failed.add("a", "u", 0.0)
+    assert failed.remaining_s("a", "u", 0.0) == 2.0
+    assert failed.remaining_s("b", "u", 0.0) == failed.remaining_s("a", "v", 0.0) == 0.0
+    failed.add("a", "u", 601.0)
+    assert failed.remaining_s("a", "u", 601.0) == 0.0
+
+
+def test_an_address_that_fails_with_many_users_is_slowed_for_all_of_them() -> None:
+    security = manager()
+    answers = [refusal(security.log_in(f"user-{number}", "1234", PEER, 0.0)).text for number in range(102)]
+    assert "try again" not in answers[99] and "try again in 1.0 s" in answers[100]
+    assert isinstance(security.log_in("app", "secret", PEER, 0.0), Refused)
+    assert isinstance(security.log_in("app", "secret", PEER, 1.1), Principal)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +154,7 @@ def test_a_hundred_thousand_failed_logins_leave_a_bounded_amount() -> None:
         assert isinstance(security.log_in("u" * 300 + str(number), f"p{number}", peer, number / 1000), Refused)
     figures = security.statistics()
     assert figures.refused_logins == 100_000 and figures.logins == 0
-    assert figures.cached_logins <= 2000 and figures.slowed_addresses <= 10_000
+    assert figures.cached_logins <= 2000 and figures.failed_logins <= 20_000
     # 100 s: twenty lines in ten seconds, and one with the number of the others.
     assert len(log) <= 11 * 21 and max(map(len, log)) < 400
     assert any("more refusals were not logged" in line for line in log)
