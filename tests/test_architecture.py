@@ -421,7 +421,7 @@ def test_randomness_is_seeded() -> None:
 
 
 def test_clients_reach_the_kernel_through_their_session() -> None:
-    """Protocols and services call no address manager: `Session` checks permissions, and the manager does not."""
+    """Protocols and services call no address manager and no `XaBranches`: `Session` has the verbs of clients."""
     bind_internal = {"embedbroker.protocols.core._session": ["bind_internal", "bind_internal"]}
     found: dict[str, list[str]] = {}
     for module, path in MODULES.items():
@@ -429,6 +429,7 @@ def test_clients_reach_the_kernel_through_their_session() -> None:
             continue
         attributes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
         names = [node.attr for node in attributes if getattr(node.value, "attr", None) == "address_manager"]
+        names += [node.attr for node in attributes if node.attr == "branches"]
         if names:
             found[module] = names
     assert found == bind_internal

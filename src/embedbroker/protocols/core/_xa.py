@@ -1,6 +1,6 @@
 """The XA requests of a CORE session (core-protocol 4.9).
 
-Responsible for translating each into a call of the kernel's branches, and its result into the answer that a transaction
+Responsible for translating each into a verb of the kernel's session, and its result into the answer that a transaction
 manager's client waits for. Does not depend on the states of a branch.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from embedbroker.kernel import Refused, XaBranches, XaRefused
+from embedbroker.kernel import Refused, XaRefused
 from embedclient.model import XaCode
 from embedclient.wire.core import (
     Packet,
@@ -37,10 +37,6 @@ from ._session import CoreSession
 __all__ = ["XA_HANDLERS"]
 
 
-def _branches(session: CoreSession) -> XaBranches:
-    return session.service.kernel.branches
-
-
 def _answer(session: CoreSession, refused: XaRefused | Refused | None, *, durable: bool = False) -> None:
     """Answer a request; ``durable`` holds back an answer that promises something about a branch that must survive."""
     if isinstance(refused, Refused):
@@ -52,62 +48,58 @@ def _answer(session: CoreSession, refused: XaRefused | Refused | None, *, durabl
 
 
 def _start(session: CoreSession, packet: SessionXaStart) -> None:
-    _answer(session, _branches(session).start(session.kernel_session, packet.xid))
+    _answer(session, session.kernel_session.xa_start(packet.xid))
 
 
 def _join(session: CoreSession, packet: SessionXaJoin) -> None:
-    _answer(session, _branches(session).join(session.kernel_session, packet.xid))
+    _answer(session, session.kernel_session.xa_join(packet.xid))
 
 
 def _suspend(session: CoreSession, _packet: SessionXaSuspend) -> None:
-    _answer(session, _branches(session).suspend(session.kernel_session))
+    _answer(session, session.kernel_session.xa_suspend())
 
 
 def _resume(session: CoreSession, packet: SessionXaResume) -> None:
-    _answer(session, _branches(session).resume(session.kernel_session, packet.xid))
+    _answer(session, session.kernel_session.xa_resume(packet.xid))
 
 
 def _end(session: CoreSession, packet: SessionXaEnd) -> None:
-    _answer(session, _branches(session).end(session.kernel_session, packet.xid))
+    _answer(session, session.kernel_session.xa_end(packet.xid))
 
 
 def _failed(session: CoreSession, packet: SessionXaFailed) -> None:
-    _branches(session).mark_failed(session.kernel_session, packet.xid)
+    session.kernel_session.xa_fail(packet.xid)
 
 
 def _prepare(session: CoreSession, packet: SessionXaPrepare) -> None:
-    _answer(session, _branches(session).prepare(session.kernel_session, packet.xid), durable=True)
+    _answer(session, session.kernel_session.xa_prepare(packet.xid), durable=True)
 
 
 def _commit(session: CoreSession, packet: SessionXaCommit) -> None:
-    refused = _branches(session).commit(session.kernel_session, packet.xid, one_phase=packet.one_phase)
+    refused = session.kernel_session.xa_commit(packet.xid, one_phase=packet.one_phase)
     _answer(session, refused, durable=True)
 
 
 def _rollback(session: CoreSession, packet: SessionXaRollback) -> None:
-    _answer(session, _branches(session).rollback(session.kernel_session, packet.xid), durable=True)
+    _answer(session, session.kernel_session.xa_rollback(packet.xid), durable=True)
 
 
 def _forget(session: CoreSession, packet: SessionXaForget) -> None:
-    _answer(session, _branches(session).forget(session.kernel_session, packet.xid), durable=True)
+    _answer(session, session.kernel_session.xa_forget(packet.xid), durable=True)
 
 
 def _in_doubt(session: CoreSession, _packet: SessionXaInDoubtXids) -> None:
     # Durable: a manager that was informed of a branch must find it again after any failure here.
-    branches = _branches(session)
-    branches.let_record(session.kernel_session)
-    session.reply(SessionXaInDoubtXidsResponse(tuple(branches.in_doubt())))
+    session.reply(SessionXaInDoubtXidsResponse(tuple(session.kernel_session.xa_recover())))
 
 
 def _set_timeout(session: CoreSession, packet: SessionXaSetTimeout) -> None:
-    _branches(session).set_timeout(session.kernel_session, packet.timeout_seconds)
+    session.kernel_session.xa_set_timeout(packet.timeout_seconds)
     session.reply(SessionXaSetTimeoutResponse(True), durable=False)
 
 
 def _get_timeout(session: CoreSession, _packet: SessionXaGetTimeout) -> None:
-    """Return the broker's time-out, also where the session set another: Artemis' clients are used to it (captured)."""
-    seconds = session.service.kernel.config.transaction_timeout_ms // 1000
-    session.reply(SessionXaGetTimeoutResponse(seconds), durable=False)
+    session.reply(SessionXaGetTimeoutResponse(session.kernel_session.xa_get_timeout()), durable=False)
 
 
 XA_HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {
