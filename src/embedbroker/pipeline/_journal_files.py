@@ -1,7 +1,8 @@
 """The places of journals: directories and archives, their segment files, and access to the bytes of a segment.
 
 Responsible for the list of segments to read, made of names and headers alone. Does not depend on records or Spark. It
-takes no lock and writes nothing, so a broker may work in a directory meanwhile.
+takes no lock and writes nothing, so a broker may work in a directory meanwhile. When a segment is removed or reused
+while it is read, the whole directory is read again (`CUT`): parts of two moments prove nothing.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Responsible for one request at a time, for numbers that no work of a journal has, and for answers to work that was given
 up. Does not depend on what is copied.
+
+The number of disk work shows its owner: numbers of a journal are above zero, those of copies count down from -1, and
+those of the record count down from far below.
 """
 
 from __future__ import annotations

@@ -2,6 +2,20 @@
 
 Responsible for the effect of each answer of the lock store on the node, and for when an active backup may give way.
 Announces a backup in the cluster meanwhile. Does not carry any of it out: the node reads its next role here.
+
+What is written to the record of the store, and what follows:
+
+=================================  ==================================================  ======================
+the live lock is granted           active, and the number of this broker start         the journal is read
+the journal is read                node id, identity of the journal                    clients are served
+a stop before that                 its former content                                  the locks are free
+orderly stop, journal sealed       paused; with failover-on-shutdown nothing           the locks are free
+giving way to a primary            failing back                                        the locks are free
+crash, or a disk that fails        nothing: it stays active                            the locks are free
+=================================  ==================================================  ======================
+
+A live broker checks its lock, the lock of its data directory and the record twice a second, or every two seconds when
+it has no backups. A number of another broker start in the record means that the store granted its lock twice.
 """
 
 from __future__ import annotations

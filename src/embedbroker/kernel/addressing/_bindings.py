@@ -1,4 +1,7 @@
-"""Bindings of an address beside its queues: parts of the broker that take messages themselves."""
+"""Bindings of an address beside its queues: parts of the broker that take messages themselves.
+
+`Address.route` chooses among the queues of an address.
+"""
 
 from __future__ import annotations
 
