@@ -95,6 +95,7 @@ def test_stores_that_a_peer_names_are_replaced_by_those_of_this_end() -> None:
         "verifyHost": "false",
         "sniHost": "b.example",
     }
+    assert used.with_local_tls([connector("plain"), own]) is used
     alone = announced.with_local_tls([])
     assert alone.parameters == {"host": "b", "port": "1", "sslEnabled": True, "sniHost": "b.example"}
     tls = TLSSettings(trust_store_path="/here")

@@ -6,6 +6,8 @@ import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from embedclient import TLSSettings
 from embedclient.tls import TLSConnection, TLSError, TLSStoreError
@@ -167,7 +169,48 @@ def test_certificates_that_were_revoked_are_refused(files: Files) -> None:
         make_context(files.serving(crl_path=files.write("x.crl", b"nothing")), server_side=True)
 
 
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    files = Files(tmp_path_factory.mktemp("fuzz"))
+    serving = make_context(files.serving(need_client_auth=True, trust_store_path=files.trust), server_side=True)[0]
+    return serving, make_context(files.trusting(key_store_path=files.key("client")), server_side=False)[0]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    turn=st.integers(0, 5),
+    share=st.floats(0, 1),
+    change=st.integers(1, 255),
+    kind=st.sampled_from(["changed", "cut", "twice", "backwards"]),
+)
+def test_bytes_that_were_changed_end_with_an_error_of_tls_or_wait(
+    turn: int, share: float, change: int, kind: str, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    """Of either direction, in the handshake or behind it, any byte."""
+    server = TLSConnection(contexts[0], server_side=True)
+    client = TLSConnection(contexts[1], server_side=False, host="localhost")
+    client.start()
+    plain: dict[TLSConnection, bytes] = {server: b"", client: b""}
+    try:
+        for number in range(8):
+            for sender, receiver in ((client, server), (server, client)):
+                if sender.is_established and number < 6:
+                    sender.send(b"hello")
+                flow = sender.take()
+                if flow and number == turn // 2 and (sender is client) == (turn % 2 == 0):
+                    position = int(share * (len(flow) - 1))
+                    changed = flow[:position] + bytes([flow[position] ^ change]) + flow[position + 1 :]
+                    flows = {"changed": changed, "cut": flow[:position], "twice": flow + flow, "backwards": flow[::-1]}
+                    flow = flows[kind]
+                if flow:
+                    plain[receiver] += receiver.receive(flow)
+    except TLSError as error:
+        assert error.reason
+    # Nothing but what was sent, whatever came.
+    assert all(found == b"hello" * (len(found) // 5) for found in plain.values())
+
+
 def test_settings_hide_their_passwords() -> None:
-    settings = TLSSettings(key_store_path="x", key_store_password="sesame", trust_store_password="sesame")
-    assert "sesame" not in repr(settings)
-    assert "key_store_path='x'" in repr(settings)
+    hidden = TLSSettings(key_store_path="x", key_store_password="sesame", trust_store_password="sesame")
+    assert "sesame" not in repr(hidden)
+    assert "key_store_path='x'" in repr(hidden)

@@ -117,7 +117,11 @@ class TransportConfiguration:
         if "sniHost" in self.parameters:
             rules.setdefault("sniHost", self.parameters["sniHost"])
         tls = otherwise if chosen is None else chosen.tls
-        return evolve(self, parameters={**kept, **rules, "sslEnabled": True}, tls=tls)
+        parameters = {**kept, **rules, "sslEnabled": True}
+        # The same object for the same values: clients compare the servers that they have used by identity.
+        return (
+            self if parameters == self.parameters and tls is self.tls else evolve(self, parameters=parameters, tls=tls)
+        )
 
     @property
     def _has_tls_rules(self) -> bool:

@@ -47,6 +47,14 @@ async def open_memory_pipes() -> AsyncIterator[Pipes]:
 
 
 @asynccontextmanager
+async def open_narrow_pipes() -> AsyncIterator[Pipes]:
+    """Pipes that hold less than a handshake or a record."""
+    await trio.lowlevel.checkpoint()
+    async with _closing(*memory_pair(500)) as pipes:
+        yield pipes
+
+
+@asynccontextmanager
 async def open_vm_pipes() -> AsyncIterator[Pipes]:
     listener = vm_listen("pipes")
     client = vm_connect("pipes")

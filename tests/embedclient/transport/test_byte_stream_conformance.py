@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from embedclient.transport import ByteStream, TransportLost
-from tests.embedclient.transport.conftest import OpenPipes
+from tests.embedclient.transport.conftest import OpenPipes, open_narrow_pipes, over_tls
 
 _READ_BYTES = 262_144
 
@@ -38,6 +38,14 @@ async def test_bytes_arrive_in_order_in_both_directions_at_once(open_pipes: Open
     data = bytes(range(256)) * 8_192  # 2 MiB: more than any buffer between the ends
 
     async with open_pipes() as (one, other), trio.open_nursery() as nursery:
+        for sender, receiver in ((one, other), (other, one)):
+            nursery.start_soon(_send_all, sender, data)
+            nursery.start_soon(_expect, receiver, data)
+
+
+async def test_tls_passes_a_pipe_that_holds_less_than_a_record() -> None:
+    data = bytes(range(256)) * 512
+    async with over_tls(open_narrow_pipes)() as (one, other), trio.open_nursery() as nursery:
         for sender, receiver in ((one, other), (other, one)):
             nursery.start_soon(_send_all, sender, data)
             nursery.start_soon(_expect, receiver, data)
