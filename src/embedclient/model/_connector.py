@@ -119,9 +119,8 @@ class TransportConfiguration:
         tls = otherwise if chosen is None else chosen.tls
         parameters = {**kept, **rules, "sslEnabled": True}
         # The same object for the same values: clients compare the servers that they have used by identity.
-        return (
-            self if parameters == self.parameters and tls is self.tls else evolve(self, parameters=parameters, tls=tls)
-        )
+        is_same = parameters == self.parameters and tls is self.tls
+        return self if is_same else evolve(self, parameters=parameters, tls=tls)
 
     @property
     def _has_tls_rules(self) -> bool:
