@@ -46,3 +46,37 @@ def test_what_is_sent_is_browsed_and_received(artemis: ArtemisBroker) -> None:
     # Nothing is left, and whoever waits for one more is told so.
     assert run(artemis, "browse", queue) == []
     assert run(artemis, "receive", queue, "--timeout", "0.2", code=1) == []
+
+
+def test_queues_and_addresses_of_an_artemis_are_managed(artemis: ArtemisBroker) -> None:
+    name = f"managed-{uuid4().hex[:8]}"
+    manage(artemis, "queue", "create", name)
+    run(artemis, "send", name, "one", "two")
+    (shown,) = of_json(manage(artemis, "queue", "stat", "--json", "--field", "name", "--value", name))
+    assert (shown["messageCount"], shown["routingType"], shown["durable"]) == ("2", "ANYCAST", "true")
+    assert manage(artemis, "queue", "stat", "--field", "name", "--value", name)[1].split()[0] == name
+    assert manage(artemis, "queue", "purge", name) == ["2"]
+    manage(artemis, "queue", "delete", name)
+    manage(artemis, "queue", "delete", name, code=6)
+    manage(artemis, "address", "create", f"{name}-a", "--multicast")
+    (address,) = of_json(manage(artemis, "address", "show", "--json", "--field", "name", "--value", f"{name}-a"))
+    assert json.loads(address["routingTypes"]) == ["MULTICAST"]
+    manage(artemis, "address", "delete", f"{name}-a")
+
+
+def test_clients_of_an_artemis_are_shown(artemis: ArtemisBroker) -> None:
+    (connection,) = of_json(manage(artemis, "connection", "list", "--json"))
+    assert connection["protocol"] == "CORE"
+    assert of_json(manage(artemis, "session", "list", "--json"))
+    consumers = of_json(manage(artemis, "consumer", "list", "--json"))
+    assert [consumer["protocol"] for consumer in consumers] == ["CORE"]
+    assert len(manage(artemis, "consumer", "list")) == 2
+    manage(artemis, "connection", "close", "nope", code=6)
+
+
+def manage(artemis: ArtemisBroker, *words: str, code: int = 0) -> list[str]:
+    """The lines that a command of a group prints."""
+    command = [sys.executable, "-m", "embedbroker.cli", *words, "--url", artemis.url]
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert done.returncode == code, done.stderr.decode()
+    return done.stdout.decode().splitlines()

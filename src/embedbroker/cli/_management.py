@@ -1,0 +1,405 @@
+"""`embedbroker queue`, `address`, `connection`, `session` and `consumer`: a broker is managed from a shell.
+
+Responsible for management messages to any broker that takes them, ours and Artemis, and for tables. Does not depend on
+what an operation does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from embedclient import Connection, MessageConsumer, MessageProducer, Queue, Session, TextMessage
+
+from ._connection_options import connection_options, factory_for, run_client
+from ._failure import Refused
+
+__all__ = ["address", "connection", "consumer", "queue", "session"]
+
+_ADDRESS = "activemq.management"
+_REPLY_SECONDS_MAX = 60.0
+_OPERATIONS = ("CONTAINS", "EQUALS", "NOT_CONTAINS", "NOT_EQUALS", "GREATER_THAN", "LESS_THAN")
+F = TypeVar("F", bound=Callable[..., Any])
+Columns = Mapping[str, str]
+
+# Title of a column, and the field of the list.
+_QUEUES: Columns = {
+    "NAME": "name",
+    "ADDRESS": "address",
+    "ROUTING": "routingType",
+    "CONSUMERS": "consumerCount",
+    "MESSAGES": "messageCount",
+    "DELIVERING": "deliveringCount",
+    "ADDED": "messagesAdded",
+    "ACKNOWLEDGED": "messagesAcked",
+    "DURABLE": "durable",
+}
+_ADDRESSES: Columns = {
+    "NAME": "name",
+    "ROUTING": "routingTypes",
+    "QUEUES": "queueCount",
+    "ROUTED": "routedMessageCount",
+    "UNROUTED": "unroutedMessageCount",
+}
+_CONNECTIONS: Columns = {
+    "ID": "connectionID",
+    "ADDRESS": "remoteAddress",
+    "PROTOCOL": "protocol",
+    "CLIENT ID": "clientID",
+    "USERS": "users",
+    "SESSIONS": "sessionCount",
+}
+_SESSIONS: Columns = {
+    "ID": "id",
+    "CONNECTION": "connectionID",
+    "USER": "user",
+    "CLIENT ID": "clientID",
+    "CONSUMERS": "consumerCount",
+}
+_CONSUMERS: Columns = {
+    "ID": "id",
+    "SESSION": "session",
+    "QUEUE": "queue",
+    "FILTER": "filter",
+    "ADDRESS": "remoteAddress",
+    "USER": "user",
+}
+
+
+class _Manager:
+    """Call operations over one session, whose replies come to a temporary queue."""
+
+    def __init__(self, producer: MessageProducer, replies: Queue, consumer: MessageConsumer) -> None:
+        self._producer = producer
+        self._replies = replies
+        self._consumer = consumer
+
+    async def invoke(self, resource: str, operation: str, *arguments: object) -> Any:
+        """Return the result of an operation.
+
+        Raises:
+            Refused: the broker refused the operation, or did not reply in time.
+        """
+        request = TextMessage(json.dumps(arguments), reply_to=self._replies)
+        request.properties["_AMQ_ResourceName"] = resource
+        request.properties["_AMQ_OperationName"] = operation
+        await self._producer.send(request)
+        reply = await self._consumer.receive(_REPLY_SECONDS_MAX)
+        if not isinstance(reply, TextMessage):
+            raise Refused(f"{resource}.{operation}: no reply within {_REPLY_SECONDS_MAX:g} s")
+        result = json.loads(reply.text) if reply.text else [None]
+        if not reply.properties.get("_AMQ_OperationSucceeded"):
+            raise Refused(str(result[0]))
+        return result[0]
+
+
+Work = Callable[[_Manager], Awaitable[None]]
+
+
+def _manage(url: str, user: str | None, password: str | None, client_id: str | None, work: Work) -> None:
+    async def with_connection(connection: Connection) -> None:
+        async with connection.session() as session:
+            await work(await _manager_of(session))
+
+    run_client(factory_for(url, user, password, client_id), with_connection)
+
+
+async def _manager_of(session: Session) -> _Manager:
+    replies = await session.create_temporary_queue()
+    return _Manager(session.create_producer(f"queue://{_ADDRESS}"), replies, await session.create_consumer(replies))
+
+
+# -- lists -----------------------------------------------------------------------------------------------------------
+
+
+def _list_options(command: F) -> F:
+    """Add the options of lists."""
+    options = (
+        click.option("--json", "as_json", is_flag=True, help="One JSON line per element, with all its fields."),
+        click.option("--count", default=100, show_default=True, type=click.IntRange(1), help="Elements of a page."),
+        click.option("--page", default=1, show_default=True, type=click.IntRange(1), help="Number of the page."),
+        click.option("--descending", is_flag=True, help="Order from high to low."),
+        click.option("--sort", "sort_field", metavar="FIELD", help="Field that orders the list."),
+        click.option("--value", help="What the field is compared with."),
+        click.option("--operation", default="CONTAINS", show_default=True, type=click.Choice(_OPERATIONS)),
+        click.option("--field", help="Show only elements whose field fits --operation and --value."),
+    )
+    for option in options:
+        command = option(command)
+    return connection_options(command)
+
+
+def _options_text(
+    field: str | None, operation: str, value: str | None, sort_field: str | None, descending: bool
+) -> str:
+    if (field is None) != (value is None):
+        raise click.UsageError("--field and --value belong together")
+    if field is None and sort_field is None and not descending:
+        return ""
+    options = {"field": field or "", "operation": operation if field else "", "value": value or ""}
+    if sort_field is not None:
+        options["sortField"] = sort_field
+    options["sortOrder"] = "desc" if descending else "asc"
+    return json.dumps(options)
+
+
+def _list_command(name: str, operation: str, columns: Columns, noun: str) -> click.Command:
+    """Return a command that shows a paged list."""
+
+    @_list_options
+    def show(
+        url: str,
+        user: str | None,
+        password: str | None,
+        client_id: str | None,
+        field: str | None,
+        value: str | None,
+        sort_field: str | None,
+        descending: bool,
+        page: int,
+        count: int,
+        as_json: bool,
+        **chosen: str,
+    ) -> None:
+        options = _options_text(field, chosen["operation"], value, sort_field, descending)
+
+        async def work(manager: _Manager) -> None:
+            found = json.loads(await manager.invoke("broker", operation, options, page, count))
+            rows = found["data"]
+            if as_json:
+                for row in rows:
+                    click.echo(json.dumps(row, ensure_ascii=False))
+                return
+            _print_table(list(columns), [[_cell(row.get(key)) for key in columns.values()] for row in rows])
+            if len(rows) < found["count"]:
+                click.echo(f"{len(rows)} of {found['count']} {noun}: see --page and --count", err=True)
+
+        _manage(url, user, password, client_id, work)
+
+    help_text = f"Show {noun}. Fields are those of the JSON lines."
+    return click.command(name, help=help_text, short_help=f"Show {noun}.")(show)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    text = str(value)
+    if text.startswith('["'):
+        return ", ".join(json.loads(text))
+    return " ".join(text.split())
+
+
+def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns of equal width, numbers to the right."""
+    widths = [max(len(line[index]) for line in (titles, *rows)) for index in range(len(titles))]
+    numeric = [bool(rows) and all(row[index].lstrip("-").isdigit() for row in rows) for index in range(len(titles))]
+    for line in (titles, *rows):
+        cells = [
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(line, widths, numeric, strict=True)
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+@click.group(short_help="Show, create, delete and purge queues.")
+def queue() -> None:
+    """Manage the queues of a broker."""
+
+
+queue.add_command(_list_command("stat", "listQueues", _QUEUES, "queues"))
+
+
+@queue.command("create")
+@connection_options
+@click.argument("name")
+@click.option("--address", help="Address that it is bound to; by default the name of the queue.")
+@click.option("--multicast", is_flag=True, help="Every queue of the address gets each message; default: anycast.")
+@click.option("--filter", "selector", help="Selector for the messages that it takes.")
+@click.option("--non-durable", is_flag=True, help="It does not survive a restart.")
+@click.option("--max-consumers", default=-1, show_default=True, type=click.IntRange(-1), help="-1: no limit.")
+@click.option("--purge-on-no-consumers", is_flag=True, help="Purge it when its last consumer closes.")
+def create_queue(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    name: str,
+    address: str | None,
+    multicast: bool,
+    selector: str | None,
+    non_durable: bool,
+    max_consumers: int,
+    purge_on_no_consumers: bool,
+) -> None:
+    """Create queue NAME, and its address if it does not exist."""
+    configuration: dict[str, object] = {
+        "name": name,
+        "address": address or name,
+        "routing-type": "MULTICAST" if multicast else "ANYCAST",
+        "durable": not non_durable,
+        "max-consumers": max_consumers,
+        "purge-on-no-consumers": purge_on_no_consumers,
+    }
+    if selector is not None:
+        configuration["filter-string"] = selector
+
+    async def work(manager: _Manager) -> None:
+        await manager.invoke("broker", "createQueue", json.dumps(configuration))
+        click.echo(f"created queue {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
+
+
+@queue.command("delete")
+@connection_options
+@click.argument("name")
+@click.option("--close-consumers", is_flag=True, help="Delete it although it has consumers.")
+def delete_queue(
+    url: str, user: str | None, password: str | None, client_id: str | None, name: str, close_consumers: bool
+) -> None:
+    """Delete queue NAME with its messages."""
+
+    async def work(manager: _Manager) -> None:
+        await manager.invoke("broker", "destroyQueue", name, close_consumers)
+        click.echo(f"deleted queue {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
+
+
+@queue.command("purge")
+@connection_options
+@click.argument("name")
+@click.option("--filter", "selector", help="Remove only what this selector matches.")
+def purge_queue(
+    url: str, user: str | None, password: str | None, client_id: str | None, name: str, selector: str | None
+) -> None:
+    """Remove the messages that wait in queue NAME, and print how many there were. Those in delivery stay."""
+
+    async def work(manager: _Manager) -> None:
+        if selector is None:
+            removed = await manager.invoke(f"queue.{name}", "removeAllMessages")
+        else:
+            removed = await manager.invoke(f"queue.{name}", "removeMessages", selector)
+        click.echo(removed)
+
+    _manage(url, user, password, client_id, work)
+
+
+# -- addresses -------------------------------------------------------------------------------------------------------
+
+
+@click.group(short_help="Show, create and delete addresses.")
+def address() -> None:
+    """Manage the addresses of a broker."""
+
+
+address.add_command(_list_command("show", "listAddresses", _ADDRESSES, "addresses"))
+
+
+@address.command("create")
+@connection_options
+@click.argument("name")
+@click.option("--anycast", is_flag=True, help="One of its queues gets each message.")
+@click.option("--multicast", is_flag=True, help="Every queue of it gets each message.")
+def create_address(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    name: str,
+    anycast: bool,
+    multicast: bool,
+) -> None:
+    """Create address NAME; it needs a routing type, or both."""
+    kinds = [kind for kind, wanted in (("ANYCAST", anycast), ("MULTICAST", multicast)) if wanted]
+    if not kinds:
+        raise click.UsageError("an address needs --anycast, --multicast or both")
+
+    async def work(manager: _Manager) -> None:
+        await manager.invoke("broker", "createAddress", name, ",".join(kinds))
+        click.echo(f"created address {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
+
+
+@address.command("delete")
+@connection_options
+@click.argument("name")
+@click.option("--with-queues", is_flag=True, help="Delete its queues, too.")
+def delete_address(
+    url: str, user: str | None, password: str | None, client_id: str | None, name: str, with_queues: bool
+) -> None:
+    """Delete address NAME."""
+
+    async def work(manager: _Manager) -> None:
+        await manager.invoke("broker", "deleteAddress", name, with_queues)
+        click.echo(f"deleted address {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
+
+
+# -- clients ---------------------------------------------------------------------------------------------------------
+
+
+@click.group(short_help="Show and close connections.")
+def connection() -> None:
+    """Manage the connections to a broker."""
+
+
+connection.add_command(_list_command("list", "listConnections", _CONNECTIONS, "connections"))
+
+
+def _close(found: bool, text: str) -> None:
+    if not found:
+        raise Refused(f"there is no {text}")
+    click.echo(f"closed {text}", err=True)
+
+
+@connection.command("close")
+@connection_options
+@click.argument("identifier", metavar="ID")
+def close_connection(url: str, user: str | None, password: str | None, client_id: str | None, identifier: str) -> None:
+    """Close connection ID. Its client may reconnect."""
+
+    async def work(manager: _Manager) -> None:
+        _close(await manager.invoke("broker", "closeConnectionWithID", identifier), f"connection {identifier}")
+
+    _manage(url, user, password, client_id, work)
+
+
+@click.group(short_help="Show sessions.")
+def session() -> None:
+    """Look at the sessions of clients."""
+
+
+session.add_command(_list_command("list", "listSessions", _SESSIONS, "sessions"))
+
+
+@click.group(short_help="Show and close consumers.")
+def consumer() -> None:
+    """Manage the consumers of clients."""
+
+
+consumer.add_command(_list_command("list", "listConsumers", _CONSUMERS, "consumers"))
+
+
+@consumer.command("close")
+@connection_options
+@click.argument("session_id", metavar="SESSION")
+@click.argument("identifier", metavar="ID")
+def close_consumer(
+    url: str, user: str | None, password: str | None, client_id: str | None, session_id: str, identifier: str
+) -> None:
+    """Close consumer ID of SESSION."""
+
+    async def work(manager: _Manager) -> None:
+        closed = await manager.invoke("broker", "closeConsumerWithID", session_id, identifier)
+        _close(closed, f"consumer {identifier} of session {session_id}")
+
+    _manage(url, user, password, client_id, work)

@@ -1,0 +1,128 @@
+"""`queue`, `address`, `connection`, `session` and `consumer` against a broker: tables, JSON lines and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker.cli._commands import commands
+from embedclient.blocking import ConnectionFactory
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def broker() -> Iterator[ThreadedBroker]:
+    with EmbeddedBroker.in_thread() as broker:
+        yield broker
+
+
+@pytest.fixture
+def run(broker: ThreadedBroker) -> Command:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(commands, [*words, "--url", broker.url])
+
+    return run
+
+
+def table(result: Result) -> list[list[str]]:
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def of_json(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_queue_is_created_shown_purged_and_deleted(run: Command) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    assert run("send", "orders", "one", "two", "three").exit_code == 0
+    head, *rows = table(run("queue", "stat", "--field", "name", "--value", "orders"))
+    assert head[:3] == ["NAME", "ADDRESS", "ROUTING"]
+    assert rows == [["orders", "orders", "ANYCAST", "0", "3", "0", "3", "0", "true"]]
+    assert run("queue", "purge", "orders", "--filter", "AMQPriority > 4").stdout == "0\n"
+    assert run("queue", "purge", "orders").stdout == "3\n"
+    assert run("queue", "delete", "orders").exit_code == 0
+    assert of_json(run("queue", "stat", "--json", "--field", "name", "--value", "orders")) == []
+
+
+def test_a_queue_with_every_option(run: Command, broker: ThreadedBroker) -> None:
+    options = "--address prices --multicast --filter size>3 --non-durable --max-consumers 2 --purge-on-no-consumers"
+    assert run("queue", "create", "mine", *options.split()).exit_code == 0
+    (shown,) = of_json(run("queue", "stat", "--json", "--field", "name", "--value", "mine", "--operation", "EQUALS"))
+    assert (shown["address"], shown["routingType"], shown["filter"]) == ("prices", "MULTICAST", "size>3")
+    assert (shown["durable"], shown["maxConsumers"], shown["purgeOnNoConsumers"]) == ("false", "2", "true")
+
+
+def test_pages_and_order(run: Command) -> None:
+    for name in ("page-1", "page-2", "page-3"):
+        run("queue", "create", name)
+    options = ("--field", "name", "--value", "page-", "--sort", "name", "--descending", "--count", "2")
+    first = run("queue", "stat", "--json", *options)
+    assert [row["name"] for row in of_json(first)] == ["page-3", "page-2"]
+    assert [row["name"] for row in of_json(run("queue", "stat", "--json", *options, "--page", "2"))] == ["page-1"]
+    assert "2 of 3 queues: see --page and --count" in run("queue", "stat", *options).stderr
+
+
+def test_an_address_is_created_shown_and_deleted(run: Command) -> None:
+    assert run("address", "create", "both", "--anycast", "--multicast").exit_code == 0
+    rows = {row[0]: row[1:] for row in table(run("address", "show"))}
+    assert rows["both"] == ["MULTICAST,", "ANYCAST", "0", "0", "0"]
+    run("queue", "create", "q", "--address", "both")
+    refused = run("address", "delete", "both")
+    assert (refused.exit_code, refused.stderr) == (6, "embedbroker: AMQ229205: Address both has bindings\n")
+    assert run("address", "delete", "both", "--with-queues").exit_code == 0
+
+
+def test_clients_are_shown_and_closed(run: Command, broker: ThreadedBroker) -> None:
+    with ConnectionFactory(broker.url, client_id="me").connect() as connection, connection.session() as session:
+        session.create_consumer("queue://orders", "a = 1")
+        (shown,) = [row for row in of_json(run("connection", "list", "--json")) if row["clientID"] == "me"]
+        sessions = of_json(run("session", "list", "--json", "--field", "clientID", "--value", "me"))
+        assert {row["connectionID"] for row in sessions} == {shown["connectionID"]}
+        (consumer,) = of_json(run("consumer", "list", "--json", "--field", "queue", "--value", "orders"))
+        assert (consumer["clientID"], consumer["filter"]) == ("me", "a = 1")
+        assert run("consumer", "close", consumer["session"], consumer["id"]).exit_code == 0
+        assert of_json(run("consumer", "list", "--json", "--field", "queue", "--value", "orders")) == []
+        assert run("consumer", "close", "nope", "0").stderr == "embedbroker: there is no consumer 0 of session nope\n"
+    gone = run("connection", "close", "nope")
+    assert (gone.exit_code, gone.stderr) == (6, "embedbroker: there is no connection nope\n")
+
+
+def test_a_connection_is_closed(run: Command, broker: ThreadedBroker) -> None:
+    with ConnectionFactory(f"{broker.url}?reconnectAttempts=0", client_id="me").connect():
+        (shown,) = [row for row in of_json(run("connection", "list", "--json")) if row["clientID"] == "me"]
+        assert run("connection", "close", shown["connectionID"]).exit_code == 0
+        assert not [row for row in of_json(run("connection", "list", "--json")) if row["clientID"] == "me"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["queue", "delete", "nope"], "AMQ229017: Queue nope does not exist"),
+        (["queue", "purge", "nope"], "AMQ229067: Cannot find resource with name queue.nope"),
+        (["queue", "stat", "--field", "nope", "--value", "x"], "the list has no field 'nope'"),
+    ],
+)
+def test_refusals(run: Command, words: list[str], text: str) -> None:
+    refused = run(*words)
+    assert refused.exit_code == 6 and refused.stderr.startswith(f"embedbroker: {text}")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["address", "create", "a"], "an address needs --anycast, --multicast or both"),
+        (["queue", "stat", "--field", "name"], "--field and --value belong together"),
+        (["queue", "stat", "--operation", "LIKE"], "Invalid value for '--operation'"),
+    ],
+)
+def test_wrong_options(run: Command, words: list[str], text: str) -> None:
+    wrong = run(*words)
+    assert wrong.exit_code == 2 and text in wrong.stderr
