@@ -45,8 +45,8 @@ What long runs of `embedbroker drill` have found: real broker processes, real so
 Producers and consumers work through every fault, a third each in transactions and in XA branches;
 [a ledger](guide/simulation.md#the-ledger) follows every message. This page is written by
 `python -m benchmarks.reliability` from `docs/reliability.json`, to which `python -m benchmarks.long_run` adds one drill
-after the other; [Drills](guide/drill.md) tells what they do. With replication each of the two has a journal of its
-own, and a folder of locks as lock manager. Runs of different days are of different versions.
+after the other; [Drills](guide/drill.md) describes them. With replication each of the two has its own journal,
+and a folder of locks as lock manager. Runs of different days are of different versions.
 """
 
 
@@ -175,7 +175,7 @@ def page_of(runs: Sequence[Run]) -> str:
     sections: dict[str, tuple[str, Callable[[Groups], list[str]]]] = {
         "What was lost": (
             "Lost: confirmed, or seen by a consumer, and then never again. Torn: a transaction of which a part "
-            "happened.\nBranches left: prepared, and committed by nobody although their producer or consumer went on.",
+            "happened.\nBranches left: prepared and never committed, although their producer or consumer went on.",
             what_was_lost,
         ),
         "What the faults met": (
@@ -183,7 +183,7 @@ def page_of(runs: Sequence[Run]) -> str:
             "number at\nthe moment of the fault; messages of open transactions count as sends without an answer.",
             what_was_met,
         ),
-        "How long nobody was served": (
+        "How long clients were not served": (
             "Milliseconds, as clients of `embedclient` saw it with `retryInterval=100`. A kill counts from\n"
             "the signal, a freeze from its end, a failback from the first connection that was lost. Drills in which\n"
             "the whole machine stood still for more than two seconds are left out here, and only here.",

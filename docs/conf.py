@@ -16,7 +16,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-# Figures of states are Mermaid text, which code hosts draw and these pages show as it is written.
+# Pygments has no lexer for Mermaid. Code hosts draw these figures; these pages show their source text.
 suppress_warnings = ["misc.highlighting_failure"]
 # A single backtick in a docstring is code.
 default_role = "literal"
@@ -38,7 +38,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"[A-Z]\w*"),
 ]
 
-# Made by the package and not by users: their arguments are nobody's business.
+# Made by the package and not by users: their arguments are not public.
 NOT_CONSTRUCTED = {
     *("ClientConsumer", "ClientProducer", "ClientSession", "ClientSessionFactory", "Connection", "ConnectionMetaData"),
     *("JMSContext", "JMSProducer", "MessageConsumer", "MessageProducer", "QueueBrowser", "Receipt", "Session"),
@@ -64,7 +64,7 @@ def _choose_signature(
 
 
 def _as_written(kind: type[attrs.AttrsInstance], signature: str) -> str:
-    """A field that is converted has the type of what it becomes, and a default that is made says that there is one."""
+    """Return the signature with the types of converted fields, and with a mark for defaults that are computed."""
     for field in attrs.fields(kind):
         if field.converter is not None:
             signature = signature.replace(f"{field.name}: object", f"{field.name}: {field.type}")

@@ -1,4 +1,4 @@
-"""Who acknowledges, and what comes again when nobody did."""
+"""Acknowledgement modes, and which messages come again without an acknowledgement."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""Nothing here knows which broker it talks to: give the URL of an Artemis, or none for a broker in this process."""
+"""A program for any broker: give the URL of an Artemis, or none for a broker in this process."""
 
 import sys
 

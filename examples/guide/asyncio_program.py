@@ -1,4 +1,4 @@
-"""asyncio: the same classes from `embedclient.asyncio`, with a broker in a thread of its own."""
+"""asyncio: the same classes from `embedclient.asyncio`, with a broker in a separate thread."""
 
 import asyncio
 

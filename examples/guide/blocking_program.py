@@ -1,4 +1,4 @@
-"""Threads: a connection that several threads share, each with a session of its own."""
+"""Threads: a connection that several threads share, each with its own session."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A broker.xml as a configuration: what it says, what has no effect yet, and what is wrong with another one."""
+"""A broker.xml as a configuration: its values, what has no effect yet, and what is wrong with another one."""
 
 import tempfile
 from pathlib import Path

@@ -20,7 +20,7 @@ async def send_once(session: Session, *texts: str) -> None:
             for text in texts:
                 await producer.send(TextMessage(text, properties={"_AMQ_DUPL_ID": text}))
             await session.commit()
-        except TransactionRolledBackException as error:  # or its subclass, which says that nobody knows
+        except TransactionRolledBackException as error:  # or its subclass for an unknown outcome
             print(f"{type(error).__name__}: again")
             continue
         except DuplicateIDException:

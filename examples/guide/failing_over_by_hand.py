@@ -1,4 +1,4 @@
-"""A program that moves to the backup itself: it opens a new connection when its exception listener hears of a loss."""
+"""A program that moves to the backup itself: it opens a new connection when its exception listener reports a loss."""
 
 import tempfile
 

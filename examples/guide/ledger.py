@@ -1,4 +1,4 @@
-"""The delivery ledger, told about real messages: a crash in the middle, and a verdict at the end."""
+"""The delivery ledger with real messages: a crash in the middle, and a verdict at the end."""
 
 import tempfile
 

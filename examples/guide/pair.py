@@ -1,4 +1,4 @@
-"""A client that was told of the primary alone learns of the backup, and goes on there."""
+"""A client that is configured with the primary alone learns of the backup, and goes on there."""
 
 import trio
 import trio.testing
@@ -32,7 +32,7 @@ async def main() -> None:
     ):
         producer = session.create_producer(Queue("orders"))
         await producer.send("before")
-        await trio.sleep(1)  # virtual: the backup joins, and the client is told of it
+        await trio.sleep(1)  # virtual: the backup joins, and the client learns of it
         await primary.crash()
         await backup.wait_for_role(Role.LIVE)
         await producer.send("after")

@@ -1,4 +1,4 @@
-"""The same without async: the broker has a thread of its own, and so has the connection."""
+"""The same without async: the broker and the connection have separate threads."""
 
 from embedbroker import EmbeddedBroker
 from embedclient import Queue

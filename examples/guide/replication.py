@@ -20,7 +20,9 @@ PAIR = "(vm://primary,vm://backup)?ha=true&reconnectAttempts=-1&retryInterval=20
 
 
 async def main(directory: str) -> None:
-    manager = MemoryLockManager()  # decides who is live; brokers in several processes need one that they all reach
+    manager = (
+        MemoryLockManager()
+    )  # decides which broker is live; brokers in several processes need one that they all reach
 
     def member(name: str, other: str, policy: ReplicationPrimary | ReplicationBackup) -> EmbeddedBroker:
         return EmbeddedBroker(

@@ -8,7 +8,7 @@ from embedclient import ConnectionFactory, Queue, StreamMessage, TextMessage
 
 async def serve(url: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
     async with ConnectionFactory(url).connect() as connection, connection.session() as session:
-        replies = session.create_producer()  # without a destination of its own: each send names one
+        replies = session.create_producer()  # without a destination: each send names one
         async with session.create_consumer(Queue("adder")) as requests:
             task_status.started()
             async for request in requests:

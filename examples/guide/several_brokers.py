@@ -1,4 +1,4 @@
-"""A list of brokers: who is tried, a policy of one's own, and sessions that move to another broker."""
+"""A list of brokers: which one is tried, a custom policy, and sessions that move to another broker."""
 
 from itertools import count
 
