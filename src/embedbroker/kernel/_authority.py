@@ -78,17 +78,30 @@ class _AllowAll:
 ALLOW_ALL: Authority = _AllowAll()
 
 
+class RefusalObserver(Protocol):
+    """Observe refused requests."""
+
+    def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
+        """Observe that a user lacks a permission for what it requested."""
+
+
 @frozen
 class Access:
     """Check what one principal may do. Parts of the kernel that create on demand check it beside `Session`."""
 
     principal: Principal
     authority: Authority
+    observer: RefusalObserver
+
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Return True if the principal may do this. It was not requested, so an answer of False is no refusal."""
+        return self.authority.allows(self.principal, permission, address, queue)
 
     def refusal(self, permission: Permission, address: str, queue: str | None = None) -> Refused | None:
         """Return why the principal must not do this; None if it may."""
         if self.authority.allows(self.principal, permission, address, queue):
             return None
+        self.observer.access_refused(self.principal, permission, address, queue)
         # Artemis has another number for a permission on a queue.
         number, place = "AMQ229032", f"address {address!r}"
         if queue is not None:

@@ -20,6 +20,7 @@ from .message._message import Message
 from .settling._outcome import Outcome
 
 if TYPE_CHECKING:
+    from ._authority import Permission, Principal
     from .addressing._address import Address
     from .queueing._queue import Consumer, Queue
     from .queueing._reference import Reference
@@ -140,6 +141,12 @@ class CommitObserver:
     def session_removed(self, session: SessionView) -> None:
         """Observe the end of a session."""
 
+    def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
+        """Observe that a user lacks a permission for what it requested."""
+
+    def login_refused(self, user: str | None, peer: str, reason: str) -> None:
+        """Observe that a client got no session."""
+
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
 
@@ -168,12 +175,14 @@ class CommitSubscribers:
     """Hold callables by event, in order of subscription; see `CommitObserver`."""
 
     __slots__ = (
+        "access_refused",
         "address_added",
         "address_removed",
         "connection_added",
         "connection_removed",
         "consumer_added",
         "consumer_removed",
+        "login_refused",
         "queue_added",
         "queue_removed",
         "routed",
@@ -193,6 +202,8 @@ class CommitSubscribers:
         self.consumer_removed: list[Callable[[Consumer], None]] = []
         self.session_added: list[Callable[[SessionView], None]] = []
         self.session_removed: list[Callable[[SessionView], None]] = []
+        self.access_refused: list[Callable[[Principal, Permission, str, str | None], None]] = []
+        self.login_refused: list[Callable[[str | None, str, str], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 
@@ -236,6 +247,10 @@ class Observers:
         """Call the observers of one event of the commit."""
         if subscribers:
             self._call_all(iter([(subscribers, facts)]), 1)
+
+    def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
+        """Call the observers of a refused request."""
+        self.call(self.commit.access_refused, principal, permission, address, queue)
 
     def call_committed(self, transaction: CommittedWork) -> None:
         """Call the observers of everything a transaction sent, and of its deliveries that do not return."""

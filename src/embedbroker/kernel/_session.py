@@ -118,7 +118,7 @@ class Session:
         self._settlement = kernel.settlement
         self._teardown = kernel.teardown
         self._branches = kernel.branches
-        self._access = Access(principal, kernel.authority if authority is None else authority)
+        self._access = Access(principal, kernel.authority if authority is None else authority, kernel.observers)
         self.connection = connection
         self.user = user
         self.created_ms = kernel.now_ms
@@ -284,6 +284,11 @@ class Session:
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order; `view_queue` decides for each whether the client may view it."""
         return sorted(self.kernel.address_manager.queues)
+
+    def may_view(self, name: str) -> bool:
+        """Return True if a queue exists and `view_queue` would return it."""
+        queue = self._find(name)
+        return queue is not None and self._access.allows(Permission.VIEW, queue.definition.address, queue.name)
 
     def view_queue(self, name: str) -> Queue | Refused:
         """Return a queue for reading its figures."""

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from embedbroker.kernel import NOTIFICATION_ADDRESS, CommitObserver, Consumer, Kernel, Queue, SessionView
+from embedbroker.kernel import (
+    NOTIFICATION_ADDRESS,
+    CommitObserver,
+    Consumer,
+    Kernel,
+    Permission,
+    Principal,
+    Queue,
+    SessionView,
+)
 from embedclient.model import Properties, PropertyType
 
 __all__ = ["Notifications", "Publisher"]
@@ -100,6 +109,26 @@ class Notifications(CommitObserver):
         properties.set("_AMQ_Address", NOTIFICATION_ADDRESS, _STRING)
         properties.set("_AMQ_Distance", 0, _INT)
         self._publish(kind, properties)
+
+    # -- security ------------------------------------------------------------------------------------------------
+
+    def access_refused(self, principal: Principal, permission: Permission, address: str, _queue: str | None) -> None:
+        """Publish SECURITY_PERMISSION_VIOLATION."""
+        if self._is_wanted:
+            properties = Properties()
+            properties.set("_AMQ_Address", address, _STRING)
+            properties.set("_AMQ_CheckType", permission.name, _STRING)
+            _set_text(properties, "_AMQ_User", principal.user)
+            self._publish("SECURITY_PERMISSION_VIOLATION", properties)
+
+    def login_refused(self, user: str | None, peer: str, _reason: str) -> None:
+        """Publish SECURITY_AUTHENTICATION_VIOLATION."""
+        if self._is_wanted:
+            properties = Properties()
+            _set_text(properties, "_AMQ_User", user)
+            properties.set("_AMQ_CertSubjectDN", "unavailable", _STRING)
+            properties.set("_AMQ_RemoteAddress", peer, _STRING)
+            self._publish("SECURITY_AUTHENTICATION_VIOLATION", properties)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

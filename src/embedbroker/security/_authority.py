@@ -12,7 +12,7 @@ from collections.abc import Callable
 from attrs import define, field, frozen
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ResourceLimits
-from embedbroker.kernel import Clock, Permission, Principal, Refused, Session
+from embedbroker.kernel import Clock, CommitObserver, Kernel, Observers, Permission, Principal, Refused, Session
 from embedclient.errors import ErrorCode
 
 from ._credentials import Credentials
@@ -34,7 +34,7 @@ class SecurityStatistics:
         logins: Accepted logins.
         refused_logins: Refused logins.
         granted: Permission checks that were passed.
-        refused: Permission checks that were not passed.
+        refused: Requests that were refused for want of a permission.
         cached_logins: Results of logins in the cache.
         cached_grants: Grants in the cache.
         failed_logins: Remote addresses, and users of them, whose failures are remembered.
@@ -57,7 +57,7 @@ class _Use:
     connections: dict[int, int] = field(factory=dict)
 
 
-class SecurityManager:
+class SecurityManager(CommitObserver):
     """Decide logins and permissions.
 
     Args:
@@ -74,6 +74,7 @@ class SecurityManager:
         self._uses: dict[str, _Use] = {}
         self._sessions: dict[Session, int] = {}
         self._clock = Clock()
+        self._observers: Observers | None = None
         self._logins = self._refused_logins = self._granted = self._refused = 0
         self._take(config)
 
@@ -82,9 +83,11 @@ class SecurityManager:
         self._credentials = Credentials(config.users, config.guest, config.authentication_cache_size)
         self._permissions = Permissions(config.permissions, config.authorization_cache_size)
 
-    def connect(self, clock: Clock) -> None:
-        """Use the clock of a kernel for the lines about refusals."""
-        self._clock = clock
+    def connect(self, kernel: Kernel) -> None:
+        """Observe the refusals of a kernel, by its clock."""
+        self._clock = kernel.clock
+        self._observers = kernel.observers
+        kernel.observers.subscribe(self)
 
     def replace(self, config: BrokerConfig) -> None:
         """Use other users and settings from now on. Caches are emptied; sessions keep their users and roles.
@@ -110,12 +113,16 @@ class SecurityManager:
         if principal.is_trusted or self._permissions.allows(principal.roles, permission, address, queue):
             self._granted += 1
             return True
+        return False
+
+    def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
+        """Write a line about a refused request."""
         self._refused += 1
         place = f"address {_shown(address)}" + ("" if queue is None else f", queue {_shown(queue)}")
-        self._lines.add(
-            f"user {_shown(principal.user)} was refused {permission.name} on {place}", self._clock.monotonic
-        )
-        return False
+        self._write(f"user {_shown(principal.user)} was refused {permission.name} on {place}")
+
+    def _write(self, text: str) -> None:
+        self._lines.add(text, self._clock.monotonic)
 
     # -- logins --------------------------------------------------------------------------------------------------
 
@@ -132,6 +139,8 @@ class SecurityManager:
         if isinstance(found, Refused):
             self._refused_logins += 1
             self._lines.add(found.text, now)
+            if self._observers is not None:
+                self._observers.call(self._observers.commit.login_refused, user, peer, found.text)
         else:
             self._logins += 1
         return found
@@ -192,7 +201,7 @@ class SecurityManager:
         if not what:
             return None
         text = f"AMQ229110: user {_shown(principal.user)} has its maximum of {limit} {what}"
-        self._lines.add(text, self._clock.monotonic)
+        self._write(text)
         return Refused(ErrorCode.SESSION_CREATION_REJECTED, text)
 
     def add_session(self, session: Session, connection: int) -> None:

@@ -25,7 +25,7 @@ def _list(session: Session, request: Request) -> None:
 
     def look() -> Iterator[None]:
         for name in names:
-            if _fits(name, pieces):
+            if _fits(name, pieces) and session.may_view(name):
                 queue = session.view_queue(name)
                 if isinstance(queue, Queue):
                     found.append(_described(queue))

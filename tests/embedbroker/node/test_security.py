@@ -293,6 +293,35 @@ def test_a_permission_that_is_withdrawn_is_missed_by_the_next_send() -> None:
     assert outcome(peer, send("x")) is not None
 
 
+def test_refusals_are_notifications() -> None:
+    stage = stage_with(frozenset())
+    listener = stage.connect().open_session(user="admin", password="a")
+    listener.send(queue("activemq.notifications", "notes", durable=False, routing=MULTICAST))
+    listener.clear()
+    listener.consume("notes")
+    tester = stage.connect().open_session(user="tester", password="t")
+    assert outcome(tester, send("a")) is not None and outcome(tester, queue("a", "x")) is not None
+    log_in(stage, "tester", "wrong")
+    stage.settle_disk()
+    found = [dict(packet.message.properties) for packet in listener.packets(SessionReceiveMessage)]
+    refusals = [one for one in found if "SECURITY" in str(one["_AMQ_NotifType"])]
+    assert [(one["_AMQ_NotifType"], one["_AMQ_User"], one.get("_AMQ_CheckType")) for one in refusals] == [
+        ("SECURITY_PERMISSION_VIOLATION", "tester", "SEND"),
+        ("SECURITY_PERMISSION_VIOLATION", "tester", "CREATE_DURABLE_QUEUE"),
+        ("SECURITY_AUTHENTICATION_VIOLATION", "tester", None),
+    ]
+    assert refusals[0]["_AMQ_Address"] == "a" and "peer-" in str(refusals[2]["_AMQ_RemoteAddress"])
+
+
+def test_a_list_of_queues_is_no_refusal_of_those_that_are_left_out() -> None:
+    stage = stage_with(EVERYTHING - {P.VIEW})
+    peer = stage.connect().open_session(user="tester", password="t")
+    peer.clear()
+    assert outcome(peer, request("queue.list", pattern="*")) is None
+    security = stage.node.core.security
+    assert security is not None and security.statistics().refused == 0
+
+
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 

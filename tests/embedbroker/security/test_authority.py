@@ -181,7 +181,7 @@ def test_permissions_follow_a_replaced_configuration_at_once() -> None:
 def test_a_refusal_is_a_line_with_all_names_quoted() -> None:
     log: list[str] = []
     security = manager(log=log)
-    assert not security.allows(Principal("app\n"), Permission.CONSUME, "a\n" * 1000, "q")
+    security.access_refused(Principal("app\n"), Permission.CONSUME, "a\n" * 1000, "q")
     assert len(log) == 1 and "\n" not in log[0] and len(log[0]) < 1000
     assert log[0].startswith("security: user 'app\\n' was refused CONSUME on address ")
 

@@ -165,7 +165,7 @@ class CoreService:
         """Require logins; None admits every client."""
         self.security = security
         if security is not None:
-            security.connect(self.kernel.clock)
+            security.connect(self.kernel)
 
     def begin(self) -> None:
         """Serve clients from now on."""
