@@ -65,18 +65,28 @@ class TLSStream:
         taken = min(self._claimed, len(data))
         self._claimed -= taken
         size = len(data)
-        while taken < size:
-            piece = data if not taken and size <= _WRITE_BYTES else memoryview(data)[taken : taken + _WRITE_BYTES]
-            try:
-                self._tls.send(piece)
-            except TLSError as error:
-                raise self._failed(error) from error
-            self._unsent = self._tls.take()
-            if not self._flush():
-                self._claimed = len(piece)
-                return taken
-            taken += len(piece)
+        if not taken and size <= _WRITE_BYTES:
+            return size if size and self._send_piece(data) else 0
+        # Views are released in any case: the owner may shorten its buffer while it handles an error.
+        with memoryview(data) as view:
+            while taken < size:
+                with view[taken : taken + _WRITE_BYTES] as piece:
+                    if not self._send_piece(piece):
+                        return taken
+                    taken += len(piece)
         return taken
+
+    def _send_piece(self, piece: Buffer) -> bool:
+        """Encrypt and hand over one piece. Return False if a part of it is left; it is claimed then."""
+        try:
+            self._tls.send(piece)
+        except TLSError as error:
+            raise self._failed(error) from error
+        self._unsent = self._tls.take()
+        if self._flush():
+            return True
+        self._claimed = len(piece)
+        return False
 
     async def wait_writable(self) -> None:
         if not self._is_ready and not self._closed:

@@ -110,6 +110,21 @@ async def test_sending_to_a_closed_peer_is_reported_as_lost(open_pipes: OpenPipe
         assert caught.value.reason
 
 
+async def test_a_send_that_fails_leaves_the_buffer_of_the_sender_free(open_pipes: OpenPipes) -> None:
+    async with open_pipes() as (one, other):
+        data = bytearray(1_000_000)
+        other.close()
+        with trio.fail_after(5):
+            for _ in range(10):
+                try:
+                    del data[: one.send_nowait(data)]
+                    await one.wait_writable()
+                except TransportLost:
+                    data.clear()  # while the error, and what its frames refer to, is alive
+                    break
+        assert not data
+
+
 async def test_closing_wakes_a_pending_receive_and_a_pending_wait_to_write(open_pipes: OpenPipes) -> None:
     async with open_pipes() as (one, _other):
         while one.send_nowait(bytes(65_536)):
