@@ -20,6 +20,7 @@ from ._findings import Findings
 from ._ha import ha_policy
 from ._mapping import Fields, built, store, value_of, values_of
 from ._security import Codec, security_values
+from ._tls import TLSParameters
 from ._transports import acceptor_values, connectors_of
 from ._values import boolean, size, text, whole
 
@@ -74,12 +75,13 @@ def broker_config(
         return None
     values = values_of(core, _FIELDS, BrokerConfig, findings)
     codec = Codec(core, properties, environment, findings)
-    values |= acceptor_values(core, codec, findings)
+    tls = TLSParameters(codec, folder, findings)
+    values |= acceptor_values(core, tls, findings)
     values |= _directories(core, instance, findings)
     _add_unless_minus_one(core, "global-max-size", "global_max_size_bytes", values, findings)
     if _add_unless_minus_one(core, "connection-ttl-override", "connection_ttl_ms", values, findings):
         findings.warn(f"{core.place}/connection-ttl-override", "clients that ask for another time to live get it")
-    values["connectors"] = connectors = connectors_of(core, codec, findings)
+    values["connectors"] = connectors = connectors_of(core, tls, findings)
     policy = ha_policy(core, connectors, findings)
     if policy is not None:
         values["ha_policy"] = policy

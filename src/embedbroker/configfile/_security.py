@@ -77,10 +77,6 @@ class Codec:
         found = value_of(element, secret, self._findings)
         return self.plain(found, element.place, self._masked) if isinstance(found, str) else None
 
-    def is_masked(self, found: str) -> bool:
-        """Return True if a text has ``ENC()`` around it."""
-        return _ENCLOSED.fullmatch(found) is not None
-
     def plain(self, found: str, place: str, masked: bool | None) -> str | None:
         """Return a password of any place in the file; None if it is wrong.
 

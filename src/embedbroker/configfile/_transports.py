@@ -16,16 +16,14 @@ from embedclient.model import (
     IN_VM_CONNECTOR_FACTORY,
     TCP_CONNECTOR_FACTORY,
     TLS_PARAMETERS,
-    TLSSettings,
     TransportConfiguration,
     did_you_mean,
-    read_tls_parameter,
 )
 
 from ._document import Element
 from ._findings import Findings
 from ._mapping import named_once, required_attribute, store, value_of
-from ._security import Codec
+from ._tls import TLSParameters
 from ._transport_url import TransportURL, parse_transport_url
 from ._values import WrongValue, seconds, text, whole
 
@@ -33,16 +31,10 @@ __all__ = ["acceptor_values", "connector_refs", "connectors_of", "is_connector"]
 
 # Prefixes that clients of 1.x put before names; they are accepted without configuration.
 _FAMILIAR = {"anycastPrefix": "jms.queue.", "multicastPrefix": "jms.topic.", "sslEnabled": "false", "autoStart": "true"}
-# Java's own ways to make a context.
-_OF_JAVA = ("sslContext", "useDefaultSslContext", "trustManagerFactoryPlugin")
-_MASK = "maskPassword"
-_TLS_PASSWORDS = {"keyStorePassword", "trustStorePassword"}
-_WITHOUT_EFFECT = {"sslProvider", "keyStoreProvider", "trustStoreProvider", "forceSSLParameters"}
-_USED_BY_TLS = (TLS_PARAMETERS - _WITHOUT_EFFECT) | {_MASK}
 _IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout"}
 
 
-def acceptor_values(core: Element, codec: Codec, findings: Findings) -> dict[str, Any]:
+def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> dict[str, Any]:
     """Return the fields of a `BrokerConfig` that the acceptors set."""
     values: dict[str, Any] = {}
     holder = core.take("acceptors")
@@ -65,7 +57,7 @@ def acceptor_values(core: Element, codec: Codec, findings: Findings) -> dict[str
             findings.warn(element.place, f"is not opened: {reason}")
         else:
             opened += 1
-            _open(element, url, codec, values, findings)
+            _open(element, url, tls, values, findings)
     # The error of an acceptor that cannot be read is enough: it may be the one to open.
     if all_readable and not opened:
         findings.refuse(f"{core.place}/acceptors", "none of them can be opened: CORE over tcp:// is needed")
@@ -94,7 +86,7 @@ def _protocols(url: TransportURL) -> list[str]:
     return [word.strip().upper() for word in listed.split(",") if word.strip()]
 
 
-def _open(element: Element, url: TransportURL, codec: Codec, values: dict[str, Any], findings: Findings) -> None:
+def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[str, Any], findings: Findings) -> None:
     values["host"], values["port"] = url.host, url.port
     if url.other_hosts:
         findings.warn(
@@ -103,66 +95,18 @@ def _open(element: Element, url: TransportURL, codec: Codec, values: dict[str, A
     others = [word for word in _protocols(url) if word != "CORE"]
     if others:
         findings.warn(element.place, f"only CORE is spoken, not {', '.join(others)}")
-    secure = _is_secure(element, url, findings)
+    secure = tls.is_on(element, url)
     if secure:
-        values["tls"] = _acceptor_tls(element, url, codec, findings)
+        values["tls"] = tls.of_acceptor(element, url)
     _limit(element, url, "connectionsAllowed", values, findings)
     _limit(element, url, "handshake-timeout", values, findings)
     idle = [
         name
         for name, value in url.parameters.items()
-        if name not in _IDLE
-        and not (secure and name in _USED_BY_TLS)
-        and _FAMILIAR.get(name, "").lower() != value.lower()
+        if name not in _IDLE and not (secure and name in tls.USED) and _FAMILIAR.get(name, "").lower() != value.lower()
     ]
     if idle:
         findings.warn(element.place, f"parameters without effect here: {', '.join(idle)}")
-
-
-def _is_secure(element: Element, url: TransportURL, findings: Findings) -> bool:
-    try:
-        return bool(read_tls_parameter("sslEnabled", url.parameters.get("sslEnabled", "false")))
-    except ValueError:
-        findings.refuse(element.place, "parameter 'sslEnabled' must be true or false")
-        return False
-
-
-def _tls_settings(element: Element, url: TransportURL, codec: Codec, findings: Findings) -> TLSSettings | None:
-    """Return the TLS settings of an acceptor or a connector; None after an error."""
-    for name in _OF_JAVA:
-        if url.parameters.get(name, "") not in ("", "false"):
-            findings.refuse(element.place, f"parameter {name!r} names a part of Java, which means nothing here")
-            return None
-    parameters: dict[str, bool | int | str] = dict(url.parameters)
-    masked = url.parameters.get(_MASK, "").lower()
-    for name in _TLS_PASSWORDS & parameters.keys():
-        is_masked = masked == "true" if masked else None
-        password = codec.plain(url.parameters[name], f"{element.place}, parameter {name!r}", is_masked)
-        if password is None:
-            return None
-        parameters[name] = password
-    try:
-        return TLSSettings.from_parameters(parameters)
-    except ValueError as error:
-        findings.refuse(element.place, f"TLS: {error}")
-        return None
-
-
-def _acceptor_tls(element: Element, url: TransportURL, codec: Codec, findings: Findings) -> TLSSettings | None:
-    settings = _tls_settings(element, url, codec, findings)
-    if settings is None:
-        return None
-    if url.parameters.get("verifyHost", "false").lower() != "false":
-        findings.refuse(
-            element.place, "verifyHost=true is not supported on an acceptor: hosts of clients are not checked"
-        )
-    if settings.key_store_path is None:
-        findings.refuse(
-            element.place, "sslEnabled=true needs keyStorePath, a file with a private key and a certificate"
-        )
-    if (settings.need_client_auth or settings.want_client_auth) and settings.trust_store_path is None:
-        findings.refuse(element.place, "needClientAuth and wantClientAuth need trustStorePath, the trusted authorities")
-    return settings
 
 
 def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any], findings: Findings) -> None:
@@ -185,7 +129,7 @@ def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any
         values[field] = 0
 
 
-def connectors_of(core: Element, codec: Codec, findings: Findings) -> dict[str, TransportConfiguration]:
+def connectors_of(core: Element, tls: TLSParameters, findings: Findings) -> dict[str, TransportConfiguration]:
     """Return the connectors by name. Numbers stay texts, like everything that Java peers read from a file."""
     connectors: dict[str, TransportConfiguration] = {}
     holder = core.take("connectors")
@@ -194,7 +138,7 @@ def connectors_of(core: Element, codec: Codec, findings: Findings) -> dict[str, 
         url = _url(element, CONNECTOR_PARAMETERS, findings)
         if name is None or url is None:
             continue
-        tls = _tls_settings(element, url, codec, findings) if _is_secure(element, url, findings) else None
+        own = tls.of_connector(element, url) if tls.is_on(element, url) else None
         if url.scheme == "vm":
             factory, place = IN_VM_CONNECTOR_FACTORY, {"serverId": url.host}
         else:
@@ -204,9 +148,6 @@ def connectors_of(core: Element, codec: Codec, findings: Findings) -> dict[str, 
                 element.place, "has several hosts; a connector leads to one, so write one connector for each"
             )
             continue
-        # Masked passwords stay as they are in the parameters, which are announced.
-        passwords = [url.parameters[name] for name in _TLS_PASSWORDS & url.parameters.keys()]
-        own = tls if _MASK in url.parameters or any(map(codec.is_masked, passwords)) else None
         configuration = TransportConfiguration(name, factory, {**place, **url.parameters}, url.extra, own)
         named_once(connectors, name, configuration, element.place, findings)
     return connectors

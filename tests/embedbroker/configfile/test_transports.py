@@ -200,6 +200,18 @@ def test_an_acceptor_with_tls_is_opened(tmp_path: Path) -> None:
     assert loaded.warnings == ["core/acceptors/acceptor[a1]: parameters without effect here: sslProvider"]
 
 
+def test_a_store_may_stand_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "server.pem").write_text("x")
+    url = "tcp://a:1?sslEnabled=true;keyStorePath=server.pem;trustStorePath=elsewhere.pem"
+    loaded = load(tmp_path, acceptors(url) + connectors(f"<connector name='a'>{url}</connector>"))
+    connector = loaded.config.connectors["a"]
+    for found in (loaded.config.tls, connector.tls):
+        assert isinstance(found, TLSSettings)
+        assert found.key_store_path == str(tmp_path / "server.pem")
+        assert found.trust_store_path == "elsewhere.pem"
+    assert connector.parameters["keyStorePath"] == "server.pem"
+
+
 def test_passwords_of_stores_may_be_masked(tmp_path: Path) -> None:
     masked = mask("sesame", DEFAULT_KEY)
     for parameters in (f"keyStorePassword=ENC({masked})", f"maskPassword=true;keyStorePassword={masked}"):
