@@ -122,7 +122,7 @@ def test_every_setting_of_a_cluster_connection_is_there_with_its_default() -> No
     ("heading", "primary", "backup"),
     [
         ("A shared directory", SharedStorePrimary, SharedStoreBackup),
-        ("A copy of its own", ReplicationPrimary, ReplicationBackup),
+        ("Replication", ReplicationPrimary, ReplicationBackup),
     ],
 )
 def test_every_setting_of_a_policy_is_there_with_its_default(
