@@ -25,29 +25,6 @@ BANNED = re.compile(
 # What each package still has, in docstrings, comments and texts; the guide's pages by themselves. A package that has
 # none has no entry.
 LEFT: dict[str, int] = {
-    "docs/guide/addresses.md": 8,
-    "docs/guide/broker-xml.md": 3,
-    "docs/guide/clusters.md": 15,
-    "docs/guide/command-line.md": 8,
-    "docs/guide/compatibility.md": 9,
-    "docs/guide/connections.md": 14,
-    "docs/guide/drill.md": 5,
-    "docs/guide/durability.md": 21,
-    "docs/guide/embedding.md": 8,
-    "docs/guide/failover.md": 11,
-    "docs/guide/high-availability.md": 65,
-    "docs/guide/index.md": 1,
-    "docs/guide/limits.md": 17,
-    "docs/guide/messaging.md": 5,
-    "docs/guide/programs.md": 3,
-    "docs/guide/quick-start.md": 4,
-    "docs/guide/services.md": 18,
-    "docs/guide/simulation.md": 29,
-    "docs/guide/spark-jobs.md": 20,
-    "docs/guide/spark-sink.md": 5,
-    "docs/guide/spark.md": 18,
-    "docs/guide/testing.md": 19,
-    "docs/guide/transactions.md": 8,
 }
 
 
