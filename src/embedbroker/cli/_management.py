@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from embedclient import Connection, MessageConsumer, MessageProducer, Queue, Session, TextMessage
+from embedclient import Connection, MessageConsumer, MessageProducer, Session, TemporaryQueue, TextMessage
 
 from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused
@@ -72,7 +72,7 @@ _CONSUMERS: Columns = {
 class _Manager:
     """Call operations over one session, whose replies come to a temporary queue."""
 
-    def __init__(self, producer: MessageProducer, replies: Queue, consumer: MessageConsumer) -> None:
+    def __init__(self, producer: MessageProducer, replies: TemporaryQueue, consumer: MessageConsumer) -> None:
         self._producer = producer
         self._replies = replies
         self._consumer = consumer

@@ -105,6 +105,12 @@ class Membership:
             self._remove(member)
             self._review()
 
+    def places(self) -> list[tuple[str, str | None, str | None]]:
+        """Return node id, place of the active broker and place of the backup of each member; None for no place."""
+        return [
+            (member.node_id, _place(member.live), _place(member.backup)) for member in self.topology.members.values()
+        ]
+
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Return True if a login uses the cluster user without the cluster password."""
         return user == self._credentials.cluster_user and not self.inbound_peers.is_password(password or "")
@@ -413,6 +419,12 @@ class Membership:
         if text not in self._said and len(self._said) < _SAID_MAX:
             self._said[text] = None
             self._log(text)
+
+
+def _place(connector: TransportConfiguration | None) -> str | None:
+    if connector is None:
+        return None
+    return f"{connector.parameters.get('host', 'localhost')}:{connector.parameters.get('port', 61616)}"
 
 
 def _among(connector: TransportConfiguration, others: list[TransportConfiguration]) -> bool:

@@ -119,12 +119,12 @@ class Kernel:
         self.transactions = Transactions(
             self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
         )
-        mover = MessageMover(
+        self.mover = MessageMover(
             self.address_manager, self.settings, self.ids, self.clock, self.removal,
             CopyPlacement(self.transactions, self.placement, self.duplicates), self.log,
         )  # fmt: skip
-        self.dead_letters = DeadLetters(mover, self.settings, self.log)
-        self.expiry = Expiry(mover, self.removal, self.settings, self.clock)
+        self.dead_letters = DeadLetters(self.mover, self.settings, self.log)
+        self.expiry = Expiry(self.mover, self.removal, self.settings, self.clock)
         self.settlement = Settlement(
             self.store, self.removal, self.dead_letters, self.expiry, self.settings, self.deferred, self.observers,
             counts_first=self.config.persist_delivery_count_before_delivery,

@@ -231,6 +231,14 @@ class Session:
         if queue is None:
             # Artemis answers without a text here, and its clients display the text they receive.
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
+        refused = self._deletion_refusal(queue, closes_consumers=closes_consumers)
+        if refused is not None:
+            return refused
+        self._teardown.delete_queue(queue)
+        return queue
+
+    def _deletion_refusal(self, queue: Queue, *, closes_consumers: bool) -> Refused | None:
+        """Return why a queue must not be deleted; None if it may."""
         kept = queue.definition.durable
         refused = self._allow(
             Permission.DELETE_DURABLE_QUEUE if kept else Permission.DELETE_NON_DURABLE_QUEUE,
@@ -242,14 +250,10 @@ class Session:
                 ErrorCode.ILLEGAL_STATE,
                 f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted",
             )
-        refused = refused or self.kernel.cursors.refusal(queue)
-        if refused is not None:
-            return refused
-        self._teardown.delete_queue(queue)
-        return queue
+        return refused or self.kernel.cursors.refusal(queue)
 
     def delete_address(self, name: str, *, deletes_queues: bool = False) -> Address | Refused:
-        """Delete an address, and return it.
+        """Delete an address, and return it. A refusal of one of its queues refuses the whole deletion.
 
         Args:
             name: Name of the address.
@@ -263,12 +267,14 @@ class Session:
         if refused is None and address.has_queues and not deletes_queues:
             names = ", ".join(sorted(queue.name for queue in address.queues))
             refused = Refused(ErrorCode.ILLEGAL_STATE, f"address {name!r} has queues: {names}")
-        for queue in address.queues if refused is None else ():
-            deleted = self.delete_queue(queue.name, closes_consumers=True)
-            if isinstance(deleted, Refused):
-                return deleted
+        queues = address.queues
+        for queue in queues:
+            refused = refused or self._deletion_refusal(queue, closes_consumers=True)
         if refused is not None:
             return refused
+        for queue in queues:
+            self._teardown.delete_queue(queue)
+        # An auto-created address is gone with its last queue.
         if manager.addresses.get(name) is address:
             manager.remove_address(address)
         return address

@@ -351,8 +351,16 @@ def _prepared(call: Call) -> Work:
 
 
 def _topology(call: Call) -> str:
-    """Return the members of the cluster; a broker that is alone has none, as in Artemis."""
-    return "[]"
+    """Return the members of the cluster; a broker without a cluster connection has none, as in Artemis."""
+    rows = []
+    for node_id, live, backup in call.broker.places():
+        row = {"nodeID": node_id}
+        if live is not None:
+            row |= {"live": live, "primary": live}
+        if backup is not None:
+            row["backup"] = backup
+        rows.append(row)
+    return json.dumps(rows, separators=(",", ":"))
 
 
 _JSON = Parameter("configuration", Kind.TEXT)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from embedbroker.kernel import Kernel, Leaving, Permission, Queue, Reference
+from embedbroker.kernel import Kernel, Leaving, Message, Outcome, Permission, Queue, Reference
+from embedclient.errors import RemoteProtocolError
 
 from ._client_lists import consumer_json, consumers_of
 from ._messages import first_message, matcher, message_map, search
-from ._registry import Attribute, Call, Control, Kind, Operation, Parameter, Work, done
+from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._texts import ROUTING_TYPES, no_queue
 
 __all__ = ["QUEUE", "remove_all"]
@@ -224,6 +225,78 @@ def _give_up_one(call: Call, message_id: int | None) -> Work:
     return _one(call, _give_up(call), message_id)
 
 
+# -- moves -----------------------------------------------------------------------------------------------------------
+
+
+def _target(call: Call, name: str | None) -> Queue:
+    """Return the queue that a name or FQQN names. The session must be allowed to send to its address."""
+    wanted = (name or "").rpartition("::")[2]
+    target = call.kernel.address_manager.queues.get(wanted)
+    if target is None:
+        raise ManagementRefused(f"AMQ229049: No queue found for {wanted[:200]}")
+    refused = call.session.admit_send(target.definition.address)
+    if refused is not None:
+        raise ManagementRefused(refused.text)
+    if target.name == call.name:
+        raise ManagementRefused(f"queue {target.name!r} cannot be the target of its own messages")
+    return target
+
+
+def _mover(call: Call, target: Queue) -> Callable[[Queue, Reference], None]:
+    def act(queue: Queue, reference: Reference) -> None:
+        address = target.definition.address
+        call.kernel.mover.move(queue, reference, address, Outcome.ACCEPTED, None, destination=target)
+
+    return act
+
+
+def _move_one(call: Call, message_id: int | None, queue_name: str | None) -> Work:
+    return _one(call, _mover(call, _target(call, queue_name)), message_id)
+
+
+def _move_matching(call: Call, filter_text: str | None, queue_name: str | None) -> Work:
+    return _each(call, call.name, _mover(call, _target(call, queue_name)), _selected(call, filter_text))
+
+
+def _move_in_portions(call: Call, _flush_limit: int | None, filter_text: str | None, queue_name: str | None) -> Work:
+    return _move_matching(call, filter_text, queue_name)
+
+
+def _origin(call: Call, message: Message) -> Queue | None:
+    """Return the queue that a message left; None if it has no origin, or its queue no longer exists."""
+    try:
+        address, name = message.property("_AMQ_ORIG_ADDRESS"), message.property("_AMQ_ORIG_QUEUE")
+    except RemoteProtocolError:
+        return None
+    if not isinstance(address, str) or not isinstance(name, str) or name == call.name:
+        return None
+    queue = call.kernel.address_manager.queues.get(name)
+    if queue is None or call.session.admit_send(queue.definition.address) is not None:
+        return None
+    return queue
+
+
+def _retrying(call: Call) -> Callable[[Queue, Reference], None]:
+    def act(queue: Queue, reference: Reference) -> None:
+        target = _origin(call, reference.message)
+        assert target is not None
+        _mover(call, target)(queue, reference)
+
+    return act
+
+
+def _retry_all(call: Call) -> Work:
+    return _each(call, call.name, _retrying(call), lambda each: _origin(call, each.message) is not None)
+
+
+def _retry_one(call: Call, message_id: int | None) -> Work:
+    def matches(reference: Reference) -> bool:
+        return reference.message.message_id == message_id and _origin(call, reference.message) is not None
+
+    count = yield from _each(call, call.name, _retrying(call), matches)
+    return count == 1
+
+
 def _editable(call: Call) -> Queue:
     return done(call.session.use_queue(call.name, Permission.CONSUME))
 
@@ -247,6 +320,7 @@ def _reset_killed(call: Call) -> None:
 _FILTER = Parameter("filter", Kind.TEXT)
 _ID = Parameter("messageID", Kind.LONG)
 _FLUSH = Parameter("flushLimit", Kind.INTEGER)
+_TARGET = Parameter("otherQueueName", Kind.TEXT)
 
 _OPERATIONS = (
     Operation("listMessages", (_FILTER,), "Map[]", _maps, "Waiting messages, at most 200."),
@@ -278,6 +352,11 @@ _OPERATIONS = (
         "Make a dead letter of one message.",
         changes=True,
     ),
+    Operation("moveMessage", (_ID, _TARGET), "boolean", _move_one, "Move one message to a queue.", changes=True),
+    Operation("moveMessages", (_FILTER, _TARGET), "int", _move_matching, "Move what matches.", changes=True),
+    Operation("moveMessages", (_FLUSH, _FILTER, _TARGET), "int", _move_in_portions, "The same.", changes=True),
+    Operation("retryMessage", (_ID,), "boolean", _retry_one, "Move one message back to its queue.", changes=True),
+    Operation("retryMessages", (), "int", _retry_all, "Move messages back to the queues they left.", changes=True),
     Operation("resetMessagesAdded", (), "void", _reset_added, "Count from 0 again.", changes=True),
     Operation("resetMessagesAcknowledged", (), "void", _reset_acknowledged, "Count from 0 again.", changes=True),
     Operation("resetMessagesExpired", (), "void", _reset_expired, "Count from 0 again.", changes=True),

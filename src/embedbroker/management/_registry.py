@@ -111,6 +111,9 @@ class BrokerView(Protocol):
     started: bool
     started_at: Instant
 
+    def places(self) -> list[tuple[str, str | None, str | None]]:
+        """Return node id, place of the active broker and place of the backup of each member of the cluster."""
+
 
 @frozen
 class Call:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from embedclient.wire.core import MessageType, NullResponse, SessionSend, decode_text
+from embedclient.wire.core import MessageType, NullResponse, SessionReceiveMessage, SessionSend, decode_text
 
 from .managing import Manager, request_of
 from .scripted import Peer, Stage, letter
@@ -397,3 +397,95 @@ def test_closing_a_connection(manager: Manager) -> None:
     assert other.closed is not None
     assert manager.read("broker", "ConnectionCount") == 1
     assert manager.read("broker", "TotalConnectionCount") == 2
+
+
+# -- moves -----------------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_moved_to_a_queue_with_their_origin(manager: Manager) -> None:
+    fill(manager, 100)
+    manager.peer.create_queue("other")
+    assert manager.call("queue.q", "moveMessages", "", "other") == 100
+    assert (manager.read("queue.q", "MessageCount"), manager.read("queue.other", "MessageCount")) == (0, 100)
+    first, *_ = json.loads(manager.call("queue.other", "listMessagesAsJSON", None))
+    assert (first["address"], first["_AMQ_ORIG_ADDRESS"], first["_AMQ_ORIG_QUEUE"]) == ("other", "q", "q")
+    assert manager.call("queue.other", "moveMessage", first["messageID"], "q::q") is True
+    assert manager.call("queue.other", "moveMessage", first["messageID"], "q") is False
+    manager.peer.stage.node.kernel.check()
+
+
+def test_a_move_goes_to_the_named_queue_alone(manager: Manager) -> None:
+    fill(manager, 1)
+    for name in ("one", "two"):
+        manager.call("broker", "createQueue", "t", "MULTICAST", name, None, True, -1, False, True)
+    assert manager.call("queue.q", "moveMessages", None, "t::two") == 1
+    assert (manager.read("queue.one", "MessageCount"), manager.read("queue.two", "MessageCount")) == (0, 1)
+
+
+def test_a_move_to_a_queue_that_does_not_exist_changes_nothing(manager: Manager) -> None:
+    fill(manager, 2)
+    text = manager.failure("queue.q", operation="moveMessages", body='["","nope"]')
+    assert text == "AMQ229049: No queue found for nope"
+    assert manager.read("queue.q", "MessageCount") == 2
+
+
+def test_dead_letters_are_sent_back(manager: Manager) -> None:
+    fill(manager, 3)
+    manager.call("queue.q", "sendMessagesToDeadLetterAddress", None)
+    one = json.loads(manager.call("queue.DLQ", "listMessagesAsJSON", None))[1]
+    assert manager.call("queue.DLQ", "retryMessage", one["messageID"]) is True
+    assert manager.call("queue.DLQ", "retryMessages") == 2
+    assert (manager.read("queue.q", "MessageCount"), manager.read("queue.DLQ", "MessageCount")) == (3, 0)
+    back = json.loads(manager.call("queue.q", "listMessagesAsJSON", None))
+    assert all(message["_AMQ_ROUTING_TYPE"] == 1 for message in back)
+
+
+def test_a_message_whose_queue_is_gone_stays(manager: Manager) -> None:
+    fill(manager, 1)
+    manager.call("queue.q", "sendMessagesToDeadLetterAddress", None)
+    manager.call("broker", "destroyQueue", "q")
+    assert manager.call("queue.DLQ", "retryMessages") == 0
+    assert manager.read("queue.DLQ", "MessageCount") == 1
+
+
+def test_a_retry_moves_only_messages_with_an_origin(manager: Manager) -> None:
+    fill(manager, 2)
+    manager.call("queue.q", "sendMessagesToDeadLetterAddress", "AMQPriority = 9")
+    assert manager.call("queue.q", "retryMessages") == 0
+
+
+# -- load ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_removal_is_done_in_portions(manager: Manager) -> None:
+    stage = manager.peer.stage
+    fill(manager, 20_000)
+    manager.peer.send(SessionSend(request_of("queue.q", operation="removeAllMessages"), False))
+    assert manager.peer.clear() == [], "the answer came in the step of the request"
+    assert stage.node.kernel.has_work
+    stage.run()
+    (reply,) = manager.peer.clear()
+    assert isinstance(reply, SessionReceiveMessage) and decode_text(reply.message.body) == "[20000]"
+    assert manager.read("queue.q", "MessageCount") == 0
+
+
+def test_too_many_long_operations_are_refused(manager: Manager) -> None:
+    fill(manager, 20_000)
+    request = request_of("queue.q", operation="countMessages", body='["AMQPriority = 1"]')
+    manager.peer.send(*[SessionSend(request, False)] * 101)
+    manager.peer.stage.run()
+    texts = [decode_text(packet.message.body) for packet in manager.peer.packets(SessionReceiveMessage)]
+    assert sum(text is not None and "AMQ229245" in text for text in texts) == 1
+    assert manager.read("broker", "Started") is True
+
+
+def test_a_result_that_is_too_large_is_refused(manager: Manager) -> None:
+    kernel = manager.peer.stage.node.kernel
+    for number in range(200):
+        manager.peer.create_queue(f"{number:05}" + "x" * 1000)
+    before = kernel.memory.limit_bytes
+    kernel.memory.limit_bytes = 100_000
+    text = manager.failure("broker", attribute="QueueNames")
+    assert text == "the result is too large for a reply: request it in pages, or with a filter"
+    kernel.memory.limit_bytes = before
+    assert len(manager.read("broker", "QueueNames")) == 203

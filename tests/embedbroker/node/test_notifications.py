@@ -40,7 +40,7 @@ class Listener:
         for packet in self.peer.clear():
             if isinstance(packet, SessionReceiveMessage):
                 assert packet.message.durable and packet.message.priority == 0 and packet.message.type == 0
-                properties = dict(packet.message.properties)
+                properties: dict[str, object] = dict(packet.message.properties)
                 assert properties.pop("_AMQ_NotifTimestamp") == packet.message.timestamp > 0
                 found.append(properties)
         return found

@@ -77,10 +77,12 @@ class MessageMover:
         outcome: Outcome,
         transaction: UnitOfWork | None,
         expired_at_ms: int | None = None,
+        destination: Queue | None = None,
     ) -> None:
         """Move a message to another address, or drop it if it cannot get there.
 
-        It is one transaction: a given one that has taken the delivery, or one created for the move.
+        It is one transaction: a given one that has taken the delivery, or one created for the move. With a
+        ``destination``, a queue of the address, the message goes there alone.
         """
         message, why = reference.message, LEAVING_OF[outcome]
         try:
@@ -92,7 +94,10 @@ class MessageMover:
         address = self._addresses.addresses.get(target)
         copy.assign_id(self._ids.take())
         copy = with_expiry_settings(copy, self._settings.of(target), self._clock.now_ms)
-        targets = address.route(copy, None) if address is not None else []
+        if destination is not None:
+            targets = [destination]
+        else:
+            targets = address.route(copy, None) if address is not None else []
         if address is None or not targets:
             text = f"messages for {target!r} are dropped: no queue is bound there"
             self.drop(queue, reference, why, transaction, f"move:{target}", text)

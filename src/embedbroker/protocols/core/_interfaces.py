@@ -102,5 +102,8 @@ class Cluster(Protocol):
     def forget(self, peer: Peer) -> None:
         """Forget a connection that is gone."""
 
+    def places(self) -> list[tuple[str, str | None, str | None]]:
+        """Return node id, place of the active broker and place of the backup of each member; None for no place."""
+
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Return True if a session claims to be a broker of this cluster, and is not."""

@@ -173,6 +173,10 @@ class CoreService:
         self.started_at = self.now
         self._notifications.begin(self.node_id)
 
+    def places(self) -> list[tuple[str, str | None, str | None]]:
+        """Return node id, place of the active broker and place of the backup of each member of the cluster."""
+        return [] if self.cluster is None else self.cluster.places()
+
     @property
     def management(self) -> Registry:
         """Return the registry of management, which is loaded with the first request."""
