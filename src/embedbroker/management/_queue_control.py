@@ -238,7 +238,7 @@ def _target(call: Call, name: str | None) -> Queue:
     if refused is not None:
         raise ManagementRefused(refused.text)
     if target.name == call.name:
-        raise ManagementRefused(f"queue {target.name!r} cannot be the target of its own messages")
+        raise ManagementRefused(f"queue {target.name!r} must not be the target of a move from it")
     return target
 
 
