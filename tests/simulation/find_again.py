@@ -21,7 +21,7 @@ from tests.simulation.scenario.scenario import run_group_seed
 from . import test_checkers_catch_bugs as one_broker
 from . import test_groups_catch_bugs as groups
 from . import test_readers as readers
-from .hunting import SEEDS_MAX, Bug
+from .hunting import SEEDS_MAX, Bug, failed_by_itself
 from .replica_bugs import REPLICA_BUGS
 from .set_bugs import SET_BUGS
 from .test_sets_catch_bugs import seed_with_sets
@@ -55,8 +55,9 @@ def _finder(number: int) -> int | None:
             bug(patch)
             try:
                 run(seed)
-            except ScenarioFailed:
-                return seed
+            except ScenarioFailed as failure:
+                if not failed_by_itself(bug, failure):
+                    return seed
     return None
 
 

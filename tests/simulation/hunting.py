@@ -7,6 +7,7 @@ order takes minutes.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from itertools import count
 
@@ -23,6 +24,7 @@ __all__ = [
     "Bug",
     "confirm_before_sync",
     "every",
+    "failed_by_itself",
     "forget_duplicate_ids",
     "hunt",
     "lose_a_prepared_branch",
@@ -53,9 +55,21 @@ def hunt(
         try:
             run(seed)
         except ScenarioFailed as failure:
+            if failed_by_itself(bug, failure):
+                pytest.fail(f"{bug.__name__} uses a name that is gone: {failure.text}")
             record_property("found by", f"seed {seed}: {failure.text.splitlines()[0]}")
             return
     pytest.fail(f"{SEEDS_MAX} seeds did not find {bug.__name__}")
+
+
+def failed_by_itself(bug: Bug, failure: ScenarioFailed) -> bool:
+    """Return True if the code of the bug raised the error: then it uses what a refactoring took away."""
+    step = failure.__cause__.__traceback__ if failure.__cause__ is not None else None
+    if step is None or not isinstance(failure.__cause__, AttributeError | TypeError):
+        return False
+    while step.tb_next is not None:
+        step = step.tb_next
+    return step.tb_frame.f_code.co_filename == inspect.getfile(bug)
 
 
 # Bugs that one broker can have, and groups too.

@@ -47,6 +47,25 @@ def test_no_seed_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         seeds_run(monkeypatch, 90, lambda seed: False)
 
 
+def test_a_bug_that_fails_by_itself_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broker:
+        def begin(self) -> None:
+            raise AttributeError("the broker fails")
+
+    def use_a_name_that_is_gone(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(Broker, "begin", lambda self: self._gone)
+
+    def run(seed: int) -> SeedResult:
+        try:
+            Broker().begin()
+        except AttributeError as error:
+            raise ScenarioFailed(seed, str(error), []) from error
+        raise AssertionError("it fails")
+
+    with pytest.raises(pytest.fail.Exception, match="use_a_name_that_is_gone uses a name that is gone"):
+        hunt("KIND", use_a_name_that_is_gone, run, monkeypatch, lambda name, value: None)
+
+
 def test_each_known_seed_is_an_ordinary_one_of_a_bug_that_is_hunted() -> None:
     hunted = {(kind, bug.__name__) for kind, bug, _ in hunts()}
     known = {(kind, name): seed for kind, seeds in FOUND_BY.items() for name, seed in seeds.items()}
