@@ -55,7 +55,8 @@ def modules() -> Iterator[Path]:
 
 
 def pages() -> Iterator[Path]:
-    yield from (ROOT / "docs").rglob("*.md")
+    for top in ("docs", "newsfragments"):
+        yield from (ROOT / top).rglob("*.md")
     yield from ROOT.glob("*.md")
 
 
