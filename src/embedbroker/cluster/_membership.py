@@ -29,7 +29,7 @@ from ._topology import Member, MemberDown, MemberUp, NewsResult, Topology
 
 __all__ = ["Membership"]
 
-_SAID_MAX = 100
+_LOGGED_MAX = 100
 # How long, in seconds, a broker searches for a member that is gone at its place. Two brokers that lost each other find
 # each other again, also when the configuration of neither names the other.
 _DEPARTED_SOUGHT_S = 600.0
@@ -77,7 +77,7 @@ class Membership:
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self._deadline_is_old = True
-        self._said: dict[str, None] = {}
+        self._logged: dict[str, None] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
             self._say("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
@@ -416,8 +416,8 @@ class Membership:
 
     def _say(self, text: str) -> None:
         """Log a text for the operator once per broker start."""
-        if text not in self._said and len(self._said) < _SAID_MAX:
-            self._said[text] = None
+        if text not in self._logged and len(self._logged) < _LOGGED_MAX:
+            self._logged[text] = None
             self._log(text)
 
 

@@ -19,7 +19,7 @@ from ._peer import Pipe
 __all__ = ["ConnectionDialer", "DialHandler", "OutboundPeer", "OutboundPeerOwner"]
 
 # A broker that is started a little later than its peer is not worth a log line.
-_UNREACHED_SAID_AFTER_S = 10.0
+_UNREACHED_LOGGED_AFTER_S = 10.0
 # The password of a broker does not change while it runs; but the peer may be another one by then.
 _REFUSED_PAUSE_S = 30.0
 # A running peer answers at once, or when the operating system has repeated the request, after one second and after
@@ -174,7 +174,7 @@ class OutboundPeer:
         since = self._unreached_since
         if since is None:
             self._unreached_since = now.monotonic
-        elif now.monotonic - since >= _UNREACHED_SAID_AFTER_S:
+        elif now.monotonic - since >= _UNREACHED_LOGGED_AFTER_S:
             # Logged once: no time is later than this by ten seconds.
             self._unreached_since = float("inf")
             self._log(f"no broker answers at {where(self.connector)}, which is tried again: {reason}")

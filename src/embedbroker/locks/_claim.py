@@ -126,7 +126,7 @@ class Claim:
         # The one of `_wanted` and `_under_way` that records how far the journal has come, and may fail.
         self._optional: tuple[LockOperation, ...] | None = None
         # When the batch under way was handed out, and when its answer is overdue.
-        self._asked_at = 0.0
+        self._requested_at = 0.0
         self._overdue_at: float | None = None
         self._overslept = False
         # When the live lock was held for sure the last time.
@@ -148,7 +148,7 @@ class Claim:
         # For a primary.
         self._sign = Sign()
         self._troubled = False
-        self._said = ""
+        self._reason = ""
 
     # -- events of the node --------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class Claim:
             self._due = None
         self._under_way = operations
         self._batches += 1
-        self._asked_at = now
+        self._requested_at = now
         self._overdue_at = now + ANSWERED_WITHIN_S
         self._overslept = False
         return LockWork(self._batches, operations)
@@ -281,7 +281,7 @@ class Claim:
             self._overdue_at = now + HEARD_WITHIN_S
             return False
         self._overdue_at = None
-        silence = f"the lock store has not answered for {now - self._asked_at:.0f} s"
+        silence = f"the lock store has not answered for {now - self._requested_at:.0f} s"
         match self.state:
             case ClaimState.OVER:
                 return False
@@ -352,7 +352,7 @@ class Claim:
         What is held is held still, and `sure_until` keeps an active broker from confirming anything meanwhile.
         """
         if self._short_since is None:
-            self._short_since = self._asked_at
+            self._short_since = self._requested_at
         if isinstance(self._policy, SharedStoreBackup) and self.state in (ClaimState.ASKING, ClaimState.CLAIMING):
             # No client is served here yet: it waits without a limit.
             self._note_fault(fault, now)
@@ -457,13 +457,13 @@ class Claim:
         self._apply(ClaimEvent.LOCKED)
         self._before = self.record
         self.record = evolve(self.record, state=LiveState.ACTIVE, copied=False, life=self._life)
-        self._sure_at = self._asked_at
+        self._sure_at = self._requested_at
         self._wanted = (WriteRecord(self.record, over=over),)
 
     def _on_written(self, operations: tuple[LockOperation, ...], now: float) -> None:
         """Go on after a write, which only the holder of the live lock does."""
         if isinstance(operations[0], WriteRecord):
-            self._sure_at = self._asked_at
+            self._sure_at = self._requested_at
         self._due = now + self._look_every_s if self.is_sure(now) else now
         if self.state is ClaimState.CLAIMING:
             self._apply(ClaimEvent.RECORDED)
@@ -484,7 +484,7 @@ class Claim:
         # A backup that is next has nothing to wait for but a death: it may take years.
         patient = isinstance(self._policy, SharedStoreBackup) and self.state is ClaimState.WAITING
         if not patient and self._gives_up_at is not None and now >= self._gives_up_at:
-            self._fail(f"the lock was not to be had within {self._timeout_s:g} s: {self._said}")
+            self._fail(f"the lock was not to be had within {self._timeout_s:g} s: {self._reason}")
         else:
             self._due = now + ASK_EVERY_S
 
@@ -550,20 +550,20 @@ class Claim:
     def _stand_first(self, now: float) -> None:
         match self.record.state:
             case LiveState.NOT_STARTED if now >= self._doubts_at:
-                said = "no primary has ever been live on this store: is one of its brokers configured as primary?"
+                reason = "no primary has ever been live on this store: is one of its brokers configured as primary?"
             case LiveState.NOT_STARTED:
-                said = "waits as backup: no primary has been live on this store yet"
+                reason = "waits as backup: no primary has been live on this store yet"
             case LiveState.PAUSED:
-                said = "waits as backup: the live broker was stopped in order, only a primary starts again"
+                reason = "waits as backup: the live broker was stopped in order, only a primary starts again"
             case _:
-                said = "waits as backup for the live broker to die"
-        self._wait_for(ClaimEvent.NEXT, said, warning=said.endswith("?"))
+                reason = "waits as backup for the live broker to die"
+        self._wait_for(ClaimEvent.NEXT, reason, warning=reason.endswith("?"))
 
-    def _wait_for(self, event: ClaimEvent, said: str, *, warning: bool = False) -> None:
+    def _wait_for(self, event: ClaimEvent, reason: str, *, warning: bool = False) -> None:
         self._apply(event)
-        if said != self._said:
-            self._said = said
-            self.notes.append(LogEntry(warning, said))
+        if reason != self._reason:
+            self._reason = reason
+            self.notes.append(LogEntry(warning, reason))
 
     def _on_look(self, results: tuple[object, ...], now: float) -> None:
         held, waiting, record = results
@@ -578,7 +578,7 @@ class Claim:
             text = "the record of the lock store (node.state) was removed or replaced: it is written again"
             self.notes.append(LogEntry(True, text))
             self._wanted = (WriteRecord(self.record, over=self._life),)
-        self._sure_at = self._asked_at
+        self._sure_at = self._requested_at
         self._due = now + self._look_every_s if self.is_sure(now) else now
         self._begin_if_sure(now)
         if isinstance(self._policy, SharedStoreBackup) and self._policy.allow_failback:

@@ -65,17 +65,17 @@ class Services:
         self._consumer: ClientConsumer | None = None
         self._reply_queue = ""
         self._capabilities: Mapping[str, object] | None = None
-        self._was_asked = False
+        self._was_requested = False
         # True while `close` waits for a request of another thread, which then ends with an error.
         self._is_closing = False
 
     def capabilities(self) -> Mapping[str, object] | None:
         """Return the broker's description of itself, or None for a broker without services, such as a real Artemis."""
-        if not self._was_asked:
+        if not self._was_requested:
             with self._link.session() as session:
                 is_there = session.query_address(SERVICES_ADDRESS).exists
             self._capabilities = self.ask("capabilities") if is_there else None
-            self._was_asked = True
+            self._was_requested = True
         return self._capabilities
 
     def can(self, operation: str) -> bool:

@@ -145,14 +145,14 @@ class Replica:
         self._in_sync = False
         # How it ended, and whether `on_over` was called: that waits for the disk.
         self._over: tuple[EndingKind, str, Refusal | None] | None = None
-        self._told = False
+        self._reported = False
         # The disk failed, and that is being noted on it.
         self._doubted = self._doubts = self._unusable = False
 
     @property
     def at_rest(self) -> bool:
         """Return True if the disk does nothing for it, and will not."""
-        return self._told
+        return self._reported
 
     def begin(self, registration: ReplicaRegistration, now: Instant) -> None:
         """Begin to wait for the answer to the registration, which the owner sends over the control channel."""
@@ -442,11 +442,11 @@ class Replica:
 
     def _come_to_rest(self) -> None:
         """Report the end when the disk has done its work."""
-        if self._over is None or self._told or self._parts or self._doubts or self._copy.under_way:
+        if self._over is None or self._reported or self._parts or self._doubts or self._copy.under_way:
             return
         if any(flow.under_way or flow.items for flow in self._lanes.values()):
             return
-        self._told = True
+        self._reported = True
         kind, text, refusal = self._over
         self._log(f"replication is over, {'in sync' if self._in_sync else 'not in sync'}: {text}")
         if self.on_over is not None:

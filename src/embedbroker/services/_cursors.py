@@ -50,7 +50,7 @@ def _refusal(refused: CursorRefused) -> RequestRefused:
     return RequestRefused(refused.reason, refused.text)
 
 
-def _told(result: int | CursorRefused) -> Answer:
+def _answer(result: int | CursorRefused) -> Answer:
     if isinstance(result, CursorRefused):
         raise _refusal(result)
     return Answer(OK, {"position": result})
@@ -134,19 +134,19 @@ def _packed(reading: Reading) -> bytes:
 
 def _acknowledge(session: Session, request: Request) -> Answer:
     queue, cursor = _names(request)
-    return _told(
+    return _answer(
         allowed(session.cursors(queue)).acknowledge(queue, cursor, request.text("owner"), _position(request, "until"))
     )
 
 
 def _renew(session: Session, request: Request) -> Answer:
     queue, cursor = _names(request)
-    return _told(allowed(session.cursors(queue)).renew(queue, cursor, request.text("owner")))
+    return _answer(allowed(session.cursors(queue)).renew(queue, cursor, request.text("owner")))
 
 
 def _release(session: Session, request: Request) -> Answer:
     queue, cursor = _names(request)
-    return _told(allowed(session.cursors(queue)).release(queue, cursor, request.text("owner")))
+    return _answer(allowed(session.cursors(queue)).release(queue, cursor, request.text("owner")))
 
 
 def _remove(session: Session, request: Request) -> None:

@@ -105,7 +105,7 @@ class Reconnection:
         self._server_version = 0
         self._attempts: Attempts | None = None
         # The nodes that the present broker has announced.
-        self._told: dict[str, None] = {}
+        self._announced: dict[str, None] = {}
 
     def connect(self) -> Call[None]:
         """Open the first connection, with as many attempts as the settings allow.
@@ -161,7 +161,7 @@ class Reconnection:
         connector = connector.with_local_tls(self._connectors)
         connection = Connection(self._connection_count, connector, self._settings, self._due, self._deadlines, self)
         self.connection = connection
-        self._told = {}
+        self._announced = {}
         self._emit(Dial(connection.number, connector, self._settings.connect_timeout_s(connector)))
 
     def on_dialed(self, connection: Connection, now: Instant) -> None:
@@ -179,13 +179,13 @@ class Reconnection:
             return
         self.topology.on_packet(packet, connection.configuration, self._settings.ha)
         if packet.exit:
-            self._told.pop(packet.node_id, None)
+            self._announced.pop(packet.node_id, None)
         else:
-            self._told[packet.node_id] = None
+            self._announced[packet.node_id] = None
         if self.state is AgentState.CONNECTED:
-            self.pair.on_news(self._told)
+            self.pair.on_news(self._announced)
         if not packet.exit and packet.last:
-            self.topology.forget_former(self._told)
+            self.topology.forget_former(self._announced)
             connection.on_topology_complete()
             if self.state is AgentState.CONNECTING:
                 self._become_connected(connection)
@@ -194,7 +194,7 @@ class Reconnection:
         self._enter(AgentState.CONNECTED)
         self._attempts = None
         self.pair.on_connected(connection.configuration)
-        self.pair.on_news(self._told)
+        self.pair.on_news(self._announced)
         self._identify(connection)
         ready, self.ready = self.ready, None
         if ready is not None:

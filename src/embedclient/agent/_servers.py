@@ -40,7 +40,7 @@ class SessionServers:
         self._heir: str | None = None
         # The nodes that the present broker, or the last one, has announced. Announcements of other brokers may be out
         # of date.
-        self._told: Collection[str] = ()
+        self._announced: Collection[str] = ()
 
     def on_connected(self, connector: TransportConfiguration) -> None:
         """Record that the sessions are at `connector` now."""
@@ -73,7 +73,7 @@ class SessionServers:
         Empty where the answer would have no use.
         """
         unused = [named for named in self._connectors if not self._is_current(named)]
-        return () if self._is_certain or not self._ha or not unused else self._told
+        return () if self._is_certain or not self._ha or not unused else self._announced
 
     def on_answers(self, taken_over: Sequence[str]) -> None:
         """Record for which `candidates` the present broker claims to act; some brokers claim all of them."""
@@ -87,11 +87,11 @@ class SessionServers:
 
     @property
     def _is_certain(self) -> bool:
-        return self.node_id is not None or len(self._told) <= 1
+        return self.node_id is not None or len(self._announced) <= 1
 
-    def on_news(self, told: Collection[str]) -> None:
+    def on_news(self, announced: Collection[str]) -> None:
         """Record a change of the topology, with the nodes that the present broker has announced."""
-        self._told = tuple(told)
+        self._announced = tuple(announced)
         node = self._own_node()
         if node is None:
             return
@@ -105,11 +105,11 @@ class SessionServers:
         if stands_in is not None and not self._is_current(stands_in):
             self._backup = stands_in
 
-    def _told_nodes(self) -> list[TopologyNode]:
-        return [self._topology.nodes[node_id] for node_id in self._told if node_id in self._topology.nodes]
+    def _announced_nodes(self) -> list[TopologyNode]:
+        return [self._topology.nodes[node_id] for node_id in self._announced if node_id in self._topology.nodes]
 
     def _own_node(self) -> TopologyNode | None:
-        nodes = self._told_nodes()
+        nodes = self._announced_nodes()
         for node in nodes:
             if any(self._is_current(each) for each in node.connectors()):
                 return node
@@ -143,5 +143,5 @@ class SessionServers:
     def _is_claimed(self, connector: TransportConfiguration) -> bool:
         return any(
             node.node_id != self.node_id and any(same_server(connector, each) for each in node.connectors())
-            for node in self._told_nodes()
+            for node in self._announced_nodes()
         )

@@ -37,7 +37,7 @@ def split_attributes(name: str) -> tuple[str, dict[str, str]]:
 
 
 def split_fully_qualified_name(name: str) -> tuple[str | None, str]:
-    """Split ``address::queue`` into its parts; a name without ``::`` gives (None, name)."""
+    """Return the parts of ``address::queue``. Return (None, name) for a name without ``::``."""
     address, separator, queue = name.partition(_SEPARATOR)
     return (address, queue) if separator else (None, name)
 

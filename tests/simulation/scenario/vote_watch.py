@@ -31,7 +31,7 @@ class _Ballot(Protocol):
     @property
     def _question(self) -> _Question: ...
     @property
-    def _asked(self) -> Sized: ...
+    def _voters(self) -> Sized: ...
     @property
     def _answers(self) -> Sized: ...
 
@@ -44,7 +44,7 @@ def _ballot_of(host: NodeHost) -> _Ballot | None:
 def is_voting(host: NodeHost) -> bool:
     """Whether others have been asked, and their answers decide."""
     vote_round = _ballot_of(host)
-    return vote_round is not None and vote_round.won is None and len(vote_round._asked) > len(vote_round._answers)
+    return vote_round is not None and vote_round.won is None and len(vote_round._voters) > len(vote_round._answers)
 
 
 def has_granted_votes(host: NodeHost) -> bool:
@@ -60,7 +60,7 @@ class VoteWatch:
     host: NodeHost
     others: int
     _vote_round: _Ballot | None = None
-    _told: str = ""
+    _result_text: str = ""
     _starts: bool = False
 
     def watch(self) -> None:
@@ -70,22 +70,22 @@ class VoteWatch:
 
     def _look(self) -> None:
         found, before = _ballot_of(self.host), self._vote_round
-        if before is not None and before.told != self._told:
+        if before is not None and before.told != self._result_text:
             self._on_round(before)
         if found is before:
             return
         self._vote_round = found
         if found is not None:
             activation = self.host.node.activation if self.host.node is not None else None
-            self._told, self._starts = found.told, getattr(activation, "vote_is_for_start", False)
+            self._result_text, self._starts = found.told, getattr(activation, "vote_is_for_start", False)
             self.scene.hit(Moment.VOTES_ASKED)
 
     def _on_round(self, vote_round: _Ballot) -> None:
         """One round is over."""
-        self._told = vote_round.told
-        if len(vote_round._asked) < self.others or len(vote_round._answers) < len(vote_round._asked):
+        self._result_text = vote_round.told
+        if len(vote_round._voters) < self.others or len(vote_round._answers) < len(vote_round._voters):
             self.scene.hit(Moment.VOTER_SILENT)
-        if self._starts and not vote_round._asked:
+        if self._starts and not vote_round._voters:
             self.scene.hit(Moment.STARTED_CUT_OFF)
         if not vote_round.won:
             self.scene.hit(Moment.VOTE_LOST)

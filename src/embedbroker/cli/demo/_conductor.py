@@ -151,7 +151,7 @@ class _Demo:
         async for piece in producer.stdout:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                self._heard(json.loads(line))
+                self._on_line(json.loads(line))
                 if progress.killed_at is None and progress.confirmed >= plan.kill_at:
                     self._strike()
         if await producer.wait() or progress.confirmed != plan.orders.count + 1:
@@ -165,7 +165,7 @@ class _Demo:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # it has sent everything, or failed, and reports that itself
 
-    def _heard(self, said: dict[str, float]) -> None:
+    def _on_line(self, said: dict[str, float]) -> None:
         progress = self.progress
         progress.confirmed, progress.again = int(said["confirmed"]), int(said["again"])
         killed_at = progress.killed_at

@@ -197,12 +197,12 @@ class Member:
         async for piece in process.stdout:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                self._heard(line.decode(errors="replace"))
+                self._on_line(line.decode(errors="replace"))
         await process.wait()
         await _close(process)
         self._become(MemberState.DOWN)
 
-    def _heard(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         standing = self._program.read(line)
         if standing is None:
             return

@@ -37,7 +37,7 @@ class Outage:
         self._producers = producers
         # Where the broker goes on for a while, the first loss is the beginning.
         self._at = None if began is NewTime.WITH_THE_LOSS else at
-        self._asked_at = at
+        self._requested_at = at
         self._serving_at: float | None = None
         self._healed_at = math.inf
         self._delivered_at: float | None = None
@@ -79,7 +79,7 @@ class Outage:
 
     def record(self) -> OutageRecord:
         """Return all times as a record."""
-        at = self._asked_at if self._at is None else self._at
+        at = self._requested_at if self._at is None else self._at
 
         def since(moment: float | None) -> float | None:
             return None if moment is None else moment - at

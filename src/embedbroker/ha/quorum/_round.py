@@ -114,7 +114,7 @@ class VoteRound:
     #: For the operator: the result of the last round.
     told: str = field(init=False, default="no broker was asked")
     _round: int = field(init=False, default=0)
-    _asked: dict[str, ControlLink] = field(init=False, factory=dict)
+    _voters: dict[str, ControlLink] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
     # Voters that may have granted their vote: they must receive the withdrawal of a lost round.
     _bound_by_grant: dict[str, ControlLink] = field(init=False, factory=dict)
@@ -169,7 +169,7 @@ class VoteRound:
     def _begin_round(self, now: float) -> None:
         self._round += 1
         self._begun_at = now
-        self._asked.clear()
+        self._voters.clear()
         self._answers.clear()
         self._bound_by_grant.clear()
         self._number = max(self._membership.now.wall_ms, self._number + 1)
@@ -186,7 +186,7 @@ class VoteRound:
             link = membership.link_to(member.live)
             if link is None or member.node_id in self._answers:
                 continue
-            self._asked[member.node_id] = self._bound_by_grant[member.node_id] = link
+            self._voters[member.node_id] = self._bound_by_grant[member.node_id] = link
             is_new = not link.peer_version or link.peer_version >= _PRIMARY_NAME_SINCE
             handler = PRIMARY_VOTE_HANDLER if is_new is not second else LIVE_VOTE_HANDLER
             link.send(QuorumVote(handler, question), CONTROL_CHANNEL)
@@ -212,7 +212,7 @@ class VoteRound:
     def on_reply(self, link: ControlLink, packet: object, now: float) -> None:
         """Count the answer of a voter."""
         assert isinstance(packet, QuorumVoteReply)
-        voter = next((voter for voter, asked in self._asked.items() if asked is link), None)
+        voter = next((voter for voter, asked in self._voters.items() if asked is link), None)
         if voter is None or self.won is not None or self._begun_at is None:
             return
         try:
@@ -231,7 +231,7 @@ class VoteRound:
 
     def _count(self, now: float) -> None:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
-        silent = len(self._asked) - len(self._answers)
+        silent = len(self._voters) - len(self._answers)
         if yes >= needed:
             self.told = f"{yes} of {needed} votes that are needed"
             self.won = True
@@ -241,14 +241,14 @@ class VoteRound:
     def _end_round(self, now: float) -> None:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
         no = len(self._answers) - yes
-        silent = len(self._asked) - len(self._answers)
+        silent = len(self._voters) - len(self._answers)
         self.told = (
-            f"{len(self._asked)} could be asked, {yes} voted yes and {no} no, and {needed} must vote yes in a cluster"
+            f"{len(self._voters)} could be asked, {yes} voted yes and {no} no, and {needed} must vote yes in a cluster"
             f" of {self._size}"
         )
         self._begun_at = None
         self.withdraw()
-        if len(self._asked) < needed and now < self._looks_until:
+        if len(self._voters) < needed and now < self._looks_until:
             self._due = now + LOOKS_AGAIN_S
         elif yes + silent >= needed and now < self._insists_until:
             # The connections of silent voters may break now, as all may at the beginning.

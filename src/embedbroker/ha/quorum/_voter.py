@@ -130,7 +130,7 @@ class Voter:
         self._store = store
         self._broker = broker
         self._log = log
-        self._has_said = False
+        self._has_logged = False
         # Not known before they are read, which the first request starts.
         self._grants: VoteGrants | None = None
         self._is_busy = False
@@ -212,8 +212,8 @@ class Voter:
         return self._broker.role is Role.LIVE and self._store.failure is None
 
     def _tell(self, why: str) -> None:
-        if not self._has_said:
-            self._has_said = True
+        if not self._has_logged:
+            self._has_logged = True
             self._log(f"does not vote for other brokers of the cluster that want to be live: {why}")
 
     # -- grants --------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Voter:
             grants = VoteGrants.read(text) if text is not None else VoteGrants()
         except DamagedGrants:
             self._store = None
-            self._has_said = False
+            self._has_logged = False
             self._tell(
                 "votes.state, which holds the votes that it granted, is damaged; remove that file, beside the journal,"
                 " while all pairs of the cluster have a live broker and a backup that is in sync"

@@ -85,7 +85,7 @@ class ActiveRole:
         self._renews = False
         # The last activation that this start has left behind: copies that have it must not be active any more.
         self._left_behind = 0
-        self._told_as = 0
+        self._announced_at_ms = 0
         self._due: float | None = None
         call_timeout_s = self._connection.call_timeout_ms / 1000
         sync_timeout_s = policy.initial_replication_sync_timeout_ms / 1000
@@ -110,7 +110,7 @@ class ActiveRole:
             self._lease.is_live = True
         self._due = now.monotonic + NOBODY_AFTER_S
         self._left_behind = self._node_record.record.activation - 1
-        self._told_as = now.wall_ms
+        self._announced_at_ms = now.wall_ms
         self._membership.on_link = self._tell_what_is_over
 
     # -- a backup ------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class ActiveRole:
     def _tell_what_is_over(self, link: ControlLink) -> None:
         """Send which copies are left behind to a new peer, or to one that received no request for votes."""
         if self._node_record.votes:
-            repeat_vote_request(link, self._membership, self._left_behind, self._told_as)
+            repeat_vote_request(link, self._membership, self._left_behind, self._announced_at_ms)
 
     # -- the end -------------------------------------------------------------------------------------------------
 

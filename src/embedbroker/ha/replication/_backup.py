@@ -37,7 +37,7 @@ __all__ = ["BackupRole", "InSync", "ReplicationEnd"]
 
 #: How long a backup waits for an active broker before that looks like a mistake in the configuration, in seconds.
 NOBODY_AFTER_S = 10.0
-_SAID_MAX = 100
+_LOGGED_MAX = 100
 
 
 @frozen
@@ -85,7 +85,7 @@ class BackupRole:
         self._log = log
         self._output = output
         self._report = report
-        self._said: dict[str, None] = {}
+        self._logged: dict[str, None] = {}
         self._joins = False
         #: The data here may be the newest of its node.
         self.keeps = False
@@ -221,7 +221,7 @@ class BackupRole:
         self._node_record.note_accepted(replica.status)
 
     def _on_in_sync(self, replica: Replica) -> None:
-        self._said.clear()
+        self._logged.clear()
         self._output(RoleChanged(Role.BACKUP, in_sync=True))
         assert replica.status is not None
         self._report(InSync(replica.status))
@@ -249,6 +249,6 @@ class BackupRole:
 
     def warn(self, text: str) -> None:
         """Log a text once, although its cause may repeat."""
-        if text not in self._said and len(self._said) < _SAID_MAX:
-            self._said[text] = None
+        if text not in self._logged and len(self._logged) < _LOGGED_MAX:
+            self._logged[text] = None
             self._log(True, text)

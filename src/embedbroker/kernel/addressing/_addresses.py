@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def split_fqqn(name: str) -> tuple[str, str | None]:
-    """Split ``address::queue``; the queue is None without ``::``."""
+    """Return the address and the queue of ``address::queue``. Without ``::`` the queue is None."""
     address, separator, queue = name.partition("::")
     return (address, queue) if separator else (name, None)
 

@@ -82,11 +82,11 @@ class DuplicateIds:
     __slots__ = (
         "_caches",
         "_claims",
+        "_has_logged",
         "_ids",
         "_inform",
         "_log",
         "_persists",
-        "_said",
         "_settings",
         "_size",
         "_store",
@@ -118,7 +118,7 @@ class DuplicateIds:
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
         # Transactions that sent an id and neither brought it into force nor released it: mostly one, with its claim.
         self._claims: dict[tuple[int, bytes], IdClaimant | tuple[IdClaimant, ...]] = {}
-        self._said = False
+        self._has_logged = False
 
     # -- a message comes -----------------------------------------------------------------------------------------
 
@@ -279,8 +279,8 @@ class DuplicateIds:
         while len(cache) > size:
             self._drop_oldest(cache)
         while self.used_bytes > self.limit_bytes and self._caches:
-            if not self._said:
-                self._said = True
+            if not self._has_logged:
+                self._has_logged = True
                 self._log(
                     f"duplicate ids take {self.used_bytes} bytes, more than id_cache_bytes_max: those of addresses "
                     "that got no new ones for the longest time are forgotten early"

@@ -91,7 +91,7 @@ class AuditLog(DecisionObserver):
         self._offset = 0
         self._header: SegmentHeader | None = None
         self._life = 0
-        self._who: dict[str, object] = {}
+        self._identity: dict[str, object] = {}
         self._batch = 1
         self._crc = 0
         # Records gather here; several batches of them fit into any segment.
@@ -168,7 +168,7 @@ class AuditLog(DecisionObserver):
         assert not self._life, "one log is of one life"
         self._life = self._number + 1
         self._header = SegmentHeader(identity, 0, 0, 0, 0, 0, 0, SegmentFlags.AUDIT)
-        self._who = {"broker": broker[:_NAME_CHARACTERS_MAX], "node": node_id, "life": self._life}
+        self._identity = {"broker": broker[:_NAME_CHARACTERS_MAX], "node": node_id, "life": self._life}
         self.is_open = True
         self._begin_segment()
 
@@ -309,7 +309,7 @@ class AuditLog(DecisionObserver):
         self._crc = 0
         self._queues.clear()
         self._consumers.clear()
-        self._add(encode_facts(AuditRecordKind.BEGUN, self._who))
+        self._add(encode_facts(AuditRecordKind.BEGUN, self._identity))
 
     def _header_bytes(self, number: int, flags: int = 0) -> bytes:
         header = self._header
