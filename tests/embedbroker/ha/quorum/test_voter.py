@@ -299,8 +299,8 @@ def test_a_voter_without_a_disk_gives_no_word_and_says_so_once() -> None:
     voter.ask(LiveVote(True, "p"), answers.append)
     assert [answer.vote for answer in answers] == [False, False, True]
     assert said == [
-        "does not vote for other brokers of the cluster that want to be live: it has no data_directory, and would"
-        " forget to whom it gave its word"
+        "does not vote for other brokers of the cluster that want to be live: it has no data_directory, and could"
+        " not keep a vote that it grants"
     ]
 
 
