@@ -33,6 +33,9 @@ class _Stored:
     priority: int = 4
     expiration: int = 0
 
+    def stored_bytes(self) -> bytes:
+        return self.raw
+
 
 def write_journal(directory: Path, size_bytes: int, body_bytes: int) -> int:
     """Make ``directory`` and fill it until its segments have about so many bytes; returns the number of messages.
