@@ -10,7 +10,9 @@ __all__ = ["FOUND_BY"]
 #: By kind of seeds and name of the bug; the other hunts begin with seed 1.
 FOUND_BY: dict[str, dict[str, int]] = {
     "ONE_BROKER": {
-        "give_out_in_the_middle_of_a_reconnect": 69,
+        "forget_producers_that_wait_for_memory": 22,
+        "forget_who_has_an_exclusive_queue": 18,
+        "give_out_in_the_middle_of_a_reconnect": 126,
     },
     "REPLICATION": {
         "claim_no_number_when_the_backup_is_lost": 3,
