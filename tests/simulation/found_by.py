@@ -10,6 +10,7 @@ __all__ = ["FOUND_BY"]
 #: By kind of seeds and name of the bug; the other hunts begin with seed 1.
 FOUND_BY: dict[str, dict[str, int]] = {
     "ONE_BROKER": {
+        "forget_what_was_sent_behind_a_commit": 3,
         "forget_producers_that_wait_for_memory": 22,
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
@@ -38,9 +39,16 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "write_no_record": 3,
     },
     "VOTES": {
-        "begin_whoever_gives_way": 79,
-        "begin_with_data_that_somebody_else_has": 43,
+        "begin_whoever_gives_way": 3,
+        "begin_with_data_that_somebody_else_has": 3,
         "forget_how_many_there_were": 52,
-        "give_way_to_nobody": 6,
+        "forget_words_in_a_restart": 3,
+        "give_one_word_to_several": 37,
+        "give_way_to_nobody": 3,
+        "go_on_whatever_the_others_say": 12,
+        "go_on_without_asking": 12,
+        "say_yes_although_it_sees_the_live_broker": 3,
+        "say_yes_without_giving_a_word": 6,
+        "take_over_whatever_the_others_say": 3,
     },
 }

@@ -161,4 +161,5 @@ async def test_a_message_with_a_delay_comes_later_and_has_its_time(client: Clien
         async with session.create_consumer("q") as consumer:
             assert await texts(consumer, 1) == ["now"]
             message = await consumer.receive(timeout=5)
+            assert message is not None
             assert (message.body, message.delivery_time) == ("later", message.timestamp + 300)
