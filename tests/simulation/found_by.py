@@ -10,8 +10,8 @@ __all__ = ["FOUND_BY"]
 #: By kind of seeds and name of the bug; the other hunts begin with seed 1.
 FOUND_BY: dict[str, dict[str, int]] = {
     "ONE_BROKER": {
-        "forget_what_was_sent_behind_a_commit": 3,
         "forget_producers_that_wait_for_memory": 22,
+        "forget_what_was_sent_behind_a_commit": 3,
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
     },
