@@ -227,9 +227,7 @@ class Recovery:
             self._kernel.memory.hold(message.message_id, address, len(kept), len(message.references))
             restored = self._kernel.address_manager.restore(message.encoding, kept)
             if message.deliver_at:
-                restored = restored.directed(message.deliver_at)
-            elif restored.group_id is not None:
-                restored = restored.directed()
+                restored = restored.scheduled(message.deliver_at)
             for place, queues in targets.items():
                 transaction.add(restored, queues, place)
         if not messages:
@@ -246,6 +244,5 @@ class Recovery:
             queue: Queue = self._queues[queue_id]
             queue.backlog.load(priority, line.in_order())
             queue.added_count += line.count
-            queue.expect_groups(is_certain=queue.message_count > queue.backlog.size)
         self._waiting.clear()
         self._kernel.cursors.on_restored()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.node import Level
 from embedclient.errors import ErrorCode
+from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
+    CoreMessage,
     CreateQueue,
     CreateQueueV2,
     CreateSharedQueue,
@@ -108,3 +111,31 @@ def test_a_large_message_with_its_last_chunk(peer: Peer) -> None:
     assert peer.clear() == []
     last = SessionSendContinuation(b"x", False, 101, True, -4)
     assert refused_text(peer, last) == "large messages are not supported by this broker yet"
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def grouped(text: str, address: str, group: str) -> CoreMessage:
+    values = Properties()
+    values.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
+    values.set("_AMQ_GROUP_ID", group, PropertyType.STRING)
+    return CoreMessage.build(address=address, properties=values, body=text.encode())
+
+
+def test_group_ids_without_effect_are_a_warning_once_for_each_address(peer: Peer) -> None:
+    peer.create_queue("other")
+    for address in ("q", "other"):
+        peer.send(SessionSend(letter("plain", address), False))
+        assert peer.stage.warnings() == []
+        # The second one is of the same kind as the first one, and the third one of another kind.
+        for group in ("a", "b", "longer"):
+            peer.send(SessionSend(grouped("m", address, group), False))
+        ((_level, line),) = [(level, text) for level, text in peer.stage.notices if "JMSXGroupID" in text]
+        assert _level is Level.WARNING and f"messages to {address!r} have a group id" in line
+        peer.stage.notices.clear()
+    # Producers without a destination of their own send messages of one kind to many addresses.
+    peer.create_queue("third")
+    peer.send(SessionSend(grouped("m", "q", "a"), False), SessionSend(grouped("m", "third", "a"), False))
+    (text,) = peer.stage.warnings()
+    assert "'third'" in text

@@ -81,7 +81,6 @@ class StoredMessage:
         "durable",
         "encoded_size",
         "expiration",
-        "is_directed",
         "memory_size",
         "message_id",
         "priority",
@@ -101,7 +100,6 @@ class StoredMessage:
         message_id: int = 0,
         body: Body = RESIDENT,
         deliver_at: int = 0,
-        is_directed: bool = False,
     ) -> None:
         assert 0 <= priority <= 9, priority
         encoded_address = address.encode("utf-8", "surrogatepass")
@@ -121,7 +119,6 @@ class StoredMessage:
         self.message_id = message_id
         self.body = body
         self.deliver_at = deliver_at
-        self.is_directed = is_directed
         self.decoded: object = None
         self.memory_size = len(self._stored)
         self.encoded_size = len(content) + body.size
@@ -173,10 +170,6 @@ class StoredMessage:
         return self.codec.duplicate_id(self)
 
     @property
-    def closes_group(self) -> bool:
-        return self.codec.property(self, "JMSXGroupSeq") == -1
-
-    @property
     def is_to_temporary(self) -> bool:
         return self.codec.is_to_temporary(self)
 
@@ -193,9 +186,8 @@ class StoredMessage:
     def annotate(self, origin: Origin, address: str) -> StoredMessage:
         return self._copy(self.codec.annotated(self, origin), address, expiration=0, message_id=0)
 
-    def directed(self, deliver_at: int = 0) -> StoredMessage:
+    def scheduled(self, deliver_at: int) -> StoredMessage:
         copy = self._copy(self.content, self.address, self.expiration, self.message_id)
-        copy.is_directed = True
         copy.deliver_at = deliver_at
         return copy
 
@@ -208,7 +200,6 @@ class StoredMessage:
         return StoredMessage(
             self.codec, content, address=address, durable=self.durable, priority=self.priority, expiration=expiration,
             timestamp=self.timestamp, message_id=message_id, body=self.body, deliver_at=self.deliver_at,
-            is_directed=self.is_directed,
         )  # fmt: skip
 
     # Below every @property: from here on the name means this method inside the class.

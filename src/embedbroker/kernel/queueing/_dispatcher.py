@@ -1,21 +1,20 @@
 """The consumers of one queue, and the choice of the one that gets the next message.
 
 Responsible for turns inside the highest consumer priority that can take, for filters of consumers and for exclusive
-queues. Also responsible for groups: all messages of a group go to one consumer. Does not depend on the effect of a
-delivery: the caller hands messages over and keeps the counters.
+queues. Each choice looks at the message where it can, as groups of messages will need. Does not depend on the effect of
+a delivery: the caller hands messages over and keeps the counters.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from ..message._message import Message
 from ._backlog import Backlog, Bookmark
 from ._backpressure import Backpressure, HeldUp
 from ._credit import Credit
-from ._groups import MessageGroups
 from ._reference import Reference
 
 __all__ = ["Candidate", "Dispatcher"]
@@ -94,16 +93,14 @@ class _ConsumerLevel(Generic[ConsumerT]):
 class Dispatcher(Generic[ConsumerT]):
     """Choose consumers for the messages of one queue.
 
-    ``holder`` is the consumer of an exclusive queue that got a message; no other gets one while it is there. ``groups``
-    is None while no message of the queue has a group.
+    ``holder`` is the consumer of an exclusive queue that got a message; no other gets one while it is there.
     """
 
-    __slots__ = ("consumers", "groups", "holder", "levels")
+    __slots__ = ("consumers", "holder", "levels")
 
     def __init__(self) -> None:
         self.consumers: dict[ConsumerT, None] = {}
         self.holder: ConsumerT | None = None
-        self.groups: MessageGroups[ConsumerT] | None = None
         # Highest priority first; only priorities that have a consumer.
         self.levels: list[_ConsumerLevel[ConsumerT]] = []
 
@@ -120,8 +117,6 @@ class Dispatcher(Generic[ConsumerT]):
                     # A new list: a dispatch may be walking the old one.
                     self.levels = [other_level for other_level in self.levels if other_level is not level]
                 break
-        if self.groups is not None and self.groups.forget(consumer):
-            return True
         if self.holder is not consumer:
             return False
         self.holder = None
@@ -178,8 +173,6 @@ class Dispatcher(Generic[ConsumerT]):
         Consumers of a lower priority get what all above them are too busy for, or do not want. A consumer with a filter
         continues where it stopped looking: it examines no message twice.
         """
-        if self.groups is not None:
-            return self._dispatch_groups(self.groups, backlog, hand, budget)
         for level in self.levels:
             taken = True
             while taken and budget > 0 and backlog.size:
@@ -207,69 +200,6 @@ class Dispatcher(Generic[ConsumerT]):
                 hand(consumer, reference)
         return budget, taken
 
-    # -- groups --------------------------------------------------------------------------------------------------
-
-    def choose_in_group(self, reference: Reference) -> ConsumerT | None:
-        """Return the consumer of the message's group; any consumer for a group without one, which it gets then."""
-        groups, message = self.groups, reference.message
-        if groups is None:
-            return self.choose(reference)
-        key = groups.key_of(message)
-        consumer = groups.holders.get(key) if key is not None else None
-        if consumer is None:
-            consumer = self.choose(reference)
-        elif not _wants(consumer, message) or not self._can_take(consumer):
-            return None
-        if consumer is not None and key is not None:
-            groups.assign(key, message, consumer)
-        return consumer
-
-    def _dispatch_groups(
-        self, groups: MessageGroups[ConsumerT], backlog: Backlog, hand: Hand[ConsumerT], budget: int
-    ) -> int:
-        """Take waiting messages out in their order, as `dispatch`.
-
-        A message whose consumer is busy stops all that are behind it, as in Artemis: otherwise those of its group would
-        overtake it. Messages that no ready consumer wants do not.
-        """
-
-        def is_next(message: Message) -> bool:
-            key = groups.key_of(message)
-            consumer = groups.holders.get(key) if key is not None else None
-            if consumer is not None:
-                return _wants(consumer, message)
-            return any(_wants(each, message) for each in self._ready())
-
-        bookmark, has_filters = Bookmark(), any(each.selector is not None for each in self.consumers)
-        while budget > 0 and backlog.size and next(self._ready(), None) is not None:
-            if has_filters:
-                reference, budget = backlog.take_matching(bookmark, is_next, budget)
-                if reference is None:
-                    break
-            else:
-                reference, budget = backlog.pop(), budget - 1
-            consumer = self.choose_in_group(reference)
-            if consumer is None:
-                backlog.give_back(reference)
-                break
-            hand(consumer, reference)
-        if not backlog.size and not groups.is_certain:
-            self.groups = None
-        return budget
-
-    def _ready(self) -> Iterator[ConsumerT]:
-        """Return all consumers that can take a message."""
-        return (consumer for level in self.levels for consumer in level.ready if self._can_take(consumer))
-
-    def _can_take(self, consumer: ConsumerT) -> bool:
-        """Return True if a consumer can take a message now; one that is held up gets its turn afterwards."""
-        if consumer.closed or not consumer.started:
-            return False
-        if consumer.backpressure.is_shut:
-            consumer.backpressure.wait(consumer)
-            return False
-        return consumer.credit.can_take(0)
-
     def _next_ready(self, level: _ConsumerLevel[ConsumerT], size: int) -> ConsumerT | None:
         """Return the consumer of this level that is next, dropping those that cannot take any more.
 
@@ -295,8 +225,3 @@ class Dispatcher(Generic[ConsumerT]):
             elif consumer.backpressure.is_shut:
                 consumer.backpressure.wait(consumer)
         return None
-
-
-def _wants(consumer: Candidate, message: Message) -> bool:
-    """Return True if the filter of a consumer lets a message through."""
-    return consumer.selector is None or consumer.selector.matches(message)

@@ -23,7 +23,6 @@ from ._credit import Credit
 from ._cursor import Cursor
 from ._deliveries import CHUNK_ENTRIES, Deliveries
 from ._dispatcher import Dispatcher
-from ._groups import MessageGroups
 from ._scheduled import ScheduledReferences
 
 __all__ = ["Consumer", "ConsumerPort", "Queue", "QueueOwner"]
@@ -323,7 +322,8 @@ class Queue:
     def publish(self, reference: Reference) -> None:
         """Make a message visible: straight to a consumer when nothing waits, else behind what waits."""
         self.added_count += 1
-        if reference.message.is_directed and self._direct(reference):
+        if reference.message.deliver_at and reference.message.deliver_at > self.owner.now_ms:
+            self.schedule(reference, reference.message.deliver_at)
             return
         backlog = self.backlog
         if backlog.size == 0 and not self._holds:
@@ -339,40 +339,7 @@ class Queue:
         if self.dispatcher.levels or self.browsers:
             self.owner.wake(self)
 
-    # -- groups and scheduled messages ---------------------------------------------------------------------------
-
-    def _direct(self, reference: Reference) -> bool:
-        """Publish a message with a group, or keep one with a time out of sight; return False for all others."""
-        message = reference.message
-        is_grouped = message.group_id is not None
-        if is_grouped:
-            self.expect_groups(is_certain=True)
-        if message.deliver_at > self.owner.now_ms:
-            self.schedule(reference, message.deliver_at)
-            return True
-        if not is_grouped:
-            return False
-        if self.backlog.size == 0 and not self._holds:
-            consumer = self.dispatcher.choose_in_group(reference)
-            if consumer is not None:
-                self._hand(consumer, reference)
-                return True
-        self.backlog.append(reference)
-        self.owner.wake(self)
-        return True
-
-    def expect_groups(self, *, is_certain: bool) -> None:
-        """Keep the messages of a group to one consumer from now on; an exclusive queue does that with all messages.
-
-        Not certain: there may be messages of groups in the backlog.
-        """
-        groups = self.dispatcher.groups
-        if self.definition.exclusive:
-            return
-        if groups is None:
-            self.dispatcher.groups = MessageGroups(is_certain=is_certain)
-        elif is_certain:
-            groups.is_certain = True
+    # -- scheduled messages --------------------------------------------------------------------------------------
 
     def schedule(self, reference: Reference, due_ms: int) -> None:
         """Keep a message out of sight until the wall time is ``due_ms``."""

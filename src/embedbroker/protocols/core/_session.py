@@ -370,7 +370,7 @@ class CoreSession:
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
         if arrival.asks_for_more:
-            message = self._directed(arrival, message)
+            message = self._with_time(arrival, message)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -430,11 +430,13 @@ class CoreSession:
             self.connection.fail(text)
         # In a transaction the commit reports it.
 
-    def _directed(self, arrival: MessageTraits, message: CoreMessage) -> CoreMessage:
-        """Return the message as a directed one if it has a group, or a time that is still to come."""
+    def _with_time(self, arrival: MessageTraits, message: CoreMessage) -> CoreMessage:
+        """Return the message as a scheduled one if its time is still to come."""
+        if arrival.has_group:
+            self.service.kernel.router.warn_of_groups(message.address)
         if arrival.scheduled_ms > self.service.now.wall_ms:
-            return message.directed(arrival.scheduled_ms)
-        return message.directed() if arrival.has_group else message
+            return message.scheduled(arrival.scheduled_ms)
+        return message
 
     def _settle_run(self, buffer: bytes | bytearray, start: int) -> int:
         """Settle the acknowledgements of one consumer that begin here and request no answer; return 0 for one or none.

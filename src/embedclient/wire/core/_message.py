@@ -25,9 +25,9 @@ __all__ = [
     "DUPLICATE_ID_KEY",
     "ROUTING_TYPE_KEY",
     "CoreMessage",
-    "DirectedCoreMessage",
     "MessageTemplate",
     "MessageType",
+    "ScheduledCoreMessage",
     "from_1x",
     "known_address",
     "property_key",
@@ -84,7 +84,6 @@ ROUTING_TYPE_KEY: Final = property_key("_AMQ_ROUTING_TYPE")
 DUPLICATE_ID_KEY: Final = property_key("_AMQ_DUPL_ID")
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _GROUP_ID: Final = "_AMQ_GROUP_ID"
-_GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 _TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
 _HOPS: Final = "_AMQ_Hops"
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
@@ -128,8 +127,7 @@ class CoreMessage:
     )
 
     encoding: ClassVar[int] = int(Encoding.CORE)
-    # Nearly no message has a time or a group: a `DirectedCoreMessage` has.
-    is_directed: ClassVar[bool] = False
+    # Nearly no message has a time: a `ScheduledCoreMessage` has.
     deliver_at: int = 0
 
     raw: bytearray
@@ -315,11 +313,6 @@ class CoreMessage:
         return self.property(_GROUP_ID)
 
     @property
-    def closes_group(self) -> bool:
-        """Return True if this is the last message of its group. Raise RemoteProtocolError."""
-        return self.property(_GROUP_SEQUENCE) == -1
-
-    @property
     def is_to_temporary(self) -> bool:
         """Return True if the sender named a temporary destination. Raise RemoteProtocolError."""
         return self.property(_TEMPORARY_ADDRESS) == self.address
@@ -366,9 +359,9 @@ class CoreMessage:
         copy.assign_id(self.message_id)
         return copy
 
-    def directed(self, deliver_at: int = 0) -> CoreMessage:
-        """Return this message, with the same bytes, as one with a group, or with a time in Unix ms, or with both."""
-        message = DirectedCoreMessage.parse(self.raw)
+    def scheduled(self, deliver_at: int) -> CoreMessage:
+        """Return this message, with the same bytes, as one that must not be delivered before a wall time in Unix ms."""
+        message = ScheduledCoreMessage.parse(self.raw)
         message.deliver_at = deliver_at
         return message
 
@@ -416,12 +409,10 @@ class CoreMessage:
     __hash__ = object.__hash__
 
 
-class DirectedCoreMessage(CoreMessage):
-    """A message with a group, or one that must not be delivered before ``deliver_at``, Unix ms. So are its copies."""
+class ScheduledCoreMessage(CoreMessage):
+    """A message that must not be delivered before ``deliver_at``, Unix milliseconds. Copies keep that time."""
 
     __slots__ = ("deliver_at",)
-
-    is_directed = True
 
     def copy_for(
         self,
@@ -432,7 +423,7 @@ class DirectedCoreMessage(CoreMessage):
         expiration: int,
     ) -> CoreMessage:
         copy = super().copy_for(address, changes=changes, removals=removals, expiration=expiration)
-        return copy.directed(self.deliver_at)
+        return copy.scheduled(self.deliver_at)
 
 
 class MessageTemplate:

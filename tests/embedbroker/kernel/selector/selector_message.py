@@ -28,8 +28,6 @@ class Letter:
     duplicate_id: bytes | None = None
     is_to_temporary: bool = False
     deliver_at: int = 0
-    is_directed: bool = False
-    closes_group: bool = False
 
     def property(self, name: str) -> PropertyValue:
         return self.properties.get(name)
@@ -46,8 +44,8 @@ class Letter:
     def annotate(self, origin: Origin, address: str) -> Letter:
         raise AssertionError("a selector copies nothing")
 
-    def directed(self, deliver_at: int = 0) -> Letter:
-        raise AssertionError("a selector directs nothing")
+    def scheduled(self, deliver_at: int) -> Letter:
+        raise AssertionError("a selector schedules nothing")
 
     def with_expiration(self, expiration: int) -> Letter:
         raise AssertionError("a selector copies nothing")
