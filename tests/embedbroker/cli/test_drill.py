@@ -26,7 +26,7 @@ from embedbroker.cli._commands import commands
 from embedbroker.cli.drill import _pair_files
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Fault, Findings, Hit, OutageRecord, RoleChange, Round
-from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, Stage
+from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, STANDSTILL_S, Stage
 from embedbroker.cli.drill._tables import progress_line
 from embedbroker.cli.drill._transaction import Outcome, run_transaction
 from embedbroker.ledger import Tally, Timeline, TimelineBucket, Verdict
@@ -253,9 +253,19 @@ async def test_producers_wait_while_consumers_are_far_behind(autojump_clock: tri
         await stage.room()
     assert patience.cancelled_caught
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(stage.room)
+        for _ in range(2):
+            nursery.start_soon(stage.room)
         await trio.testing.wait_all_tasks_blocked()
         stage.consumed(BACKLOG_MAX // 2 + 1)
+    assert trio.current_time() < 1 + STANDSTILL_S
+
+
+async def test_producers_do_not_wait_for_consumers_that_get_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    stage = Stage(PLAN)
+    stage.confirmed(BACKLOG_MAX)
+    began = trio.current_time()
+    await stage.room()
+    assert trio.current_time() - began == STANDSTILL_S
 
 
 async def test_after_a_fault_the_ledger_tells_the_backlog() -> None:

@@ -21,6 +21,8 @@ __all__ = ["QUEUE", "Stage"]
 
 QUEUE = "drill"
 BACKLOG_MAX = 5_000
+#: Seconds without a consumed message after which producers no longer wait for consumers.
+STANDSTILL_S = 2.0
 BUCKET_S = 0.25
 
 
@@ -166,10 +168,18 @@ class Stage:
     # The backlog
 
     async def room(self) -> None:
-        """Wait while consumers are far behind; producers call this."""
+        """Wait while consumers are far behind and get on; producers call this.
+
+        A broker that lost messages leaves a backlog that no consumer can take, so a stand-still ends the wait.
+        """
         while self.backlog >= BACKLOG_MAX and self.sending:
-            self._room = trio.Event()
-            await self._room.wait()
+            consumed = self.messages_consumed
+            if self._room.is_set():
+                self._room = trio.Event()
+            with trio.move_on_after(STANDSTILL_S):
+                await self._room.wait()
+            if self.messages_consumed == consumed:
+                return
 
     def confirmed(self, count: int) -> None:
         """Record that messages entered the queue."""
