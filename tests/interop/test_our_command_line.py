@@ -65,12 +65,12 @@ def test_queues_and_addresses_of_an_artemis_are_managed(artemis: ArtemisBroker) 
 
 
 def test_clients_of_an_artemis_are_shown(artemis: ArtemisBroker) -> None:
-    (connection,) = of_json(manage(artemis, "connection", "list", "--json"))
-    assert connection["protocol"] == "CORE"
+    # Each command shows itself; clients of other tests may be there, too.
+    for kind in ("connection", "consumer"):
+        shown = of_json(manage(artemis, kind, "list", "--json"))
+        assert shown and {client["protocol"] for client in shown} == {"CORE"}
     assert of_json(manage(artemis, "session", "list", "--json"))
-    consumers = of_json(manage(artemis, "consumer", "list", "--json"))
-    assert [consumer["protocol"] for consumer in consumers] == ["CORE"]
-    assert len(manage(artemis, "consumer", "list")) == 2
+    assert len(manage(artemis, "consumer", "list")) >= 2
     manage(artemis, "connection", "close", "nope", code=6)
 
 
