@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def split_fqqn(name: str) -> tuple[str, str | None]:
-    """Return the address and the queue of ``address::queue``. Without ``::`` the queue is None."""
+    """Split ``address::queue`` into its two names. Return None as the queue if ``::`` is missing."""
     address, separator, queue = name.partition("::")
     return (address, queue) if separator else (name, None)
 
