@@ -6,7 +6,7 @@ broker should do about any of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from attrs import define, field
 
@@ -102,17 +102,46 @@ class VoteFaults(CopyFaults):
         live = split_brain_checker.live or split_brain_checker.hosts[0]
         match kind:
             case FaultKind.CRASH_VOTER:
-                # All of them at once, too: who has the words of some is stopped by those of the others.
-                lives = (
-                    [each.live for each in self.policy.split_brain_checkers[1:]] if has_granted_votes(live) else [live]
-                )
-                for voter in [each for each in lives if each is not None]:
-                    self.members.crash(voter)
-                self.schedule.healed()
+                self._crash_voter(live)
             case FaultKind.STOP_VOTER:
                 self.members.stop(live, fails_over=self.scene.chance(0.5))
             case _:
                 self.members.freeze(live, (1.0, 4.0, 10.0))
+
+    def _crash_voter(self, live: NodeHost) -> None:
+        """Crash one voter; or part the active broker and its backup, and crash all voters behind their votes.
+
+        Then the active broker dies. Its backup asks voters that have just started: they must have kept their votes.
+        """
+        active, backup = self.group.members.active, self._copied_to()
+        if active is None or backup is None or self.scene.chance(0.5):
+            self._crash_voters(live)
+            self.schedule.healed()
+            return
+        self._hold(self._around(active, [backup]), at_least_s=12.0)
+        self.schedule.expect()
+        crash_s = 3.0 + self.scene.world.random.random() * 3.0
+        self.schedule.later(crash_s, lambda: self._crash_voters(live))
+        self.schedule.expect()
+        self.schedule.later(crash_s + 0.5 + self.scene.world.random.random(), lambda: self._crash_and_cut_off(active))
+
+    def _crash_and_cut_off(self, host: NodeHost) -> None:
+        """Crash a broker that starts without reaching any other."""
+        self.members.crash(host)
+        self.schedule.expect()
+        self._hold(self._around(host, self.group.members.everybody), counts=True, at_least_s=8.0)
+
+    def _around(self, host: NodeHost, others: Iterable[NodeHost]) -> _Ways:
+        """Return the ways between a broker and others, in both directions."""
+        names = [other.name for other in others if other is not host]
+        return [way for name in names for way in ((host.name, name), (name, host.name))]
+
+    def _crash_voters(self, live: NodeHost) -> None:
+        """Crash one voter, or all at once if it has granted votes: an asker needs those of several."""
+        checkers = self.policy.split_brain_checkers[1:]
+        for voter in [checker.live for checker in checkers] if has_granted_votes(live) else [live]:
+            if voter is not None:
+                self.members.crash(voter)
 
     # Between members
 
@@ -156,9 +185,7 @@ class VoteFaults(CopyFaults):
         starting = pair[0] if self.scene.chance(0.8) else random.choice(pair)
         for host in random.choice(([starting], list(pair), members.everybody)):
             self.members.crash(host)
-        others = [host.name for host in members.everybody if host is not starting]
-        ways = [way for other in others for way in ((starting.name, other), (other, starting.name))]
-        self._hold(ways, counts=True, at_least_s=8.0)
+        self._hold(self._around(starting, members.everybody), counts=True, at_least_s=8.0)
 
     def _hold(self, ways: _Ways, *, counts: bool = False, at_least_s: float = 0.0) -> None:
         self.scene.hit(Moment.MEMBERS_PARTED)
