@@ -32,6 +32,7 @@ class _Stored:
     durable: bool = True
     priority: int = 4
     expiration: int = 0
+    deliver_at: int = 0
 
     def stored_bytes(self) -> bytes:
         return self.raw

@@ -10,9 +10,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from attrs import define, evolve, field, fields, frozen
+from attrs import Attribute, define, evolve, field, fields, frozen
 
-from ._checks import instance, optional, text, whole
+from ._checks import instance, number, optional, text, whole
 from ._matches import Matches
 
 __all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
@@ -28,6 +28,13 @@ class AddressFullPolicy(Enum):
     BLOCK = "BLOCK"
     #: Its send is refused with an `AddressFullException`.
     FAIL = "FAIL"
+
+
+def _share(instance: object, attribute: Attribute[Any], value: object) -> None:
+    """Check a share of a whole."""
+    number(0)(instance, attribute, value)
+    if isinstance(value, int | float) and value > 1:
+        raise ValueError(f"{attribute.name} must be from 0 to 1, not {value!r}")
 
 
 _text = optional(text)
@@ -50,6 +57,10 @@ class AddressSettings:
         min_expiry_delay: Shortest expiration.
         max_expiry_delay: Longest expiration; messages that have none get it.
         max_delivery_attempts: Deliveries before a message is dead; -1 or 0: no limit.
+        redelivery_delay: Time that a message waits after its first rollback.
+        redelivery_delay_multiplier: Factor by which each further rollback lengthens that time.
+        max_redelivery_delay: Longest such time; -1: ten times ``redelivery_delay``.
+        redelivery_collision_avoidance_factor: Largest share of the time, 0 to 1, by which it is longer or shorter.
         max_size_bytes: Bytes of messages on the address beyond which it is full.
         address_full_policy: Treatment of the producers of a full address.
         send_to_dla_on_no_route: Whether messages that no queue takes become dead letters.
@@ -75,6 +86,10 @@ class AddressSettings:
     min_expiry_delay: int | None = field(default=None, validator=_number)
     max_expiry_delay: int | None = field(default=None, validator=_number)
     max_delivery_attempts: int | None = field(default=None, validator=_number)
+    redelivery_delay: int | None = field(default=None, validator=optional(whole(0)))
+    redelivery_delay_multiplier: float | None = field(default=None, validator=optional(number(0)))
+    max_redelivery_delay: int | None = field(default=None, validator=_number)
+    redelivery_collision_avoidance_factor: float | None = field(default=None, validator=optional(_share))
     max_size_bytes: int | None = field(default=None, validator=_number)
     address_full_policy: AddressFullPolicy | None = field(default=None, validator=_policy)
     send_to_dla_on_no_route: bool | None = field(default=None, validator=_flag)
@@ -108,6 +123,10 @@ DEFAULT_SETTINGS = AddressSettings(
     min_expiry_delay=-1,
     max_expiry_delay=-1,
     max_delivery_attempts=10,
+    redelivery_delay=0,
+    redelivery_delay_multiplier=1.0,
+    max_redelivery_delay=-1,
+    redelivery_collision_avoidance_factor=0.0,
     max_size_bytes=-1,
     address_full_policy=AddressFullPolicy.BLOCK,
     send_to_dla_on_no_route=False,

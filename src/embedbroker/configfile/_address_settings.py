@@ -11,7 +11,7 @@ from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettin
 from ._document import Element
 from ._findings import Findings
 from ._mapping import Fields, built, named_once, required_attribute, store, value_of, values_of
-from ._values import boolean, one_of, size, text_or_nothing, whole
+from ._values import boolean, number, one_of, size, text_or_nothing, whole
 
 __all__ = ["address_settings"]
 
@@ -23,6 +23,10 @@ _FIELDS: Fields = {
     "min-expiry-delay": ("min_expiry_delay", whole),
     "max-expiry-delay": ("max_expiry_delay", whole),
     "max-delivery-attempts": ("max_delivery_attempts", whole),
+    "redelivery-delay": ("redelivery_delay", whole),
+    "redelivery-delay-multiplier": ("redelivery_delay_multiplier", number),
+    "max-redelivery-delay": ("max_redelivery_delay", whole),
+    "redelivery-collision-avoidance-factor": ("redelivery_collision_avoidance_factor", number),
     "max-size-bytes": ("max_size_bytes", size),
     "send-to-dla-on-no-route": ("send_to_dla_on_no_route", boolean),
     "auto-create-queues": ("auto_create_queues", boolean),

@@ -12,7 +12,6 @@ from ._findings import Findings
 __all__ = ["warn_about_rest"]
 
 _NO_EFFECT = "has no effect here"
-_NO_DELAY = "a message that is rolled back is delivered again at once"
 _NO_DISCOVERY = "there is no discovery yet; use static-connectors"
 
 # Path -> why it has no effect, where the reason is useful.
@@ -31,15 +30,6 @@ _REASONS = {
     "core/journal-sync-transactional": "every batch is synced to the disk",
     "core/journal-sync-non-transactional": "every batch is synced to the disk",
     "core/queues": "write them as addresses",
-    **{
-        f"core/address-settings/address-setting/{name}": _NO_DELAY
-        for name in (
-            "redelivery-delay",
-            "redelivery-delay-multiplier",
-            "max-redelivery-delay",
-            "redelivery-collision-avoidance-factor",
-        )
-    },
 }
 
 # Values that request only existing behaviour, by what stands below an element.
@@ -67,12 +57,8 @@ _AS_IT_IS_BELOW = {
             slow-consumer-threshold default-group-buckets default-ring-size default-delay-before-dispatch
         """,
         "0": """
-            redelivery-delay redelivery-collision-avoidance-factor retroactive-message-count
-            default-consumers-before-dispatch
+            retroactive-message-count default-consumers-before-dispatch
         """,
-        "0.0": "redelivery-collision-avoidance-factor",
-        "1": "redelivery-delay-multiplier",
-        "1.0": "redelivery-delay-multiplier",
         "off": "config-delete-queues config-delete-addresses config-delete-diverts",
     },
     "core/cluster-connections/cluster-connection": {"off": "message-load-balancing"},

@@ -1,4 +1,4 @@
-"""Periodic work of the broker: expiry scans, removal of idle queues and addresses, time-outs of transactions.
+"""Timed work of the broker: scheduled messages, expiry scans, removal of what is idle, time-outs of transactions.
 
 Responsible for when that is due and for doing it in bounded slices. Does not depend on how a message is moved.
 """
@@ -12,6 +12,7 @@ from functools import partial
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._clock import Clock
+from ._schedule import Schedule
 from ._teardown import Teardown
 from .addressing._address import Address
 from .addressing._addresses import AddressManager
@@ -47,6 +48,7 @@ class Housekeeping:
         "_inform",
         "_log",
         "_scan",
+        "_schedule",
         "_settings",
         "_sweep",
         "_teardown",
@@ -62,6 +64,7 @@ class Housekeeping:
         branches: XaBranches,
         expiry: Expiry,
         teardown: Teardown,
+        schedule: Schedule,
         log: Callable[[str], None],
         inform: Callable[[str], None],
     ) -> None:
@@ -73,6 +76,7 @@ class Housekeeping:
         self._branches = branches
         self._expiry = expiry
         self._teardown = teardown
+        self._schedule = schedule
         self._log = log
         self._inform = inform
         self._expiry_period = config.message_expiry_scan_period_ms / 1000
@@ -121,12 +125,20 @@ class Housekeeping:
         """Return when `run` has work to do; infinity for never."""
         if self._scan is not None or self._sweep is not None:
             return now
-        branches = self._branches
-        due = branches.next_deadline() if branches.unprepared else None
-        return self._due if due is None or self._due < due else due
+        earliest, branches = self._due, self._branches
+        if branches.unprepared:
+            due = branches.next_deadline()
+            if due is not None and due < earliest:
+                earliest = due
+        call_ms = self._schedule.next_call_ms
+        if call_ms < _NEVER:
+            # Wall time may jump: the rest is counted from the time of this step.
+            earliest = min(earliest, now + max(call_ms - self._clock.now_ms, 0) / 1000)
+        return earliest
 
     def run(self, now: float) -> None:
-        """Do what is due: at most one slice of an expiry scan, and one of a sweep."""
+        """Do what is due: at most one slice of scheduled messages, one of an expiry scan, and one of a sweep."""
+        self._schedule.release_due(self._config.work_per_step_max)
         self._branches.run(now)
         if self._scan is None and now >= self._expiry_due:
             self._expiry_due = now + self._expiry_period

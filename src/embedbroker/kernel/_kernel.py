@@ -111,7 +111,7 @@ class Kernel:
         )  # fmt: skip
         self.housekeeping = Housekeeping(
             config, self.settings, self.clock, self.address_manager, self.cursors, self.branches, self.expiry,
-            self.teardown, log, self.inform,
+            self.teardown, self.schedule, log, self.inform,
         )  # fmt: skip
 
     def _compose_settling(self) -> None:

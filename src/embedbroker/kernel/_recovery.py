@@ -8,8 +8,9 @@ the journal stores anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from ._facts import DuplicateId, HeuristicOutcome
@@ -76,6 +77,8 @@ class MessageRecord(Protocol):
     @property
     def expiration(self) -> int: ...
     @property
+    def deliver_at(self) -> int: ...
+    @property
     def references(self) -> tuple[tuple[int, int, int], ...]: ...
 
     def stored_bytes(self) -> bytes:
@@ -110,6 +113,7 @@ class Recovery:
         "_address_names",
         "_addresses",
         "_counts_first",
+        "_delayed",
         "_kernel",
         "_locking",
         "_locks",
@@ -125,8 +129,11 @@ class Recovery:
         kernel: Kernel,
         transactions: Sequence[StoredTransaction] = (),
         outcomes: Iterable[HeuristicOutcome] = (),
+        delayed: Mapping[tuple[int, int], int] = MappingProxyType({}),
     ) -> None:
+        """Begin a recovery; ``delayed`` has by message and queue when a redelivery is due."""
         self._kernel = kernel
+        self._delayed = delayed
         self._counts_first = kernel.config.persist_delivery_count_before_delivery
         self._prepared = [(stored, kernel.transactions.restore(stored.transaction_id)) for stored in transactions]
         self._outcomes = outcomes
@@ -161,12 +168,13 @@ class Recovery:
 
     def add(self, messages: Iterable[MessageRecord]) -> None:
         """Take some messages. References name queues that were restored before."""
-        locks, queues = self._locks, self._queues
+        locks, queues, delayed, now_ms = self._locks, self._queues, self._delayed, self._kernel.now_ms
         restore = self._kernel.address_manager.restore
         hold, addresses, waiting = self._kernel.memory.hold, self._address_names, self._waiting
         for message in messages:
             references = message.references
             stored, priority = message.stored_bytes(), message.priority
+            due_ms = message.deliver_at
             hold(message.message_id, addresses[references[0][0]], len(stored), len(references))
             for queue_id, position, delivery_count in references:
                 if locks and (transaction := locks.pop((message.message_id, queue_id), None)) is not None:
@@ -175,6 +183,13 @@ class Recovery:
                     reference = Reference(restore(message.encoding, stored), position, count)
                     transaction.take(queues[queue_id], (reference,), Outcome.ACCEPTED)
                     queues[queue_id].delivering_count += 1
+                    queues[queue_id].added_count += 1
+                    continue
+                if delayed:
+                    due_ms = delayed.get((message.message_id, queue_id), message.deliver_at)
+                if due_ms > now_ms:
+                    reference = Reference(restore(message.encoding, stored), position, delivery_count)
+                    queues[queue_id].schedule(reference, due_ms)
                     queues[queue_id].added_count += 1
                     continue
                 entry = (
@@ -211,6 +226,8 @@ class Recovery:
             address, kept = self._address_names[message.references[0][0]], message.stored_bytes()
             self._kernel.memory.hold(message.message_id, address, len(kept), len(message.references))
             restored = self._kernel.address_manager.restore(message.encoding, kept)
+            if message.deliver_at:
+                restored = restored.scheduled(message.deliver_at)
             for place, queues in targets.items():
                 transaction.add(restored, queues, place)
         if not messages:

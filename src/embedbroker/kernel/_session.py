@@ -384,10 +384,6 @@ class Session:
         """Check the permission to send again for each address: permissions changed."""
         self._admitted.clear()
 
-    def sends_to_broker(self, message: Message) -> bool:
-        """Return True if a message is a request to a part of the broker."""
-        return message.address in self._internal
-
     def _request(self, binding: InternalBinding, message: Message, sender_waits: bool) -> Refused | None:
         refused = self._allow(binding.permission, binding.address)
         return binding.take(message, self, sender_waits) if refused is None else refused
@@ -649,8 +645,8 @@ class Session:
                 unsettled.trim()
             held.append((consumer.queue, first, unsettled.take_all()))
         for queue, first, rest in held:
-            self._settlement.settle(queue, first, Outcome.FAILED)
-            self._settlement.settle(queue, rest, Outcome.RELEASED)
+            self._settlement.settle(queue, first, Outcome.FAILED, is_rollback=True)
+            self._settlement.settle(queue, rest, Outcome.RELEASED, is_rollback=True)
 
     # -- XA branches ---------------------------------------------------------------------------------------------
 

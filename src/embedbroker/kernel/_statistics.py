@@ -30,6 +30,8 @@ class QueueStatistics:
     name: str
     backlog: BacklogStatistics
     delivering: int
+    scheduled: int
+    """Messages that must not be delivered yet."""
     waiting_visible: int
     """Messages routed here that are not visible yet."""
     added: int

@@ -46,8 +46,11 @@ class Store(Protocol):
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         """Record that one queue has finished with one message."""
 
-    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
-        """Record the number of deliveries of a message that came back to its queue, or is about to go out."""
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
+        """Record the number of deliveries of a message that came back to its queue, or is about to go out.
+
+        It must not be delivered before the wall time ``due_ms``, 0 for none.
+        """
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:
         """Record that a transaction branch is prepared."""
@@ -110,7 +113,7 @@ class MemoryStore:
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         pass
 
-    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
         pass
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:

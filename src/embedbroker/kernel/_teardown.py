@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from ._deferred import AT_ONCE_MAX, DeferredWork
 from ._ids import Ids
@@ -17,6 +18,7 @@ from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
 from .queueing._backlog import Reference
 from .queueing._queue import Consumer, Queue
+from .queueing._scheduled import ScheduledReferences
 from .settling._outcome import Outcome
 from .settling._removal import Removal
 from .settling._settlement import Settlement
@@ -84,7 +86,7 @@ class Teardown:
             self.delete_queue(queue)
 
     def purge(self, queue: Queue) -> None:
-        """Take out everything that waits now; messages that arrive meanwhile stay."""
+        """Take out everything that waits now or is scheduled; messages that arrive meanwhile stay."""
         doomed = self.take_waiting(queue)
 
         def removal() -> Iterator[None]:
@@ -93,7 +95,7 @@ class Teardown:
                     self._removal.leave(queue, (reference,), Leaving.REMOVED)
                 yield
 
-        if queue.backlog.size <= AT_ONCE_MAX and not queue.is_held:
+        if queue.backlog.size + queue.scheduled_count <= AT_ONCE_MAX and not queue.is_held:
             deque(removal(), maxlen=0)
         else:
             self._deferred.add_holding((queue,), removal())
@@ -101,15 +103,17 @@ class Teardown:
     def take_waiting(
         self, queue: Queue, matches: Callable[[Reference], bool] | None = None
     ) -> Iterator[Reference | None]:
-        """Take out what waits now and matches, yielding each message, and None between portions.
+        """Take out what waits or is scheduled now and matches, yielding each message, and None between portions.
 
         The caller must let each message leave before it continues, and hold the queue if it pauses.
         """
         limit = self._ids.next_id
-        return queue.backlog.remove_if(
-            lambda waiting: waiting.position < limit and (matches is None or matches(waiting)),
-            exempt_through=lambda: self._cursors.exempt_through(queue),
-        )
+
+        def is_doomed(reference: Reference) -> bool:
+            return reference.position < limit and (matches is None or matches(reference))
+
+        waiting = queue.backlog.remove_if(is_doomed, exempt_through=lambda: self._cursors.exempt_through(queue))
+        return waiting if queue.scheduled is None else chain(waiting, _scheduled(queue.scheduled, is_doomed))
 
     def detach(self, consumer: Consumer, outcome: Outcome) -> None:
         """Remove a consumer; what it had not settled returns to the queue.
@@ -132,3 +136,10 @@ class Teardown:
         queue.remove_consumer(consumer)
         self._observers.call(self._observers.commit.consumer_removed, consumer)
         self._settlement.settle(queue, consumer.unsettled.take_all(), outcome)
+
+
+def _scheduled(scheduled: ScheduledReferences, is_doomed: Callable[[Reference], bool]) -> Iterator[Reference]:
+    """Take out the scheduled messages that match."""
+    for reference in list(scheduled):
+        if is_doomed(reference) and scheduled.discard(reference):
+            yield reference

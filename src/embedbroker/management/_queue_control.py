@@ -83,7 +83,7 @@ _ATTRIBUTES = (
     Attribute("Enabled", "boolean", lambda call: True, "It takes messages; it cannot be disabled yet."),
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
-    Attribute("ScheduledCount", "long", lambda call: 0, "Scheduled messages; not available yet."),
+    Attribute("ScheduledCount", "long", lambda call: _of(call).scheduled_count, "Messages for later delivery."),
     Attribute("ConsumerCount", "int", lambda call: _of(call).consumer_count, "Consumers, without browsers."),
     Attribute("MessagesAdded", "long", lambda call: _of(call).added_count, "Messages added since the start."),
     Attribute(

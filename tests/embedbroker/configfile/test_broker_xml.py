@@ -215,11 +215,10 @@ def test_warnings_are_logged_unless_somebody_wants_them(tmp_path: Path, caplog: 
 
 
 def test_the_same_name_in_several_places_is_one_warning(tmp_path: Path) -> None:
-    setting = "<address-setting match='{}'><redelivery-delay>{}</redelivery-delay></address-setting>"
-    settings = setting.format("a", 5) + setting.format("b", 6) + setting.format("c", 0)
+    setting = "<address-setting match='{}'><default-ring-size>{}</default-ring-size></address-setting>"
+    settings = setting.format("a", 5) + setting.format("b", 6) + setting.format("c", -1)
     assert load(tmp_path, f"<address-settings>{settings}</address-settings>").warnings == [
-        "core/address-settings/address-setting[a]/redelivery-delay (and in 1 more): has no effect here: "
-        "a message that is rolled back is delivered again at once"
+        "core/address-settings/address-setting[a]/default-ring-size (and in 1 more): has no effect here"
     ]
 
 

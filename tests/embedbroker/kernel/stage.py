@@ -79,8 +79,11 @@ class LaggingStore:
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         self._note("acknowledge", message_id, queue_id, transaction_id)
 
-    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
-        self._note("count", message_id, queue_id, count)
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
+        if due_ms:
+            self._note("delayed", message_id, queue_id, count, due_ms)
+        else:
+            self._note("count", message_id, queue_id, count)
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:
         self._note("prepare", transaction_id, xid)

@@ -21,6 +21,7 @@ class Kept:
     expiration: int
     stored: bytes
     references: tuple[tuple[int, int, int], ...]
+    deliver_at: int = 0
 
     def stored_bytes(self) -> bytes:
         return self.stored

@@ -6,7 +6,7 @@ import pytest
 
 from embedbroker.config import AddressSettings
 from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType
+from embedclient.model import PropertyType
 from embedclient.wire.core import (
     CoreMessage,
     CreateAddress,
@@ -101,26 +101,6 @@ def test_the_first_address_is_the_default_of_the_session(peer: Peer) -> None:
     peer.stage.run()
     assert peer.texts == ["1", "2"]
     assert [packet.message.address for packet in peer.packets(SessionReceiveMessage)] == ["q", "q"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "refused"),
-    [
-        ("_AMQ_SCHED_DELIVERY", 1 << 50, True),
-        ("_AMQ_SCHED_DELIVERY", 5, False),
-    ],
-)
-def test_features_that_are_not_there_yet_are_refused(peer: Peer, name: str, value: int, refused: bool) -> None:
-    properties = Properties()
-    properties.set(name, value, PropertyType.LONG)
-    message = CoreMessage.build(address="q", properties=properties)
-    peer.send(SessionSend(message, True, -2))
-    if refused:
-        answer = peer.refusal()
-        assert (answer.code, answer.correlation_id) == (ErrorCode.NOT_IMPLEMTNED_EXCEPTION, -2)
-        assert answer.message is not None and "not supported" in answer.message
-    else:
-        assert peer.clear() == [NullResponse(-2)]
 
 
 def test_large_messages_are_refused_with_the_last_chunk(peer: Peer) -> None:

@@ -45,7 +45,6 @@ OTHERWISE = {
     "large-not-read": LARGE,
     "large-tx-rollback": LARGE,
     "reattach-large": LARGE,
-    "scheduled-delivery": "scheduled delivery is not there yet",
     "slow-consumer-kill": "slow consumers are not looked for yet",
     "group-id": KINDS.format("message groups"),
     "last-value-queue": KINDS.format("last-value"),

@@ -63,6 +63,11 @@ class StoredMessage:
     expiration: int = 0
     timestamp: int = 1_700_000_000_123
 
+    @property
+    def deliver_at(self) -> int:
+        """Every third message is scheduled."""
+        return 0 if self.message_id % 3 else self.message_id + 5_000
+
     def stored_bytes(self) -> bytes:
         return self.raw
 
@@ -80,6 +85,7 @@ class ModelState:
     addresses: dict[int, AddressDefinition] = Factory(dict)
     transactions: dict[int, list[Call]] = Factory(dict)
     prepared: dict[int, bytes] = Factory(dict)
+    delayed: dict[tuple[int, int], int] = Factory(dict)
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     # By address, in the order in which they came into force; those that were forgotten are let go of lazily.
     duplicate_ids: dict[int, list[DuplicateId]] = Factory(dict)
@@ -121,8 +127,9 @@ class ModelState:
             if not references:
                 del self.messages[message_id]
 
-    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
         self.messages[message_id][1][queue_id][1] = count
+        self.delayed[message_id, queue_id] = due_ms
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:
         self.transactions.setdefault(transaction_id, [])
@@ -198,8 +205,19 @@ class ModelState:
         """Everything recovery promises, in a form that can be compared."""
         return {
             "messages": {
-                message_id: (_brief(message.raw), message.priority, message.expiration, _references(references))
+                message_id: (
+                    _brief(message.raw),
+                    message.priority,
+                    message.expiration,
+                    _references(references),
+                    message.deliver_at,
+                )
                 for message_id, (message, references) in self.messages.items()
+            },
+            "delayed": {
+                key: due_ms
+                for key, due_ms in self.delayed.items()
+                if due_ms and key[0] in self.messages and key[1] in self.messages[key[0]][1]
             },
             "queues": self.queues,
             "addresses": self.addresses,
@@ -283,11 +301,14 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
     messages = {}
     while portion := recovered.take_messages(7):
         for each in portion:
-            messages[each.message_id] = _brief(each.raw), each.priority, each.expiration, sorted(each.references)
+            messages[each.message_id] = (
+                _brief(each.raw), each.priority, each.expiration, sorted(each.references), each.deliver_at
+            )  # fmt: skip
     referenced = {(message_id, queue) for message_id, kept in messages.items() for queue, *_ in kept[3]}
     addresses = {address.id for address in recovered.addresses}
     return {
         "messages": messages,
+        "delayed": {key: due_ms for key, due_ms in recovered.delayed.items() if key in referenced},
         "queues": {queue.id: queue for queue in recovered.queues},
         "addresses": {address.id: address for address in recovered.addresses},
         "prepared": {

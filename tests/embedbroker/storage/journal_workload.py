@@ -158,7 +158,10 @@ class Workload:
 
     def _count(self) -> Call | None:
         reference = self._reference()
-        return ("update_delivery_count", (*reference, self.random.randrange(1, 9))) if reference else None
+        if reference is None:
+            return None
+        count = self.random.randrange(1, 9)
+        return "update_delivery_count", (*reference, count, count * 1000 if count % 2 else 0)
 
     def _begin(self) -> Call | None:
         if len(self.open) < 4 and self.state.queues:

@@ -133,7 +133,7 @@ async def test_a_message_that_expired_is_moved_and_not_shown(client: Client, url
 
 @pytest.mark.parametrize(
     ("what", "words"),
-    [("wildcard", "wildcard addresses"), ("last value", "last-value"), ("delay", "scheduled delivery")],
+    [("wildcard", "wildcard addresses"), ("last value", "last-value")],
 )
 async def test_what_the_broker_does_not_do_yet_is_refused_in_words(
     client: Client, url: str, what: str, words: str
@@ -144,11 +144,22 @@ async def test_what_the_broker_does_not_do_yet_is_refused_in_words(
                 case "wildcard":
                     async with session.create_consumer(Topic("prices.#")):
                         pass
-                case "last value":
-                    await session.create_producer(Queue("q?last-value=true")).send("x")
                 case _:
-                    await session.create_producer("q").send("x", delivery_delay=60)
+                    await session.create_producer(Queue("q?last-value=true")).send("x")
         assert refused.value.error_code == ErrorCode.NOT_IMPLEMTNED_EXCEPTION
         await session.create_producer("after").send("after")
         async with session.create_consumer("after") as consumer:
             assert await texts(consumer, 1) == ["after"]
+
+
+async def test_a_message_with_a_delay_comes_later_and_has_its_time(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        producer = session.create_producer("q")
+        producer.delivery_delay = 0.3
+        await producer.send("later")
+        await producer.send("now", delivery_delay=0)
+        async with session.create_consumer("q") as consumer:
+            assert await texts(consumer, 1) == ["now"]
+            message = await consumer.receive(timeout=5)
+            assert message is not None
+            assert (message.body, message.delivery_time) == ("later", message.timestamp + 300)

@@ -25,6 +25,9 @@ that is visible, and:
 6. The broker crashes. Positions continue above the limit that was reserved. A prepared branch that sent gets its
    positions at its commit, as in 2. A prepared branch that acknowledged keeps its messages out of the queue: then the
    lease does not begin again, as in 5.
+7. A scheduled message has the position of its send, and becomes visible when it is due. So a range ends in front of the
+   first message that is scheduled. A cursor is not opened while one is scheduled at or below its end, and after a crash
+   its lease does not begin again, as in 5.
 
 Acknowledging is one record: that of the cursor, with its new position. The messages leave behind it, over some steps if
 they are many; their records follow. A restart that finds the first record without the others continues with them.
@@ -202,7 +205,7 @@ class Cursors:
             cursor = queue.cursor
             if cursor is None:
                 continue
-            if queue.delivering_count:
+            if queue.delivering_count or queue.lowest_scheduled <= cursor.definition.end:
                 self._change(queue, cursor, evolve(cursor.definition, owner=""))
             cursor.renew(self._clock.monotonic)
             self._let_leave(queue, cursor.definition.position)
@@ -247,6 +250,9 @@ class Cursors:
             last = queue.backlog.last_position
             if begin >= max(self._ids.next_id, 1):
                 return CursorRefused("bad-request", f"from: position {begin} was not given to any message yet")
+            if queue.lowest_scheduled <= begin:
+                text = f"from: messages of queue {queue.name!r} in front of position {begin} are scheduled for later"
+                return CursorRefused("in-use", text)
             if begin > last and queue.waiting_visible:
                 # Some of them may stand up to there, and would become visible below the position of this cursor.
                 text = f"from: messages of queue {queue.name!r} up to position {begin} may not be durable yet"
@@ -285,6 +291,9 @@ class Cursors:
                 return CursorRefused("held", text, other.owner, cursor.left_ms(now))
         if queue.definition.purge_on_no_consumers:
             return CursorRefused("bad-request", f"queue: {queue.name!r} keeps nothing while it has no consumers")
+        if cursor is not None and not cursor.is_held(now) and queue.lowest_scheduled <= cursor.definition.end:
+            text = f"queue {queue.name!r} has messages up to position {cursor.definition.end} that are scheduled"
+            return CursorRefused("in-use", text)
         if queue.consumers or queue.delivering_count:
             text = (
                 f"queue {queue.name!r} has {queue.consumer_count} consumers, and {queue.delivering_count} messages "
@@ -454,7 +463,7 @@ class Cursors:
     ) -> Iterator[None]:
         owner, pinned, backlog = cursor.definition.owner, cursor.definition.end, queue.backlog
         end, size, rows, is_full = start, 0, 0, False
-        until = backlog.last_position
+        until = int(min(backlog.last_position, queue.lowest_scheduled - 1))
         while not is_full and (portion := backlog.behind(end, until, _PORTION)):
             for entry in portion:
                 length = len(entry[4])

@@ -45,6 +45,10 @@ class Message(Protocol):
         """Return the wall time in Unix milliseconds after which it is expired, 0 for never."""
 
     @property
+    def deliver_at(self) -> int:
+        """Return the wall time in Unix milliseconds before which it must not be delivered, 0 for none."""
+
+    @property
     def timestamp(self) -> int:
         """Return the wall time of sending in Unix milliseconds, 0 when the sender gave no time."""
 
@@ -92,6 +96,9 @@ class Message(Protocol):
 
     def annotate(self, origin: Origin, address: str) -> Message:
         """Return a copy without id and expiration, for another address, that states its origin."""
+
+    def scheduled(self, deliver_at: int) -> Message:
+        """Return it with another ``deliver_at``, under the same id. Its stored bytes do not hold that time."""
 
     def with_expiration(self, expiration: int) -> Message:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""

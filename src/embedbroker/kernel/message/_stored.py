@@ -77,6 +77,7 @@ class StoredMessage:
         "body",
         "codec",
         "decoded",
+        "deliver_at",
         "durable",
         "encoded_size",
         "expiration",
@@ -98,6 +99,7 @@ class StoredMessage:
         timestamp: int,
         message_id: int = 0,
         body: Body = RESIDENT,
+        deliver_at: int = 0,
     ) -> None:
         assert 0 <= priority <= 9, priority
         encoded_address = address.encode("utf-8", "surrogatepass")
@@ -116,6 +118,7 @@ class StoredMessage:
         self.timestamp = timestamp
         self.message_id = message_id
         self.body = body
+        self.deliver_at = deliver_at
         self.decoded: object = None
         self.memory_size = len(self._stored)
         self.encoded_size = len(content) + body.size
@@ -183,6 +186,11 @@ class StoredMessage:
     def annotate(self, origin: Origin, address: str) -> StoredMessage:
         return self._copy(self.codec.annotated(self, origin), address, expiration=0, message_id=0)
 
+    def scheduled(self, deliver_at: int) -> StoredMessage:
+        copy = self._copy(self.content, self.address, self.expiration, self.message_id)
+        copy.deliver_at = deliver_at
+        return copy
+
     def with_expiration(self, expiration: int) -> StoredMessage:
         return self._copy(self.content, self.address, expiration, self.message_id)
 
@@ -191,7 +199,7 @@ class StoredMessage:
     ) -> StoredMessage:
         return StoredMessage(
             self.codec, content, address=address, durable=self.durable, priority=self.priority, expiration=expiration,
-            timestamp=self.timestamp, message_id=message_id, body=self.body,
+            timestamp=self.timestamp, message_id=message_id, body=self.body, deliver_at=self.deliver_at,
         )  # fmt: skip
 
     # Below every @property: from here on the name means this method inside the class.

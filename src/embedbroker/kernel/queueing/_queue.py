@@ -9,6 +9,7 @@ depend on transactions, records, expiry addresses and protocols: the kernel remo
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from .._client_view import SessionView
@@ -22,6 +23,7 @@ from ._credit import Credit
 from ._cursor import Cursor
 from ._deliveries import CHUNK_ENTRIES, Deliveries
 from ._dispatcher import Dispatcher
+from ._scheduled import ScheduledReferences
 
 __all__ = ["Consumer", "ConsumerPort", "Queue", "QueueOwner"]
 
@@ -39,6 +41,9 @@ class QueueOwner(Protocol):
 
     def wake(self, queue: Queue) -> None:
         """Call `dispatch` later in this step."""
+
+    def call_at(self, due_ms: int, queue: Queue) -> None:
+        """Call `release_due` once the wall time is ``due_ms``."""
 
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Handle a message that was found expired just before its delivery, and has left the queue.
@@ -223,6 +228,7 @@ class Queue:
         "name",
         "owner",
         "pledged",
+        "scheduled",
         "swept",
         "used",
     )
@@ -240,6 +246,8 @@ class Queue:
         self.dispatcher: Dispatcher[Consumer] = Dispatcher()
         self.consumers = self.dispatcher.consumers
         self.browsers: dict[Consumer, None] = {}
+        # Messages that must not be delivered yet; None until there is one.
+        self.scheduled: ScheduledReferences | None = None
         # The cursor that reads it by ranges of positions; see `Cursors`.
         self.cursor: Cursor | None = None
         # Consumers for which some of its messages are undeliverable.
@@ -270,6 +278,7 @@ class Queue:
             name=self.name,
             backlog=self.backlog.statistics(),
             delivering=self.delivering_count,
+            scheduled=self.scheduled_count,
             waiting_visible=self._waiting_visible,
             added=self.added_count,
             acknowledged=self.acknowledged_count,
@@ -281,8 +290,13 @@ class Queue:
 
     @property
     def message_count(self) -> int:
-        """Return the number of messages that wait or are in delivery, as Artemis counts them."""
-        return self.backlog.size + self.delivering_count
+        """Return the number of messages that wait, are scheduled or in delivery, as Artemis counts them."""
+        return self.backlog.size + self.delivering_count + self.scheduled_count
+
+    @property
+    def scheduled_count(self) -> int:
+        """Return the number of messages that must not be delivered yet."""
+        return len(self.scheduled) if self.scheduled is not None else 0
 
     @property
     def consumer_count(self) -> int:
@@ -308,6 +322,9 @@ class Queue:
     def publish(self, reference: Reference) -> None:
         """Make a message visible: straight to a consumer when nothing waits, else behind what waits."""
         self.added_count += 1
+        if reference.message.deliver_at and reference.message.deliver_at > self.owner.now_ms:
+            self.schedule(reference, reference.message.deliver_at)
+            return
         backlog = self.backlog
         if backlog.size == 0 and not self._holds:
             consumer = self.dispatcher.choose(reference)
@@ -321,6 +338,44 @@ class Queue:
         backlog.append(reference)
         if self.dispatcher.levels or self.browsers:
             self.owner.wake(self)
+
+    # -- scheduled messages --------------------------------------------------------------------------------------
+
+    def schedule(self, reference: Reference, due_ms: int) -> None:
+        """Keep a message out of sight until the wall time is ``due_ms``."""
+        scheduled = self.scheduled
+        if scheduled is None:
+            scheduled = self.scheduled = ScheduledReferences()
+        scheduled.add(due_ms, reference)
+        if due_ms < scheduled.announced:
+            scheduled.announced = due_ms
+            self.owner.call_at(due_ms, self)
+
+    def release_due(self, due_ms: int, limit: int) -> int:
+        """Put messages that are due to their places, up to ``limit``; return how many.
+
+        Their places are those of their sends: behind what was sent before, in front of what was sent later. ``due_ms``
+        is the time of the call that this answers; without effect if it is out of date.
+        """
+        scheduled = self.scheduled
+        if scheduled is None or scheduled.announced != due_ms:
+            return 0
+        due = scheduled.take_due(self.owner.now_ms, limit)
+        for reference in due:
+            self.backlog.give_back(reference)
+        scheduled.announced = scheduled.first_due_ms
+        if scheduled:
+            self.owner.call_at(int(scheduled.announced), self)
+        if due:
+            self.owner.wake(self)
+        return len(due)
+
+    @property
+    def lowest_scheduled(self) -> float:
+        """Return the lowest position of a message that must not be delivered yet; infinity for none."""
+        return self.scheduled.lowest_position if self.scheduled else math.inf
+
+    # -- holding back --------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
         """Deliver nothing that waits until `let_go`: messages are on their way back or out."""

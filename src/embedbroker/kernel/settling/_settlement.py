@@ -19,6 +19,7 @@ from ..queueing._queue import Consumer, Queue
 from ._dead_letters import DeadLetters
 from ._expiry import Expiry
 from ._outcome import Outcome
+from ._redelivery import redelivery_delay_ms
 from ._removal import Removal
 from ._unit_of_work import Taken, UnitOfWork
 
@@ -72,6 +73,8 @@ class Settlement:
         transaction: UnitOfWork | None = None,
         consumer: Consumer | None = None,
         finished: Callable[[], None] | None = None,
+        *,
+        is_rollback: bool = False,
     ) -> None:
         """Settle deliveries that their consumer no longer holds, in order.
 
@@ -81,10 +84,11 @@ class Settlement:
 
         Many are settled over the next steps, and so is the rest of a large request, for which ``finished`` is called in
         the end. The transaction may be rolled back at any time, but must be committed only behind this, as later
-        deferred work. ``consumer`` is the one for which they are undeliverable.
+        deferred work. ``consumer`` is the one for which they are undeliverable. With ``is_rollback``, those that return
+        wait for the redelivery delay.
         """
         if finished is not None or len(references) > AT_ONCE_MAX:
-            self._settle_over_steps(queue, references, outcome, transaction, consumer, finished)
+            self._settle_over_steps(queue, references, outcome, transaction, consumer, finished, is_rollback)
         elif outcome is _ACCEPTED:
             if transaction is not None:
                 transaction.take(queue, references, outcome)
@@ -93,7 +97,7 @@ class Settlement:
             if transaction is not None:
                 transaction.take(queue, references, outcome, consumer)
             for reference in references:
-                self._settle_other(queue, reference, outcome, transaction, consumer)
+                self._settle_other(queue, reference, outcome, transaction, consumer, is_rollback)
 
     def _settle_over_steps(
         self,
@@ -103,6 +107,7 @@ class Settlement:
         transaction: UnitOfWork | None,
         consumer: Consumer | None,
         finished: Callable[[], None] | None,
+        is_rollback: bool,
     ) -> None:
         deferred = self._deferred
         if transaction is not None:
@@ -115,7 +120,7 @@ class Settlement:
                 if transaction is not None and transaction.is_ended:
                     break
                 if outcome is not _ACCEPTED:
-                    self._settle_other(queue, reference, outcome, transaction, consumer)
+                    self._settle_other(queue, reference, outcome, transaction, consumer, is_rollback)
                 else:
                     self._removal.leave(queue, (reference,), _ACKNOWLEDGED, transaction)
                 yield
@@ -138,14 +143,14 @@ class Settlement:
                 if outcome.leaves:
                     self._removal.finish(queue, reference)
                 else:
-                    self._settle_other(queue, reference, outcome, None, consumer)
+                    self._settle_other(queue, reference, outcome, None, consumer, False)
                 yield
 
     def take_back(self, acknowledged: list[Taken]) -> Iterator[None]:
         """Return the deliveries of a transaction that is rolled back, as failed, one with each step."""
         for queue, references, _outcome, _consumer in drained(acknowledged):
             for reference in _taken_from(references):
-                self._settle_other(queue, reference, Outcome.FAILED, None, None)
+                self._settle_other(queue, reference, Outcome.FAILED, None, None, True)
                 yield
 
     # -- other outcomes ------------------------------------------------------------------------------------------
@@ -157,6 +162,7 @@ class Settlement:
         outcome: Outcome,
         transaction: UnitOfWork | None,
         consumer: Consumer | None,
+        is_rollback: bool,
     ) -> None:
         if transaction is None:
             queue.delivering_count -= 1
@@ -168,30 +174,44 @@ class Settlement:
         elif outcome is _REJECTED:
             self._dead_letters.move(queue, reference, transaction)
         elif transaction is None:
-            self.give_back(queue, reference, outcome, consumer)
+            self._give_back(queue, reference, outcome, consumer, is_rollback)
         # In a transaction, what returns needs no record: after a crash it is at its old place.
 
-    def give_back(self, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None) -> None:
-        """Return a message that is no longer in delivery to its place, unless it was delivered too often."""
+    def _give_back(
+        self, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None, is_rollback: bool
+    ) -> None:
+        """Return a message that is no longer in delivery to its place, unless it was delivered too often.
+
+        After a rollback it waits for the redelivery delay of the address first.
+        """
         observers, message = self._observers, reference.message
         observers.call(observers.commit.settled, queue, reference, outcome, None)
         for observe in observers.decision.returned:
             observe(queue, message.message_id, outcome.delivery_failed)
-        attempts_max = self._settings.of(queue.definition.address).max_delivery_attempts
+        settings = self._settings.of(queue.definition.address)
+        attempts_max = settings.max_delivery_attempts
         assert attempts_max is not None
         if not outcome.delivery_failed:
             reference.delivery_count -= 1
+        is_dead = 0 < attempts_max <= reference.delivery_count
+        delay_ms = 0
+        if is_rollback and settings.redelivery_delay and not is_dead:
+            delay_ms = redelivery_delay_ms(settings, reference.delivery_count, message.message_id)
+        due_ms = queue.owner.now_ms + delay_ms if delay_ms else 0
         # A count that was written before the delivery is taken back, too.
-        if (outcome.delivery_failed or self._counts_first) and message.durable and queue.durable:
-            self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count)
-        if 0 < attempts_max <= reference.delivery_count:
+        if (outcome.delivery_failed or self._counts_first or due_ms) and message.durable and queue.durable:
+            self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count, due_ms)
+        if is_dead:
             self._dead_letters.move(queue, reference)
             return
         if outcome.undeliverable_here:
             assert consumer is not None
             queue.decline(consumer, message.message_id)
-        queue.backlog.give_back(reference)
-        queue.owner.wake(queue)
+        if due_ms:
+            queue.schedule(reference, due_ms)
+        else:
+            queue.backlog.give_back(reference)
+            queue.owner.wake(queue)
 
 
 def _taken_from(references: Collection[Reference]) -> Iterable[Reference]:

@@ -1,8 +1,8 @@
 """Traits of a message that its properties determine at its arrival, computed once per kind of message.
 
-Responsible for the routing type, for the duplicate id, and for features that do not exist yet. Also responsible for
-refusing a message whose properties do not decode: otherwise the fault would appear at a consumer, which is not to
-blame. Does not depend on sessions and replies.
+Responsible for the routing type, the duplicate id, and the time of scheduled messages. Also responsible for refusing a
+message whose properties do not decode: otherwise the fault would appear at a consumer, which is not to blame. Does not
+depend on sessions and replies.
 
 Producers send the same properties repeatedly with other values (a counter, a time). So the traits of a message hold for
 the next one whose bytes agree everywhere but in those values: names, types and sizes are the same. Mostly one value
@@ -12,7 +12,7 @@ operations on integers, which is still cheaper than looking for one property.
 
 from __future__ import annotations
 
-from embedclient.model import PropertyType
+from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import CoreMessage
 
 __all__ = ["MessageTraits", "traits_of"]
@@ -25,6 +25,7 @@ _GROUP_ID = "_AMQ_GROUP_ID"
 _DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED))
 # Beyond this, comparing costs more than it saves.
 _BLOCK_BYTES_MAX = 4096
+_LONG_MAX = (1 << 63) - 1
 
 
 class MessageTraits:
@@ -56,7 +57,7 @@ class MessageTraits:
         # Wall time before which the message must not be delivered; 0 for none.
         self.scheduled_ms = 0
         self.has_group = False
-        # Whether it requests a feature that does not exist yet: one look for all of them.
+        # Whether it has a time or a group: one look for both.
         self.asks_for_more = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
@@ -110,11 +111,17 @@ def traits_of(message: CoreMessage) -> MessageTraits:
         if name == _ROUTING_TYPE and tag == PropertyType.BYTE:
             arrival.routing_type = int.from_bytes(message.raw[value_at : value_at + 1], "big", signed=True)
         elif name == _SCHEDULED:
-            due = message.property(_SCHEDULED)
-            arrival.scheduled_ms = due if isinstance(due, int) and not isinstance(due, bool) else 0
+            arrival.scheduled_ms = _whole_ms(message.property(_SCHEDULED))
         elif name == _GROUP_ID:
             arrival.has_group = True
         elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES):
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
     arrival.asks_for_more = arrival.has_group or arrival.scheduled_ms > 0
     return arrival
+
+
+def _whole_ms(due: PropertyValue) -> int:
+    """Return a time as a Java `long`; 0 for what is no number, as in Artemis."""
+    if isinstance(due, bool) or not isinstance(due, int | float) or due != due:
+        return 0
+    return int(max(-_LONG_MAX, min(_LONG_MAX, due)))

@@ -369,8 +369,8 @@ class CoreSession:
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
-        if arrival.asks_for_more and refused is None:
-            refused = self._unsupported(arrival, message)
+        if arrival.asks_for_more:
+            message = self._with_time(arrival, message)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -430,17 +430,13 @@ class CoreSession:
             self.connection.fail(text)
         # In a transaction the commit reports it.
 
-    def _unsupported(self, arrival: MessageTraits, message: CoreMessage) -> Refused | None:
+    def _with_time(self, arrival: MessageTraits, message: CoreMessage) -> CoreMessage:
+        """Return the message as a scheduled one if its time is still to come."""
         if arrival.has_group:
             self.service.kernel.router.warn_of_groups(message.address)
-        if arrival.scheduled_ms > self.service.now.wall_ms and not self.kernel_session.sends_to_broker(message):
-            return self._not_there("scheduled delivery")
-        return None
-
-    def _not_there(self, feature: str) -> Refused:
-        if not self.kernel_session.auto_commit_sends:
-            self.kernel_session.fail_transaction(f"{feature} is not supported by this broker yet")
-        return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, f"{feature} is not supported by this broker yet")
+        if arrival.scheduled_ms > self.service.now.wall_ms:
+            return message.scheduled(arrival.scheduled_ms)
+        return message
 
     def _settle_run(self, buffer: bytes | bytearray, start: int) -> int:
         """Settle the acknowledgements of one consumer that begin here and request no answer; return 0 for one or none.

@@ -23,7 +23,6 @@ from ..journal._record_codec import (
     DURABLE,
     PREFIX,
     TRANSACTION,
-    UPDATE_DELIVERY_COUNT,
     RecordKind,
 )
 from ..journal._segments import Segment
@@ -325,8 +324,9 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             *_, message_id, queue_id, transaction_id = ACKNOWLEDGE.unpack_from(data, position)
             return f"message {message_id} of queue {queue_id}{_in_transaction(transaction_id)}"
         case RecordKind.UPDATE_DELIVERY_COUNT:
-            *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
-            return f"message {message_id} of queue {queue_id} delivered {count} times"
+            message_id, queue_id, count, due_ms = codec.decode_delivery_count(data, position, size)
+            later = f", due at {due_ms}" if due_ms else ""
+            return f"message {message_id} of queue {queue_id} delivered {count} times{later}"
         case RecordKind.DUPLICATE_ID:
             entry, transaction_id = codec.decode_duplicate_id(data, position, size)
             return (

@@ -65,7 +65,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
     messages = 0
     while portion := state.take_messages(_MESSAGES_PER_BATCH):
         for message in portion:
-            _add(journal, message, 0)
+            _add(journal, message, 0, state.delayed)
         messages += len(portion)
         _write(journal, copy, now)
     while entries := state.take_duplicate_ids(_MESSAGES_PER_BATCH):
@@ -102,19 +102,20 @@ def _missing(damaged: Disk, known: set[str]) -> tuple[Finding, ...]:
     return (Finding(refusal.file, refusal.offset, refusal.text),)
 
 
-def _add(journal: Journal, message: RecoveredMessage, transaction_id: int) -> None:
+def _add(journal: Journal, message: RecoveredMessage, transaction_id: int, delayed: dict[tuple[int, int], int]) -> None:
     journal.wall_ms = message.wall_ms
     references = [(queue_id, position) for queue_id, position, _count in message.references]
     journal.add_message(message, transaction_id, references)
     for queue_id, _position, count in message.references:
-        if count:
-            journal.update_delivery_count(message.message_id, queue_id, count)
+        due_ms = delayed.get((message.message_id, queue_id), 0)
+        if count or due_ms:
+            journal.update_delivery_count(message.message_id, queue_id, count, due_ms)
 
 
 def _add_prepared(journal: Journal, transaction: RecoveredTransaction) -> None:
     while portion := transaction.take_adds(_MESSAGES_PER_BATCH):
         for message in portion:
-            _add(journal, message, transaction.transaction_id)
+            _add(journal, message, transaction.transaction_id, {})
     for message_id, queue_id in transaction.acknowledgements:
         journal.acknowledge(message_id, queue_id, transaction.transaction_id)
     for entry in transaction.duplicate_ids:

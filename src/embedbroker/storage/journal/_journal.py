@@ -34,7 +34,16 @@ from ._background import Background
 from ._batch import BATCH_HEADER_BYTES, BatchFlags, stored_size
 from ._journal_state import JournalState
 from ._live_index import LiveIndex
-from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, ADD_ONE, DURABLE, PAIR, UPDATE_DELIVERY_COUNT, RecordKind
+from ._record_codec import (
+    ACKNOWLEDGE,
+    ADD_MESSAGE,
+    ADD_ONE,
+    DELAYED_DELIVERY_COUNT,
+    DURABLE,
+    PAIR,
+    UPDATE_DELIVERY_COUNT,
+    RecordKind,
+)
 from ._segment_pool import SegmentPool
 from ._segments import FIRST_BATCH_OFFSET, GatheredBatch, Segment
 from ._settings import JournalSettings
@@ -160,7 +169,7 @@ class Journal:
         parts = self._parts
         parts.append(_pack_add_one(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id, 0,
-            message.expiration, message.timestamp, self.wall_ms, 0, 1, len(stored), queue_id, position,
+            message.expiration, message.timestamp, self.wall_ms, message.deliver_at, 1, len(stored), queue_id, position,
         ))  # fmt: skip
         parts.append(stored)
         placement = self._placements.get(queue_id)
@@ -204,10 +213,14 @@ class Journal:
         """
         self._live_index.forget(number)
 
-    def update_delivery_count(self, message_id: int, queue_id: int, count: int) -> None:
-        """Append the delivery count of one message in one queue."""
-        size = UPDATE_DELIVERY_COUNT.size
-        self._append(UPDATE_DELIVERY_COUNT.pack(size, _UPDATE, 0, 0, message_id, queue_id, count))
+    def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
+        """Append the delivery count of one message in one queue, and when it is due, 0 for at once."""
+        if due_ms:
+            size = DELAYED_DELIVERY_COUNT.size
+            self._append(DELAYED_DELIVERY_COUNT.pack(size, _UPDATE, 0, 0, message_id, queue_id, count, due_ms))
+        else:
+            size = UPDATE_DELIVERY_COUNT.size
+            self._append(UPDATE_DELIVERY_COUNT.pack(size, _UPDATE, 0, 0, message_id, queue_id, count))
         self._live_index.update_delivery_count(message_id, queue_id, count, self._segment)
 
     def prepare(self, transaction_id: int, xid: bytes) -> None:
@@ -289,7 +302,8 @@ class Journal:
             self._live_index.add(message_id, queues, self._segment)
         self._parts.append(_pack_add(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
-            transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, len(references), len(stored),
+            transaction_id, message.expiration, message.timestamp, self.wall_ms, message.deliver_at, len(references),
+            len(stored),
         ))  # fmt: skip
         self._parts += [_pack_pair(queue_id, position) for queue_id, position in references]
         self._parts.append(stored)

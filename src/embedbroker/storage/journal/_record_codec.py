@@ -42,6 +42,9 @@ message is the first of all, plus the offset of its queue in its transaction, pl
     40  the marker's name, UTF-8
         per transaction: its id i64 | queue count i64 | per queue: queue id i64, offset i64
 
+UPDATE_DELIVERY_COUNT may end with the time of a redelivery that is delayed; without it, the message is delivered at
+once. Programs without delays read the count alone.
+
 A kind may be added without a new format version. If the flag SKIPPABLE is set, a reader that does not support the kind
 steps over the record, and compaction keeps it. Otherwise the reader refuses the journal, because leaving the record out
 would change what the broker promised. Replication ships records in the batches they were written in. Large messages and
@@ -77,6 +80,7 @@ __all__ = [
     "ACKNOWLEDGE",
     "ADD_MESSAGE",
     "ADD_ONE",
+    "DELAYED_DELIVERY_COUNT",
     "DUPLICATE_ID",
     "DURABLE",
     "LARGE",
@@ -89,6 +93,7 @@ __all__ = [
     "decode_address",
     "decode_commit_set",
     "decode_cursor",
+    "decode_delivery_count",
     "decode_dropped",
     "decode_duplicate_id",
     "decode_marker",
@@ -154,6 +159,7 @@ ADD_ONE = Struct("<IBBBBqqqqqqIIqq")  # with the one reference that most message
 PAIR = Struct("<qq")
 ACKNOWLEDGE = Struct("<IBBHqqq")  # message id, queue id, transaction id
 UPDATE_DELIVERY_COUNT = Struct("<IBBHqqI")  # message id, queue id, count
+DELAYED_DELIVERY_COUNT = Struct("<IBBHqqIq")  # the same kind, with the wall time in Unix ms at which it is due
 DUPLICATE_ID = Struct("<IBBHqqq")  # number, address id, transaction id; the id follows
 TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs follow), ROLLBACK: transaction id
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
@@ -164,6 +170,15 @@ COMMIT_SET = Struct("<IBBHqqqII")  # see above
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
 EXTENT = Struct("<QQQ")  # first generation, last generation, last batch number of a segment file
+
+
+def decode_delivery_count(data: bytes, start: int, size: int) -> tuple[int, int, int, int]:
+    """Return message id, queue id, count, and the Unix milliseconds at which it is due, 0 for at once."""
+    if size >= DELAYED_DELIVERY_COUNT.size:
+        *_, message_id, queue_id, count, due_ms = DELAYED_DELIVERY_COUNT.unpack_from(data, start)
+        return message_id, queue_id, count, due_ms
+    *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, start)
+    return message_id, queue_id, count, 0
 
 
 def encode_duplicate_id(entry: DuplicateId, transaction_id: int) -> bytes:

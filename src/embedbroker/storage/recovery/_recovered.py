@@ -58,6 +58,9 @@ class JournaledMessage(Protocol):
     @property
     def timestamp(self) -> int: ...
 
+    @property
+    def deliver_at(self) -> int: ...
+
 
 class RecoveredMessage(NamedTuple):
     """One live message. ``references`` holds (queue id, position, delivery count) for each queue that has it."""
@@ -71,6 +74,7 @@ class RecoveredMessage(NamedTuple):
     wall_ms: int
     raw: bytes
     references: tuple[tuple[int, int, int], ...]
+    deliver_at: int = 0
 
     def stored_bytes(self) -> bytes:
         """Return the bytes from which the encoding restores the message."""
@@ -92,6 +96,7 @@ class RecoveredTransaction:
     _adds: dict[int, StoredMessage]
     _counts: dict[int, dict[int, int]]
     _queue_ids: frozenset[int]
+    _deliver_at: dict[int, int] = Factory(dict)
     _left: Iterator[int] = Factory(lambda self: iter(list(self._adds)), takes_self=True)
 
     def take_adds(self, limit: int) -> list[RecoveredMessage]:
@@ -101,7 +106,7 @@ class RecoveredTransaction:
         references.
         """
         return [
-            restore(message_id, self._adds.pop(message_id), self._counts, self._queue_ids)
+            restore(message_id, self._adds.pop(message_id), self._counts, self._queue_ids, self._deliver_at)
             for message_id in islice(self._left, limit)
         ]
 
@@ -131,6 +136,10 @@ class RecoveredState:
     # Number of the last batch that was read, 0 for an empty journal.
     last_batch: int = 0
     fencing_tokens: tuple[FencingToken, ...] = ()
+    # By message: the wall time before which it must not be delivered, where it has one.
+    _deliver_at: dict[int, int] = Factory(dict)
+    # By message and queue: when a delayed redelivery is due.
+    delayed: dict[tuple[int, int], int] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])
@@ -154,11 +163,12 @@ class RecoveredState:
         """
         taken: list[RecoveredMessage] = []
         queue_ids, counts, messages = self._queue_ids, self._counts, self._messages
+        deliver_at = self._deliver_at
         left = self._left
         while left and len(taken) < limit:
             message_id = left.pop()
             stored = messages.pop(message_id)
-            if len(stored) == _ONE_REFERENCE and not counts:
+            if len(stored) == _ONE_REFERENCE and not counts and not deliver_at:
                 # Nearly all messages take this branch: its time is time to recover.
                 encoding, priority, flags, expiration, timestamp, wall_ms, raw, *reference = stored
                 queue_id, position = reference
@@ -168,7 +178,7 @@ class RecoveredState:
                         ((queue_id, position, 0),),
                     ))  # fmt: skip
                 continue
-            message = restore(message_id, stored, counts, queue_ids)
+            message = restore(message_id, stored, counts, queue_ids, deliver_at)
             if message.references:
                 taken.append(message)
         return taken
@@ -179,7 +189,11 @@ class RecoveredState:
 
 
 def restore(
-    message_id: int, stored: StoredMessage, counts: dict[int, dict[int, int]], queue_ids: frozenset[int]
+    message_id: int,
+    stored: StoredMessage,
+    counts: dict[int, dict[int, int]],
+    queue_ids: frozenset[int],
+    deliver_at: dict[int, int],
 ) -> RecoveredMessage:
     """Turn the compact tuple of replay into the value the kernel takes, with references to these queues only."""
     encoding, priority, flags, expiration, timestamp, wall_ms, raw, *tail = stored
@@ -190,5 +204,14 @@ def restore(
     ]
     durable = bool(flags & DURABLE)
     return RecoveredMessage(
-        message_id, encoding, priority, durable, expiration, timestamp, wall_ms, raw, tuple(references)
+        message_id,
+        encoding,
+        priority,
+        durable,
+        expiration,
+        timestamp,
+        wall_ms,
+        raw,
+        tuple(references),
+        deliver_at.get(message_id, 0),
     )

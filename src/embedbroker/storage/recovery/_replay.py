@@ -32,7 +32,6 @@ from ..journal._record_codec import (
     PAIR,
     PREFIX,
     TRANSACTION,
-    UPDATE_DELIVERY_COUNT,
     RecordKind,
 )
 from ..journal._segments import Segment
@@ -77,6 +76,10 @@ class Replay:
     cursors: dict[int, CursorDefinition] = Factory(dict)
     # By address: its ids in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
+    # By message: the wall time before which it must not be delivered, where it has one.
+    deliver_at: dict[int, int] = Factory(dict)
+    # By message and queue: when a delayed redelivery is due.
+    delayed: dict[tuple[int, int], int] = Factory(dict)
     id_limit: int = 0
     # The extents of the latest SEGMENT_START, and what was dropped since.
     extents: list[tuple[int, int, int]] = Factory(list)
@@ -103,13 +106,15 @@ class Replay:
                     yield
                 kind = data[position + _KIND]
                 if kind == _ADD:
-                    (size, _, flags, encoding, priority, message_id, transaction_id, expiration, timestamp, wall_ms, _,
-                     count, raw_size) = unpack_add(data, position)  # fmt: skip
+                    (size, _, flags, encoding, priority, message_id, transaction_id, expiration, timestamp, wall_ms,
+                     due_ms, count, raw_size) = unpack_add(data, position)  # fmt: skip
                     raw_start = position + size - raw_size
                     if raw_start != position + 64 + 16 * count or position + size > end:
                         raise MalformedRecord(position, "a message record with wrong sizes")
                     head = (encoding, priority, flags, expiration, timestamp, wall_ms)
                     raw = data[raw_start : raw_start + raw_size]
+                    if due_ms:
+                        self.deliver_at[message_id] = due_ms
                     if count == 1 and transaction_id:
                         queue_id, place = unpack_pair(data, position + 64)
                         self._transaction(transaction_id).adds[message_id] = (*head, raw, queue_id, place)
@@ -184,6 +189,7 @@ class Replay:
                 each.adds,
                 counts,
                 queue_ids,
+                self.deliver_at,
             )
             for transaction_id, each in self._transactions.items()
             if each.xid is not None
@@ -201,6 +207,8 @@ class Replay:
             {queue_id: dict(each) for queue_id, each in counts.items()},
             {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
             fencing_tokens=tuple(self.fencing_tokens.values()),
+            deliver_at={message_id: due for message_id, due in self.deliver_at.items() if message_id in self.messages},
+            delayed={key: due_ms for key, due_ms in self.delayed.items() if key[0] in self.messages},
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -211,7 +219,11 @@ class Replay:
             return int(size)
         match RecordKind(kind):
             case RecordKind.UPDATE_DELIVERY_COUNT:
-                *_, message_id, queue_id, count = UPDATE_DELIVERY_COUNT.unpack_from(data, position)
+                message_id, queue_id, count, due_ms = codec.decode_delivery_count(data, position, size)
+                if due_ms:
+                    self.delayed[message_id, queue_id] = due_ms
+                else:
+                    self.delayed.pop((message_id, queue_id), None)
                 self.live_index.update_delivery_count(message_id, queue_id, count, segment)
             case RecordKind.DUPLICATE_ID:
                 self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)

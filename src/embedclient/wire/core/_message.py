@@ -15,7 +15,7 @@ from codecs import utf_16_le_decode
 from collections.abc import Collection, Mapping
 from struct import Struct
 from struct import error as StructError
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from ...errors import RemoteProtocolError
 from ...model import Encoding, Origin, Properties, PropertyType, PropertyValue, TypedValue
@@ -27,6 +27,7 @@ __all__ = [
     "CoreMessage",
     "MessageTemplate",
     "MessageType",
+    "ScheduledCoreMessage",
     "from_1x",
     "known_address",
     "property_key",
@@ -126,6 +127,8 @@ class CoreMessage:
     )
 
     encoding: ClassVar[int] = int(Encoding.CORE)
+    # Nearly no message has a time: a `ScheduledCoreMessage` has.
+    deliver_at: int = 0
 
     raw: bytearray
     encoded_size: int
@@ -142,7 +145,7 @@ class CoreMessage:
     _properties: Properties | None
 
     @classmethod
-    def parse(cls, raw: bytearray, known: tuple[bytes, str] = _NO_ADDRESS) -> CoreMessage:
+    def parse(cls, raw: bytearray, known: tuple[bytes, str] = _NO_ADDRESS) -> Self:
         """Read the headers. ``raw`` is kept, not copied. Properties are read later, on demand.
 
         ``known``, from ``known_address``, is the likely address. It is compared and need not be decoded, and messages
@@ -183,7 +186,7 @@ class CoreMessage:
         return self
 
     @classmethod
-    def parse_header(cls, header: bytes | bytearray | memoryview) -> CoreMessage:
+    def parse_header(cls, header: bytes | bytearray | memoryview) -> Self:
         """Read a message of headers and properties only, as in the first packet of a large message."""
         return cls.parse(bytearray(_NO_BODY) + header)
 
@@ -356,6 +359,12 @@ class CoreMessage:
         copy.assign_id(self.message_id)
         return copy
 
+    def scheduled(self, deliver_at: int) -> CoreMessage:
+        """Return this message, with the same bytes, as one that must not be delivered before a wall time in Unix ms."""
+        message = ScheduledCoreMessage.parse(self.raw)
+        message.deliver_at = deliver_at
+        return message
+
     def copy_for(
         self,
         address: str,
@@ -398,6 +407,23 @@ class CoreMessage:
         return self.raw == other.raw if isinstance(other, CoreMessage) else NotImplemented
 
     __hash__ = object.__hash__
+
+
+class ScheduledCoreMessage(CoreMessage):
+    """A message that must not be delivered before ``deliver_at``, Unix milliseconds. Copies keep that time."""
+
+    __slots__ = ("deliver_at",)
+
+    def copy_for(
+        self,
+        address: str,
+        *,
+        changes: Mapping[str, PropertyValue | TypedValue],
+        removals: Collection[str],
+        expiration: int,
+    ) -> CoreMessage:
+        copy = super().copy_for(address, changes=changes, removals=removals, expiration=expiration)
+        return copy.scheduled(self.deliver_at)
 
 
 class MessageTemplate:

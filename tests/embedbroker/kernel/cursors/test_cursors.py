@@ -503,3 +503,28 @@ def test_a_cursor_begins_behind_nothing_that_is_still_to_become_visible() -> Non
     assert opened(stage, start=position, discards=True).position == position
     stage.store.sync()
     stage.assert_empty()
+
+
+def test_a_range_ends_in_front_of_a_scheduled_message_until_that_is_due(stage: Stage) -> None:
+    opened(stage)
+    send(stage, "0")
+    stage.send(letter("later", "q", durable=True).scheduled(stage.kernel.now_ms + 5_000))
+    send(stage, "1")
+    stage.run_all()
+    pin = pinned(stage)
+    assert read(stage, 0, pin.end)[0] == ["0"]
+    stage.pass_time(4.9)
+    cursors(stage).renew("q", "c", "job")
+    assert pinned(stage, pin.end).rows == 0
+    stage.pass_time(0.2)
+    behind = pinned(stage, pin.end)
+    assert read(stage, pin.end, behind.end)[0] == ["later", "1"]
+
+
+def test_a_cursor_does_not_begin_behind_a_scheduled_message(stage: Stage) -> None:
+    stage.send(letter("later", "q", durable=True).scheduled(stage.kernel.now_ms + 5_000))
+    send(stage, "0")
+    stage.run_all()
+    found = cursors(stage).open("q", "c", "job", 30_000, take_over=False, start=None, discards=True)
+    assert isinstance(found, CursorRefused) and found.reason == "in-use"
+    assert "scheduled for later" in found.text

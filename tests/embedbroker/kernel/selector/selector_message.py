@@ -27,6 +27,7 @@ class Letter:
     encoding: int = Encoding.CORE
     duplicate_id: bytes | None = None
     is_to_temporary: bool = False
+    deliver_at: int = 0
 
     def property(self, name: str) -> PropertyValue:
         return self.properties.get(name)
@@ -42,6 +43,9 @@ class Letter:
 
     def annotate(self, origin: Origin, address: str) -> Letter:
         raise AssertionError("a selector copies nothing")
+
+    def scheduled(self, deliver_at: int) -> Letter:
+        raise AssertionError("a selector schedules nothing")
 
     def with_expiration(self, expiration: int) -> Letter:
         raise AssertionError("a selector copies nothing")

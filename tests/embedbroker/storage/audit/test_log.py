@@ -35,6 +35,9 @@ class _Owner:
     def wake(self, queue: Queue) -> None:
         """Nothing waits here."""
 
+    def call_at(self, due_ms: int, queue: Queue) -> None:
+        """Nothing is scheduled here."""
+
     def expire(self, queue: Queue, reference: object) -> bool:
         return False
 

@@ -80,6 +80,7 @@ def test_messages_of_a_transaction_carry_the_ordinals_they_are_given_and_the_com
     [
         (("acknowledge", 5, 6, 7), pack("<IBBHqqq", 32, 2, 0, 0, 5, 6, 7)),
         (("update_delivery_count", 5, 6, 3), pack("<IBBHqqI", 28, 3, 0, 0, 5, 6, 3)),
+        (("update_delivery_count", 5, 6, 3, 99), pack("<IBBHqqIq", 36, 3, 0, 0, 5, 6, 3, 99)),
         (("prepare", 5, b"xid"), pack("<IBBHq", 19, 4, 0, 0, 5) + b"xid"),
         (("rollback", 5), pack("<IBBHq", 16, 6, 0, 0, 5)),
         (("remove_address", 5), pack("<IBBHq", 16, 8, 0, 0, 5)),

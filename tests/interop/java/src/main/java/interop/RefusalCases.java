@@ -21,7 +21,6 @@ final class RefusalCases {
    static void addTo(Map<String, Matrix.Case> cases) {
       cases.put("refuses-large-messages", RefusalCases::largeMessages);
       cases.put("refuses-large-messages-in-transactions", RefusalCases::largeMessagesInTransactions);
-      cases.put("refuses-delivery-delay", RefusalCases::deliveryDelay);
       cases.put("refuses-wildcards", RefusalCases::wildcards);
       cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
    }
@@ -59,15 +58,6 @@ final class RefusalCases {
       MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
       producer.send(session.createTextMessage("x".repeat(300_000)));
       told(fails(JMSException.class, session::commit), "large messages");
-      goesOn(broker, session);
-   }
-
-   private static void deliveryDelay(Broker broker) throws Exception {
-      Session session = broker.session();
-      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
-      producer.setDeliveryDelay(60_000);
-      TextMessage late = session.createTextMessage("late");
-      told(fails(JMSException.class, () -> producer.send(late)), "scheduled delivery");
       goesOn(broker, session);
    }
 
