@@ -2,11 +2,14 @@
 
 import trio
 
-from embedbroker import AddressSettings, EmbeddedBroker
+from embedbroker import AddressFullPolicy, AddressSettings, EmbeddedBroker
 from embedclient import ConnectionFactory, JMSException, Queue
 from embedclient.errors import ConnectionLostException, ErrorCode
 
-SETTINGS = {"closed.#": AddressSettings(auto_create_queues=False, auto_create_addresses=False)}
+SETTINGS = {
+    "closed.#": AddressSettings(auto_create_queues=False, auto_create_addresses=False),
+    "small.#": AddressSettings(max_size_bytes=100, address_full_policy=AddressFullPolicy.FAIL),
+}
 
 
 def show(error: JMSException) -> None:
@@ -28,7 +31,8 @@ async def main() -> None:
         except JMSException as error:
             show(error)
         try:
-            await session.create_producer(Queue("orders")).send("later", delivery_delay=60)
+            for _ in range(2):
+                await session.create_producer(Queue("small.orders")).send("a hundred bytes are soon full")
         except JMSException as error:
             show(error)
         await session.create_producer(Queue("orders")).send("the session still works")

@@ -20,7 +20,7 @@ from embedbroker.kernel.queueing._dispatcher import Dispatcher
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._session import CoreSession
 from embedbroker.storage import Journal
-from embedbroker.storage.recovery._recovered import RecoveredState
+from embedbroker.storage.recovery._recovered import RecoveredMessage, RecoveredState
 from embedbroker.storage.recovery._replay import Replay
 from embedclient.agent._call import Call, Steps, run_sequence
 from embedclient.agent.consumer._credits import ConsumerCredits
@@ -72,6 +72,24 @@ def deliver_twice(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "deliver", stuttering)
 
 
+def deliver_before_its_time(patch: pytest.MonkeyPatch) -> None:
+    schedule = fault_point("schedule")
+
+    def hasty(self: Queue, reference: Reference, due_ms: int) -> None:
+        schedule(self, reference, due_ms - 50)
+
+    replace(patch, "schedule", hasty)
+
+
+def forget_the_time_of_delivery_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    take = fault_point("recover messages")
+
+    def forgetful(self: RecoveredState, limit: int) -> list[RecoveredMessage]:
+        return [message._replace(deliver_at=0) for message in take(self, limit)]
+
+    replace(patch, "recover messages", forgetful)
+
+
 def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
     rollback, forgets = fault_point("roll back"), every(10)
 
@@ -99,8 +117,8 @@ def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
 def forget_to_count_a_redelivery(patch: pytest.MonkeyPatch) -> None:
     give_back = fault_point("give back")
 
-    def unseen(self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, consumer: Any) -> None:
-        give_back(self, queue, reference, Outcome.RELEASED if outcome is Outcome.FAILED else outcome, consumer)
+    def unseen(self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, *others: Any) -> None:
+        give_back(self, queue, reference, Outcome.RELEASED if outcome is Outcome.FAILED else outcome, *others)
 
     replace(patch, "give back", unseen)
 
@@ -383,6 +401,8 @@ BUGS: list[Bug] = [
     lose_a_rollback,
     show_what_was_rolled_back,
     forget_to_count_a_redelivery,
+    deliver_before_its_time,
+    forget_the_time_of_delivery_in_a_restart,
     count_a_delivery_twice,
     settle_the_message_of_another_consumer,
     swap_two_messages,

@@ -128,7 +128,9 @@ class GroupLedger(CommitObserver):
             queue = kernel.address_manager.queues.get(name)
             if queue is not None and queue.delivering_count:
                 continue  # what a consumer holds is not lost, and cannot be listed
-            present = {_key(queue, reference.message) for reference in queue.backlog} if queue is not None else set()
+            present = (
+                {_key(queue, reference.message) for reference in queue.undelivered()} if queue is not None else set()
+            )
             found += [key for key in self.ledger.missing(name) if key not in present]
         return found
 

@@ -186,7 +186,7 @@ class BrokerChecker:
                 if queue is None and not topic.automatic:
                     self.scene.fail(f"queue {subscription} is gone after recovery")
                 found: dict[str, None] = {}
-                for reference in queue.backlog if queue is not None else ():
+                for reference in queue.undelivered() if queue is not None else ():
                     key = reference.message.property("key")
                     assert isinstance(key, str), "every message carries its key"
                     finding = ledger.shown(subscription, key, now_held=True)
@@ -242,6 +242,12 @@ class BrokerChecker:
         decided_ms = self._points[0][1] if self._points else self.scene.world.instant.wall_ms
         if message.expiration and message.expiration < decided_ms:
             self.scene.fail(f"{key} left for a consumer {decided_ms - message.expiration} ms late")
+        deliver_at = message.property("_AMQ_SCHED_DELIVERY")
+        if isinstance(deliver_at, int):
+            self.scene.hit(Moment.SCHEDULED_DELIVERED)
+            early_ms = deliver_at - self.scene.world.instant.wall_ms
+            if early_ms > 0:
+                self.scene.fail(f"{key} left for a consumer {early_ms} ms early")
         if count < 1:
             self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
 
@@ -318,7 +324,7 @@ class BrokerChecker:
         """Return the messages waiting, delivered, and acknowledged in a transaction or branch that is still open."""
         node = self.broker.node
         assert node is not None, "a quiet broker runs"
-        references = list(queue.backlog)
+        references = list(queue.undelivered())
         for consumer in queue.consumers:
             references.extend(consumer.unsettled.values())
         local = [session.kernel_session.transaction for session in node.core.sessions.values()]

@@ -18,7 +18,7 @@ COLORS = ("red", "green", "blue")
 
 @frozen
 class Letter:
-    """The plan of one simulated message. ``expiration`` is wall time in milliseconds, 0 for never.
+    """The plan of one simulated message. ``expiration`` and ``deliver_at`` are wall time in milliseconds, 0 for none.
 
     A ``routing_type`` selects what is created for it where nothing is.
     """
@@ -31,6 +31,7 @@ class Letter:
     expiration: int = 0
     size: int = 32
     routing_type: RoutingType | None = None
+    deliver_at: int = 0
 
     def build(self, wall_ms: int) -> CoreMessage:
         """Return the message to send; a new one each time, because a send takes it over."""
@@ -39,6 +40,8 @@ class Letter:
         properties["color"] = self.color
         if self.routing_type is not None:
             properties.set("_AMQ_ROUTING_TYPE", int(self.routing_type), PropertyType.BYTE)
+        if self.deliver_at:
+            properties["_AMQ_SCHED_DELIVERY"] = self.deliver_at
         return CoreMessage.build(
             type=MessageType.BYTES,
             address=self.address,

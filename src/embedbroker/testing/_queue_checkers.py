@@ -29,7 +29,7 @@ def moved_from(kernel: Kernel, subscription: str) -> set[str]:
     keys = set()
     for name in ("DLQ", "expired"):
         queue = kernel.address_manager.queues.get(name)
-        for reference in queue.backlog if queue is not None else ():
+        for reference in queue.undelivered() if queue is not None else ():
             if reference.message.property("_AMQ_ORIG_QUEUE") == subscription:
                 key = reference.message.property("key")
                 assert isinstance(key, str), "every message carries its key"

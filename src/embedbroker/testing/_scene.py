@@ -143,6 +143,7 @@ class Moment(IntEnum):
     ALL_CRASHED = 96
     # Of pairs that vote, too.
     STARTED_CUT_OFF = 97
+    SCHEDULED_DELIVERED = 98
 
 
 @define(eq=False)

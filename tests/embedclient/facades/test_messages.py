@@ -169,8 +169,7 @@ async def test_a_lifetime_begins_with_the_send_and_not_with_a_delivery_that_is_d
 ) -> None:
     async with connected(client, url) as connection, connection.session() as session:
         message = TextMessage("x")
-        with pytest.raises(JMSException, match="scheduled delivery"):  # by the broker; Artemis takes it
-            await session.create_producer("q").send(message, time_to_live=60, delivery_delay=5)
+        await session.create_producer("q").send(message, time_to_live=60, delivery_delay=5)
         assert message.expiration - message.timestamp == 60_000
         assert message.delivery_time - message.timestamp == 5_000
 

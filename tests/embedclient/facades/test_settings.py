@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from embedclient import AcknowledgeMode, DeliveryMode, TextMessage
+from embedbroker import AddressFullPolicy, AddressSettings, EmbeddedBroker
+from embedclient import AcknowledgeMode, DeliveryMode
 from embedclient.errors import ErrorCode, InvalidClientIDException, JMSException
 from tests.embedclient.facades.conftest import Client, connected
 
-#: The broker refuses this one, so whoever waits for its answer gets an error.
-REFUSED = TextMessage("x", properties={"_AMQ_SCHED_DELIVERY": 1 << 50})
+#: The broker refuses each send but the first to this queue: a sender that waits for the answer gets an error.
+FULL = "full"
+
+
+@pytest.fixture
+def broker() -> Iterator[Any]:
+    full = AddressSettings(max_size_bytes=1, address_full_policy=AddressFullPolicy.FAIL)
+    with EmbeddedBroker.in_thread(address_settings={FULL: full}) as running:
+        yield running
 
 
 async def groups_of_two_producers(client: Client, url: str) -> list[object]:
@@ -54,13 +63,14 @@ async def test_which_sends_wait_for_the_answer(
     client: Client, url: str, parameters: str, mode: DeliveryMode, waits: bool
 ) -> None:
     async with connected(client, url + parameters) as connection, connection.session() as session:
-        producer = session.create_producer("q")
+        producer = session.create_producer(FULL)
+        await producer.send("fills it", delivery_mode=mode)
         if not waits:
-            await producer.send(REFUSED, delivery_mode=mode)
+            await producer.send("refused", delivery_mode=mode)
             return
         with pytest.raises(JMSException) as caught:
-            await producer.send(REFUSED, delivery_mode=mode)
-        assert caught.value.error_code == ErrorCode.NOT_IMPLEMTNED_EXCEPTION
+            await producer.send("refused", delivery_mode=mode)
+        assert caught.value.error_code == ErrorCode.ADDRESS_FULL
 
 
 @pytest.mark.parametrize(("parameters", "comes_again"), [("", True), ("?preAcknowledge=true", False)])

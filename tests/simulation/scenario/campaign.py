@@ -45,6 +45,7 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.REDELIVERY: 5_000,
     Moment.DEAD_LETTER: 100,
     Moment.EXPIRY: 300,
+    Moment.SCHEDULED_DELIVERED: 2_000,
     Moment.REPLAY_COMPARED: 1_500,
     Moment.EXCLUSIVE_PASSED_ON: 60,
     Moment.PRIORITY_PREFERRED: 500,

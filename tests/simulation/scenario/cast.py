@@ -61,6 +61,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         dead_letter_address=DEAD_LETTERS,
         expiry_address=EXPIRED,
         max_delivery_attempts=plan.max_delivery_attempts,
+        redelivery_delay=plan.redelivery_delay_ms,
         auto_delete_queues=False,
         auto_delete_addresses=False,
     )

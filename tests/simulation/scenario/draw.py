@@ -43,6 +43,7 @@ _FAULTS_MIN, _FAULTS_MAX = 4, 9
 #: on the sending side, nobody who forwards, nobody who acknowledges late or takes one color only.
 _SHORT_OF_MEMORY = 0.15
 _COUNTS_FIRST = 0.15
+_SCHEDULES = 0.2
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -62,17 +63,32 @@ def draw_plan(seed: int) -> ScenarioPlan:
     In one of four all producers give their messages duplicate ids (and in one of 16 a queue is read in ranges besides),
     in another one transactions are XA branches; in the others some producers do not wait for the end of their
     transactions, or transactions are commit sets (one of eight).
-    Some brokers persist delivery counts before they deliver.
+    Some brokers persist delivery counts before they deliver. Some producers schedule messages, and the broker delays
+    redeliveries.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
         plan = evolve(plan, broker=evolve(plan.broker, counts_first=True))
+    if not plan.broker.memory_limit_bytes and Random(f"scheduled {seed}").random() < _SCHEDULES:
+        plan = _with_schedules(plan)
     match seed % 4:
         case 1:
             return two_phase(plan)
         case 3:
             return read_in_ranges(plan) if seed % 16 == 15 else once_only(plan)
     return in_sets(plan) if seed % 8 == 4 else pipelining(plan)
+
+
+def _with_schedules(plan: ScenarioPlan) -> ScenarioPlan:
+    """Return the plan with scheduled messages and redelivery delays."""
+    random = Random(f"schedules {plan.seed}")
+    chances = [random.choice((0.1, 0.4)) for _ in plan.producers]
+    producers = [
+        evolve(role, plan=evolve(role.plan, delay_chance=chance))
+        for role, chance in zip(plan.producers, chances, strict=True)
+    ]
+    delay_ms = random.choice((0, 20, 300))
+    return evolve(plan, broker=evolve(plan.broker, redelivery_delay_ms=delay_ms), producers=tuple(producers))
 
 
 @define(eq=False)

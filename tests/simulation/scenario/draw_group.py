@@ -105,8 +105,10 @@ def draw_group_plan(seed: int, mode: GroupMode | None = None) -> ScenarioPlan:
             [evolve(role, plan=evolve(role.plan, think_s=factor * role.plan.think_s)) for role in producers]
         )
     if FaultKind.CLOCK_JUMP in kinds:
-        # When a message expires depends on a broker's clock, and the live broker may be any.
-        producers = tuple([evolve(role, plan=evolve(role.plan, expire_chance=0.0)) for role in producers])
+        # When a message expires or is due depends on a broker's clock, and the live broker may be any.
+        producers = tuple(
+            [evolve(role, plan=evolve(role.plan, expire_chance=0.0, delay_chance=0.0)) for role in producers]
+        )
     browser = plan.browser
     return evolve(
         plan,

@@ -139,6 +139,7 @@ class BrokerPlan:
     work_per_step_max: int
     memory_limit_bytes: int | None = None
     counts_first: bool = False
+    redelivery_delay_ms: int = 0
 
 
 class GroupMode(IntEnum):

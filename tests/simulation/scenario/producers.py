@@ -39,9 +39,9 @@ class ProducerKind(IntEnum):
 class ProducerPlan:
     """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
 
-    ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches, with ``habits``.
-    ``impatient_chance``: how often it does not wait for the end of a transaction. ``sets``: its transactions are commit
-    sets of several branches.
+    ``delay_chance``: how often a message is scheduled. ``identifies``: its messages carry duplicate ids.
+    ``branches``: its transactions are XA branches, with ``habits``. ``sets``: they are commit sets of several branches.
+    ``impatient_chance``: how often it does not wait for the end of a transaction.
     """
 
     kind: ProducerKind
@@ -50,6 +50,7 @@ class ProducerPlan:
     size_max: int = 200
     mixed_priorities: bool = False
     expire_chance: float = 0.0
+    delay_chance: float = 0.0
     resend_chance: float = 0.8
     rollback_chance: float = 0.15
     transaction_max: int = 6
@@ -250,7 +251,8 @@ class SimulatedProducer:
                 letter.key,
                 letter.address,
                 scene.world.now,
-                producer=self.name,
+                # A scheduled message has no place in the order of its producer's messages.
+                producer=self.name if not letter.deliver_at else letter.key,
                 priority=letter.priority,
                 durable=letter.durable,
                 expires_at=scene.wall_to_virtual(letter.expiration) if letter.expiration else None,
@@ -267,6 +269,9 @@ class SimulatedProducer:
         expiration = 0
         if plan.expire_chance and random.random() < plan.expire_chance:
             expiration = scene.world.instant.wall_ms + random.randint(5, 3_000)
+        deliver_at = 0
+        if plan.delay_chance and not expiration and random.random() < plan.delay_chance:
+            deliver_at = scene.world.instant.wall_ms + random.choice((20, 300, 2_000))
         letter = Letter(
             key=f"{self.name}-{self._made}",
             address=topic.address,
@@ -276,6 +281,7 @@ class SimulatedProducer:
             expiration=expiration,
             size=random.randint(0, plan.size_max),
             routing_type=RoutingType.ANYCAST if topic.automatic else None,
+            deliver_at=deliver_at,
         )
         return letter, topic
 

@@ -387,9 +387,10 @@ class _Scenario:
         owed = {name: ledger.missing(name) for topic in self.cast.topics for name in topic.names}
         queues = {} if node is None else node.kernel.address_manager.queues
         held = {
-            name: (queue.backlog.size, queue.delivering_count, queue.waiting_visible) for name, queue in queues.items()
+            name: (queue.backlog.size, queue.delivering_count, queue.waiting_visible, queue.scheduled_count)
+            for name, queue in queues.items()
         }
-        return f"queues do not drain: owed {owed}, held (waiting, delivering, not visible yet) {held}"
+        return f"queues do not drain: owed {owed}, held (waiting, delivering, not visible yet, scheduled) {held}"
 
     def _run_until(self, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str]) -> None:
         poll = _Poll(self.world, condition)

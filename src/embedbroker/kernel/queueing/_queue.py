@@ -10,6 +10,8 @@ depend on transactions, records, expiry addresses and protocols: the kernel remo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import chain
 from typing import Protocol
 
 from .._client_view import SessionView
@@ -297,6 +299,10 @@ class Queue:
     def scheduled_count(self) -> int:
         """Return the number of messages that must not be delivered yet."""
         return len(self.scheduled) if self.scheduled is not None else 0
+
+    def undelivered(self) -> Iterator[Reference]:
+        """Return the messages that wait or are scheduled. For queries: messages may leave meanwhile."""
+        return chain(self.backlog, self.scheduled or ())
 
     @property
     def consumer_count(self) -> int:

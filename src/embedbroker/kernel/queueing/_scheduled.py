@@ -64,7 +64,7 @@ class ScheduledReferences:
 
     @property
     def first_due_ms(self) -> float:
-        """Return when the next one is due; infinity if there is none."""
+        """Return when the next one is due; infinity for an empty queue."""
         heap = self._heap
         while heap:
             due_ms, position = heap[0]
@@ -76,5 +76,5 @@ class ScheduledReferences:
 
     @property
     def lowest_position(self) -> float:
-        """Return the lowest position; infinity if there is none. Examines every reference."""
+        """Return the lowest position; infinity for an empty queue. Examines every reference."""
         return min(self._by_position, default=math.inf)
