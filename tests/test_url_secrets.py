@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 import embedclient
@@ -42,9 +42,16 @@ OTHERS = st.sampled_from(
 )
 
 
+# Parts of a list of URLs: a password may be a whole one.
+LISTED = st.sampled_from(
+    ["tcp://", "5,tcp://", "1,", "failover:(tcp://", "5),tcp://", "5#tcp://", ",tcp://x", ":1)", "?ha=true", ""]
+)
+
+
 @st.composite
 def passwords(draw: st.DrawFn) -> str:
-    return draw(JUNK) + MARKER + draw(JUNK)
+    before, after = draw(st.sampled_from([(JUNK, JUNK), (LISTED, LISTED), (LISTED, JUNK), (JUNK, LISTED)]))
+    return draw(before) + MARKER + draw(after)
 
 
 @st.composite
@@ -56,7 +63,9 @@ def single_urls(draw: st.DrawFn) -> str:
         user = draw(st.sampled_from(["u:", "app:", ":", "u@corp:"]))
         query = draw(st.sampled_from(["", "?ha=true", "?nonsense=1", "?ha"]))
         return f"{scheme}://{user}{draw(passwords())}@{host}{query}"
-    return f"{scheme}://{host}?{draw(OTHERS)}{draw(NAMES)}={draw(passwords())}&{draw(OTHERS)}"
+    # In a list, a comma and a scheme end a parameter: what follows is the next broker.
+    password = draw(passwords()).replace(",tcp://", "tcp://")
+    return f"{scheme}://{host}?{draw(OTHERS)}{draw(NAMES)}={password}&{draw(OTHERS)}"
 
 
 @st.composite
@@ -68,6 +77,8 @@ def urls(draw: st.DrawFn) -> str:
     shapes += [f"({one}", f"({one})ha=true", f"(tcp://a)?password={MARKER}{draw(JUNK)}", f"{prefix}{one}", f" {one} "]
     text = draw(st.sampled_from(shapes))
     lost = draw(st.sampled_from(["", "", "://", "@", "?", "&", ")", "tcp:"]))
+    # Without an @, a list of URLs in a password is a list of URLs.
+    assume(lost not in ("@", "?") or (text.count("://") == 1 and "," not in text))
     return text.replace(lost, "", 1) if lost else text
 
 
@@ -116,6 +127,8 @@ COMMON = settings(
 @COMMON
 @given(url=urls())
 @example(url=f"tcp://app:{MARKER}@localhost:61616")
+@example(url=f"tcp://u:5,tcp://{MARKER},tcp://y@h:1")
+@example(url=f"tcp://u:5#tcp://{MARKER},tcp://x@h:1")
 @example(url=f"tcp://h?password=a&{MARKER}")
 @example(url=f"tcp://h?password=a&{MARKER}=")
 @example(url=f"tcp://u:1?{MARKER}=@h:1")
@@ -203,6 +216,8 @@ def test_the_marker_would_be_found() -> None:
         ("failover:(tcp://u:hunter2@h:1,tcp://h2)?x=y", "failover:(tcp://h:1,tcp://h2)?x=***"),
         ("(tcp://a:1?localPort=9, tcp://b)?ha=true", "(tcp://a:1?localPort=***,tcp://b)?ha=***"),
         ("tcp://a:1?ha=true#tcp://b:2?x=1,tcp://c", "tcp://a:1?ha=***#tcp://b:2?x=***,tcp://c"),
+        ("tcp://u:p@a:1,tcp://u:p@b:2", "tcp://***,***"),
+        ("(tcp://h:1,tcp://i:2)?user=me@corp&ha=true", "(tcp://h:1,tcp://i:2)?user=***&ha=***"),
         ("tcp://app:hunter2", "tcp://***"),
         ("app:hunter2", "***"),
         ("vm://name", "vm://name"),

@@ -24,6 +24,7 @@ _HOST_NAME = re.compile(r"[\w.:%-]*")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 # Their values may contain an @, which elsewhere is a sign of credentials.
 _FREE_TEXTS = frozenset(("user", "userName", "username", "clientID", "clientId", "groupID", "groupId"))
+_FREE_TEXT = re.compile(rf"[?&;](?:{'|'.join(sorted(_FREE_TEXTS))})=([^&;]*)")
 # Also in names that are misspelt. A wrong guess hides the names that follow, and nothing else.
 _SECRET_WORDS = ("pas", "word", "psw", "pwd", "pw", "secret", "token", "credential")
 
@@ -123,6 +124,8 @@ class _Description:
     def __init__(self, url: str, known: Collection[str] = ()) -> None:
         self._known = known
         self.trusted = True
+        # A password may be a whole list of URLs: only what stands behind the last @ of a list is certainly a host.
+        self._signs_left = _count_signs(url)
         self.schemes: list[str] = []
         self.hosts: list[str] = []
         self.text = "".join(self._parts(url.strip()))
@@ -164,11 +167,14 @@ class _Description:
             return HIDDEN if text else ""
         place, question, query = matched["rest"].partition("?")
         # A password may hold any of the signs that part a URL: only what follows the last @ is the place.
-        if "@" in place:
+        self._signs_left -= _count_signs(text)
+        if self._signs_left:
+            place = HIDDEN
+        elif "@" in place:
             credentials, _, place = place.rpartition("@")
             if "=" in credentials or "@" in query + after:
                 place = HIDDEN
-        elif "@" in query.partition("=")[0]:
+        elif _count_signs(question + query):
             place = HIDDEN
         hosts = place.rstrip("/").split(",")
         # An unknown scheme is a typing error at the start, and elsewhere perhaps part of a password.
@@ -189,6 +195,11 @@ class _Description:
             names.append(f"{parameter.name}={HIDDEN}" if is_shown else HIDDEN)
             self.trusted = self.trusted and not _is_secret(parameter.name)
         return "?" + "&".join(names) if names else ""
+
+
+def _count_signs(text: str) -> int:
+    """Return how many signs of credentials a text has."""
+    return text.count("@") - sum(value.count("@") for value in _FREE_TEXT.findall(text))
 
 
 def _is_host(text: str) -> bool:
