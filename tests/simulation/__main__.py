@@ -23,6 +23,7 @@ import attrs
 from tests.simulation.scenario import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
 
 from .scenario.draw_group import draw_group_plan
+from .scenario.large_bodies import with_large_bodies
 from .scenario.plan import GroupMode
 from .scenario.scenario import run_group_seed
 
@@ -50,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.keep is not None:
         seed = options.first_seed
         plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
+        plan = with_large_bodies(plan) if options.large_bodies else plan
         options.keep.write_text(json.dumps(values_of(plan), indent=1) + "\n")
         return 0
     if options.digest:
@@ -69,6 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         "first_seed": options.first_seed,
         "groups": options.groups,
         "mode": options.mode,
+        "large_bodies": options.large_bodies,
         "digests_equal_under_other_hash_seeds": hash_check if options.hash_check else None,
         "seconds": round(seconds, 1),
         "seeds_per_second": round(campaign.seeds / seconds, 2),
@@ -103,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=list(_MODES),
         help="groups of this kind only (default: each seed chooses one of the first two)",
     )
+    parser.add_argument("--large-bodies", action="store_true", help="some messages are large, with bodies in files")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
     parser.add_argument(
@@ -153,12 +157,14 @@ def _mode(options: argparse.Namespace) -> GroupMode | None:
 
 
 def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
-    return partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
+    run = partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
+    return partial(run, large_bodies=True) if options.large_bodies else run
 
 
 def _ways(options: argparse.Namespace) -> list[str]:
     """The options that say what a seed stands for."""
     groups = ["--groups"] if options.groups else []
+    groups += ["--large-bodies"] if options.large_bodies else []
     return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]
 
 

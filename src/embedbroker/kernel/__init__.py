@@ -13,6 +13,7 @@ from ._definitions import (
 )
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from ._kernel import Kernel
+from ._large_bodies import LargeBodies
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
 from ._recovery import MessageRecord, Recovery, StoredTransaction
 from ._refusal import Refused, Scope
@@ -26,7 +27,8 @@ from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._bindings import MANAGEMENT_ADDRESS, NOTIFICATION_ADDRESS, InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
-from .message._body import RESIDENT, Body
+from .message._body import LARGE, RESIDENT, Body
+from .message._body_store import BodyStore, MemoryBodies, OnFinished, OnRead
 from .message._message import Message
 from .message._stored import Codec, StoredMessage
 from .queueing._backlog import Bookmark, Reference, Restore
@@ -54,6 +56,7 @@ __all__ = [
     "COMMIT_SET_BRANCHES_MAX",
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",
+    "LARGE",
     "MANAGEMENT_ADDRESS",
     "NOTIFICATION_ADDRESS",
     "RESIDENT",
@@ -66,6 +69,7 @@ __all__ = [
     "BacklogStatistics",
     "Backpressure",
     "Body",
+    "BodyStore",
     "Bookmark",
     "Branch",
     "BranchMissing",
@@ -101,11 +105,15 @@ __all__ = [
     "InvalidSelector",
     "Kernel",
     "KernelStatistics",
+    "LargeBodies",
     "Leaving",
+    "MemoryBodies",
     "MemoryStore",
     "Message",
     "MessageRecord",
     "Observers",
+    "OnFinished",
+    "OnRead",
     "Outcome",
     "Permission",
     "Pin",

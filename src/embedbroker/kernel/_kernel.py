@@ -20,6 +20,7 @@ from ._deferred import DeferredWork
 from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._invariants import check_memory, check_queue, check_visibility
+from ._large_bodies import LargeBodies
 from ._memory import MemoryAccount
 from ._observer import Observers
 from ._router import Router
@@ -29,6 +30,7 @@ from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
+from .message._body_store import MemoryBodies
 from .queueing._backlog import Restore
 from .selector._selector import SelectorCache
 from .settling._dead_letters import DeadLetters
@@ -76,10 +78,11 @@ class Kernel:
         self.log = log
         self.inform = log if inform is None else inform
         self.clock = Clock()
-        self.store: Store = store if store is not None else MemoryStore()
-        self.ids = Ids(self.store)
         shares = config.memory_shares(memory_limit_bytes)
-        self.memory = MemoryAccount(shares.messages, shares.margin)
+        self.store: Store = store if store is not None else MemoryStore(bodies=MemoryBodies(shares.messages))
+        self.ids = Ids(self.store)
+        self.large_bodies = LargeBodies(self.store)
+        self.memory = MemoryAccount(shares.messages, shares.margin, large_bodies=self.large_bodies)
         self.deferred = DeferredWork()
         self.observers = Observers(self.deferred)
         self.clients = Clients(self.observers)

@@ -19,6 +19,7 @@ from attrs import define, field, frozen
 
 from embedclient.errors import ErrorCode
 
+from ._large_bodies import LargeBodies
 from ._refusal import Refused, Scope
 
 __all__ = ["MESSAGE_OVERHEAD_BYTES", "REFERENCE_BYTES", "MemoryAccount", "Reservation"]
@@ -41,12 +42,13 @@ GRANTS_AT_ONCE_MAX = 500
 
 @frozen
 class MemoryStatistics:
-    """Hold the bytes that messages take, by address, and the queues of each message that is in several."""
+    """Hold the bytes that messages take, by address; by message, the queues that share it, and its large body."""
 
     used_bytes: int
     reserved_bytes: int
     by_address: Mapping[str, int]
     shared: Mapping[int, int]
+    large_bodies: Mapping[int, int]
 
 
 @define(eq=False)
@@ -63,6 +65,9 @@ class MemoryAccount:
     reserved_bytes: int = 0
     _by_address: dict[str, int] = field(factory=dict)
     _shared: dict[int, int] = field(factory=dict)
+    # Large bodies by the messages that refer to them; these messages are in ``_shared``, whatever their queues are.
+    _bodies: dict[int, int] = field(factory=dict)
+    large_bodies: LargeBodies | None = None
     # Credit requests by address, oldest first; requests of closed owners stay until they are the greater part.
     _waiting: dict[str, deque[tuple[object, int, Callable[[], None]]]] = field(factory=dict)
     # Number of requests of each owner there.
@@ -82,6 +87,19 @@ class MemoryAccount:
         by_address = self._by_address
         by_address[address] = by_address.get(address, 0) + cost
 
+    def hold_body(self, message_id: int, number: int, queues: int) -> None:
+        """Count that a message, held just before in ``queues`` queues, refers to a large body."""
+        assert self.large_bodies is not None
+        self._shared[message_id] = queues
+        self._bodies[message_id] = number
+        self.large_bodies.hold(number)
+
+    def _release_body(self, message_id: int) -> None:
+        number = self._bodies.pop(message_id, None)
+        if number is not None:
+            assert self.large_bodies is not None
+            self.large_bodies.release(number)
+
     def release(self, message_id: int, address: str, size: int) -> None:
         """Release one queue's part of a message."""
         cost = size + MESSAGE_OVERHEAD_BYTES
@@ -93,6 +111,8 @@ class MemoryAccount:
                     cost = REFERENCE_BYTES
                 else:
                     del self._shared[message_id]
+                    if self._bodies:
+                        self._release_body(message_id)
         self.used_bytes -= cost
         left_bytes = self._by_address[address] - cost
         assert left_bytes >= 0, (address, left_bytes)
@@ -110,7 +130,9 @@ class MemoryAccount:
 
     def statistics(self) -> MemoryStatistics:
         """Return the current figures."""
-        return MemoryStatistics(self.used_bytes, self.reserved_bytes, dict(self._by_address), dict(self._shared))
+        return MemoryStatistics(
+            self.used_bytes, self.reserved_bytes, dict(self._by_address), dict(self._shared), dict(self._bodies)
+        )
 
     def address_bytes(self, address: str) -> int:
         """Return the bytes held by messages that were sent to one address."""

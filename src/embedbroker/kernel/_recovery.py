@@ -13,7 +13,12 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Encoding
+
 from ._facts import DuplicateId, HeuristicOutcome
+from .message._body import Body
+from .message._stored import body_of
 from .queueing._backlog import CHUNK_ENTRIES, PackedReference, Reference
 from .settling._outcome import Outcome
 from .transactions._duplicate_ids import Identified
@@ -23,6 +28,8 @@ from .xa._branch import xid_of
 if TYPE_CHECKING:
     from ._kernel import Kernel
     from .queueing._queue import Queue
+
+_CORE = int(Encoding.CORE)
 
 __all__ = ["MessageRecord", "Recovery", "StoredTransaction"]
 
@@ -112,6 +119,7 @@ class Recovery:
     __slots__ = (
         "_address_names",
         "_addresses",
+        "_bodies",
         "_counts_first",
         "_delayed",
         "_kernel",
@@ -130,10 +138,13 @@ class Recovery:
         transactions: Sequence[StoredTransaction] = (),
         outcomes: Iterable[HeuristicOutcome] = (),
         delayed: Mapping[tuple[int, int], int] = MappingProxyType({}),
+        bodies: Mapping[int, int] | None = None,
     ) -> None:
         """Begin a recovery; ``delayed`` has by message and queue when a redelivery is due."""
         self._kernel = kernel
         self._delayed = delayed
+        # Sizes of the bodies of large messages that were found, by their numbers.
+        self._bodies: Mapping[int, int] = {} if bodies is None else bodies
         self._counts_first = kernel.config.persist_delivery_count_before_delivery
         self._prepared = [(stored, kernel.transactions.restore(stored.transaction_id)) for stored in transactions]
         self._outcomes = outcomes
@@ -175,7 +186,11 @@ class Recovery:
             references = message.references
             stored, priority = message.stored_bytes(), message.priority
             due_ms = message.deliver_at
-            hold(message.message_id, addresses[references[0][0]], len(stored), len(references))
+            if message.encoding == _CORE:
+                hold(message.message_id, addresses[references[0][0]], len(stored), len(references))
+            elif not self._hold_large(message, addresses[references[0][0]], stored):
+                self._drop_damaged(message)
+                continue
             for queue_id, position, delivery_count in references:
                 if locks and (transaction := locks.pop((message.message_id, queue_id), None)) is not None:
                     # It was given to a consumer, which acknowledged it; that may have been written then.
@@ -206,6 +221,33 @@ class Recovery:
                     line = waiting[queue_id, priority] = _Line()
                 line.add(entry)
 
+    def _hold_large(self, message: MessageRecord, address: str, stored: bytes) -> bool:
+        """Count the memory of a message in another encoding, and its large body; return False if that is missing."""
+        memory, queues = self._kernel.memory, len(message.references)
+        try:
+            body = body_of(stored)
+        except RemoteProtocolError:
+            return False
+        if body.number and not self._has(body):
+            return False
+        memory.hold(message.message_id, address, len(stored), queues)
+        if body.number:
+            memory.hold_body(message.message_id, body.number, queues)
+        return True
+
+    def _has(self, body: Body) -> bool:
+        return self._bodies.get(body.number, -1) >= body.size
+
+    def _drop_damaged(self, message: MessageRecord) -> None:
+        """Drop a message whose large body was removed by something else than the broker, with a line for each."""
+        self._kernel.log(
+            f"message {message.message_id} is dropped from {len(message.references)} queues: the file of its large "
+            "body is missing or too short; files of a broker must not be removed while it is stopped"
+        )
+        for queue_id, _position, _count in message.references:
+            self._locks.pop((message.message_id, queue_id), None)
+            self._kernel.store.acknowledge(message.message_id, queue_id, 0)
+
     def add_duplicate_ids(self, entries: Iterable[DuplicateId]) -> None:
         """Take some ids; those of each address come oldest first."""
         self._kernel.duplicates.restore(entries, self._addresses)
@@ -224,7 +266,14 @@ class Recovery:
             for queue_id, place, _count in message.references:
                 targets.setdefault(place, []).append(self._queues[queue_id])
             address, kept = self._address_names[message.references[0][0]], message.stored_bytes()
-            self._kernel.memory.hold(message.message_id, address, len(kept), len(message.references))
+            if message.encoding == _CORE:
+                self._kernel.memory.hold(message.message_id, address, len(kept), len(message.references))
+            elif not self._hold_large(message, address, kept):
+                self._kernel.log(
+                    f"message {message.message_id} of a prepared transaction is dropped: the file of its large body is "
+                    "missing or too short; files of a broker must not be removed while it is stopped"
+                )
+                continue
             restored = self._kernel.address_manager.restore(message.encoding, kept)
             if message.deliver_at:
                 restored = restored.scheduled(message.deliver_at)
@@ -245,4 +294,7 @@ class Recovery:
             queue.backlog.load(priority, line.in_order())
             queue.added_count += line.count
         self._waiting.clear()
+        removed = self._kernel.large_bodies.remove_unused(self._bodies)
+        if removed:
+            self._kernel.inform(f"{removed} bodies of large messages are removed: no message refers to them")
         self._kernel.cursors.on_restored()

@@ -43,6 +43,7 @@ class Schedule:
         self._memory = memory
         self._deferred = deferred
         self._visibility = visibility
+        self._bodies = store.bodies
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Backpressure, None] = {}
@@ -66,6 +67,8 @@ class Schedule:
         moves = max(budget // MOVE_COST, 1)
         if visibility.next_point <= reached:
             budget -= share - visibility.publish(reached, share)
+        if self._bodies.completed:
+            self._complete_bodies()
         if self._relieved:
             for backpressure in list(self._relieved):
                 backpressure.let_through()
@@ -80,6 +83,12 @@ class Schedule:
                 self._expiry.move(queue, reference)
         if self._memory.relieved:
             self._memory.grant_waiting()
+
+    def _complete_bodies(self) -> None:
+        """Report what was done for large bodies, which may send messages, or more of a delivery."""
+        completed = self._bodies.completed
+        for _ in range(len(completed)):
+            completed.popleft()()
 
     def _dispatch(self, budget: int) -> None:
         # One turn each: queues that wake again continue in the next step.
@@ -99,7 +108,7 @@ class Schedule:
         """Return True if `run` would do something at once."""
         return (
             self._visibility.next_point <= self._store.reached
-            or bool(self._woken or self._expired or self._deferred.waiting or self._relieved)
+            or bool(self._woken or self._expired or self._deferred.waiting or self._relieved or self._bodies.completed)
             or (bool(self._memory.relieved) and self._memory.can_grant)
         )
 

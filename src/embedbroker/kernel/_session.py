@@ -380,6 +380,15 @@ class Session:
             self._admitted.add(name)
         return refused
 
+    def refusal_of_large(self, message: Message) -> Refused | None:
+        """Return why a large message must not be sent, before its body arrives; None if it may.
+
+        The same is checked again when it is sent.
+        """
+        if message.address in self._internal:
+            return Refused(ErrorCode.ILLEGAL_STATE, f"a message to {message.address!r} must not be a large message")
+        return self.admit_send(message.address)
+
     def forget_admitted(self) -> None:
         """Check the permission to send again for each address: permissions changed."""
         self._admitted.clear()

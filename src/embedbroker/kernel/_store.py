@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from attrs import define
+from attrs import define, field
 
 from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
+from .message._body_store import BodyStore, MemoryBodies
 from .message._message import Message
 
 __all__ = ["Fact", "MemoryStore", "Store"]
@@ -24,6 +25,10 @@ class Store(Protocol):
     """Record durable facts in the order they happened. ``reached`` is the durability point that is already safe."""
 
     reached: int
+
+    @property
+    def bodies(self) -> BodyStore:
+        """Return where the bodies of large messages are."""
 
     def point(self) -> int:
         """Return the durability point that covers everything appended so far."""
@@ -94,6 +99,7 @@ class MemoryStore:
     """Keep nothing, for a broker without a directory: everything counts as durable at once."""
 
     reached: int = 0
+    bodies: MemoryBodies = field(factory=MemoryBodies)
 
     def point(self) -> int:
         return 0

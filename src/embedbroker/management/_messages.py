@@ -86,4 +86,5 @@ def message_map(message: Message) -> dict[str, object]:
         "priority": message.priority,
         **({"userID": f"ID:{uuid_text(user_id)}" if isinstance(user_id, bytes) else user_id} if user_id else {}),
         "timestamp": message.timestamp,
+        **({"largeMessage": True} if message.body_number else {}),
     }

@@ -15,7 +15,7 @@ from embedclient.model import Instant
 from ._buffer_limits import BufferLimits
 from ._current_step import CurrentStep, NodeLog
 from ._inputs import Accepted, BytesReceived, PeerClosed, Written
-from ._outputs import CloseConnection, SendBytes
+from ._outputs import CloseConnection, PauseReading, ResumeReading, SendBytes
 from ._part import Part
 
 __all__ = ["Connections"]
@@ -216,6 +216,10 @@ class Connections(Part):
                 dirty_connection = self.served.get(link.id)
                 if dirty_connection is not None:
                     dirty_connection.abandon()
+            if link.reading_changed:
+                link.reading_changed = False
+                if link.alive:
+                    outputs.append(PauseReading(link.id) if link.is_paused else ResumeReading(link.id))
             if not link.alive and link.close_reason is not None:
                 outputs.append(CloseConnection(link.id, link.close_reason))
                 link.close_reason = None

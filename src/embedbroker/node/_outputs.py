@@ -23,7 +23,9 @@ __all__ = [
     "Managed",
     "Notice",
     "Output",
+    "PauseReading",
     "Ready",
+    "ResumeReading",
     "RoleChanged",
     "SendBytes",
     "StopListening",
@@ -45,6 +47,20 @@ class Notice:
 
     level: Level
     text: str
+
+
+@frozen
+class PauseReading:
+    """Read nothing more from a peer: what it sends waits for the disk. What arrives nevertheless is kept."""
+
+    connection: int
+
+
+@frozen
+class ResumeReading:
+    """Read from a peer again."""
+
+    connection: int
 
 
 @frozen
@@ -99,6 +115,7 @@ class Stopped:
 
 # As text: a node without a journal does not load the definition of a disk.
 Output: TypeAlias = (
-    "TransportOutput | AuditWork | DiskWork | LockWork | LeaseWork | Notice | BranchDecided | Managed | Ready"
+    "TransportOutput | PauseReading | ResumeReading | AuditWork | DiskWork | LockWork | LeaseWork | Notice"
+    " | BranchDecided | Managed | Ready"
     " | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

@@ -39,7 +39,9 @@ class Restoration:
             kernel.cursors.restore(cursor, queues[cursor.queue_id])
         kernel.ids.next_id = max(recovered.id_limit, 1)
         kernel.ids.limit = recovered.id_limit
-        self._recovery = Recovery(kernel, recovered.transactions, recovered.outcomes, recovered.delayed)
+        self._recovery = Recovery(
+            kernel, recovered.transactions, recovered.outcomes, recovered.delayed, recovered.bodies
+        )
 
     def advance(self, limit: int) -> bool:
         """Restore one slice of up to ``limit`` items; return True with the last one."""

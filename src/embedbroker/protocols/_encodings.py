@@ -11,9 +11,11 @@ from embedbroker.kernel import Codec, Message, StoredMessage
 from embedclient.model import Encoding
 from embedclient.wire.core import CoreMessage
 
+from ._large_codec import LARGE_CORE
+
 __all__ = ["CODECS", "restore_message"]
 
-CODECS: Final[dict[int, Codec]] = {}
+CODECS: Final[dict[int, Codec]] = {LARGE_CORE.encoding: LARGE_CORE}
 """Codecs of the encodings other than CORE, by their numbers."""
 
 _CORE: Final = int(Encoding.CORE)

@@ -30,10 +30,12 @@ class ConnectionPort:
         "excess",
         "high_water",
         "id",
+        "is_paused",
         "on_relieved",
         "on_slow",
         "out",
         "peer",
+        "reading_changed",
         "room",
         "slow",
     )
@@ -48,6 +50,9 @@ class ConnectionPort:
         self.excess = 0
         self.slow = False
         self.alive = True
+        # Whether the peer must not be read, and whether that changed since the node took the output.
+        self.is_paused = False
+        self.reading_changed = False
         self.close_reason: str | None = None
         self.on_slow: Callable[[], None] | None = None
         self.on_relieved: Callable[[], None] | None = None
@@ -104,6 +109,21 @@ class ConnectionPort:
             self.slow = False
             if self.on_relieved is not None:
                 self.on_relieved()
+
+    def pause_reading(self) -> None:
+        """Read nothing more from the peer until `resume_reading`; what is on its way may still arrive."""
+        self._set_paused(True)
+
+    def resume_reading(self) -> None:
+        """Read from the peer again."""
+        self._set_paused(False)
+
+    def _set_paused(self, paused: bool) -> None:
+        if self.is_paused is not paused and self.alive:
+            if not self.out:
+                self.dirty.append(self)
+            self.is_paused = paused
+            self.reading_changed = not self.reading_changed
 
     def close(self, reason: str) -> None:
         """End the connection after what was written so far was handed over."""

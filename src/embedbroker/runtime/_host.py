@@ -37,8 +37,10 @@ from embedbroker.node import (
     Managed,
     Node,
     Notice,
+    PauseReading,
     PeerClosed,
     Ready,
+    ResumeReading,
     RoleChanged,
     SendBytes,
     StopListening,
@@ -76,9 +78,12 @@ _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR
 
 
 class _Peer:
-    """One connection at the edge: its pipe, and the bytes that the pipe did not take yet."""
+    """One connection at the edge: its pipe, and the bytes that the pipe did not take yet.
 
-    __slots__ = ("closing", "number", "stream", "unreported", "unsent")
+    ``paused`` is set while the peer is not read; the event is set when it is read again.
+    """
+
+    __slots__ = ("closing", "number", "paused", "stream", "unreported", "unsent")
 
     def __init__(self, number: int, stream: ByteStream) -> None:
         self.number = number
@@ -86,6 +91,13 @@ class _Peer:
         self.unsent: deque[memoryview] = deque()
         self.unreported = 0
         self.closing = False
+        self.paused: trio.Event | None = None
+
+    def read_on(self) -> None:
+        """Let the peer be read again, or its end be noticed."""
+        paused, self.paused = self.paused, None
+        if paused is not None:
+            paused.set()
 
 
 class Host:
@@ -213,6 +225,7 @@ class Host:
         self._abandon_requests()
         for peer in list(self._peers.values()):
             peer.stream.close()
+            peer.read_on()
         self._peers.clear()
 
     # -- stepping ------------------------------------------------------------------------------------------------
@@ -273,6 +286,12 @@ class Host:
             case Dial():
                 scope = self._dialing[output.connection] = trio.CancelScope()
                 self._nursery.start_soon(self._dial, output, scope)
+            case PauseReading():
+                if output.connection in self._peers:
+                    self._peers[output.connection].paused = trio.Event()
+            case ResumeReading():
+                if output.connection in self._peers:
+                    self._peers[output.connection].read_on()
             case Notice():
                 self._logger.log(_LEVELS[output.level], "%s", output.text)
             case BranchDecided():
@@ -345,6 +364,9 @@ class Host:
         try:
             self.feed(beginning)
             while not peer.closing:
+                if peer.paused is not None:
+                    await peer.paused.wait()
+                    continue
                 data = await stream.receive(READ_BYTES)
                 if not data:
                     self._forget(peer, "closed by the peer")
@@ -433,6 +455,7 @@ class Host:
     def _lose(self, peer: _Peer, reason: str) -> None:
         if self._peers.pop(peer.number, None) is not None:
             peer.stream.close()
+            peer.read_on()
             self._inputs.append(PeerClosed(peer.number, reason))
 
     def _close(self, number: int) -> None:
@@ -443,6 +466,7 @@ class Host:
                 self._dialing[number].cancel()
             return
         peer.closing = True
+        peer.read_on()
         if not peer.unsent:
             peer.stream.close()
         else:

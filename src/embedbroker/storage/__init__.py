@@ -11,6 +11,7 @@ from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._atomic_file import AtomicFile
+    from ._body_files import body_file, body_number
     from ._disk import (
         SECTOR_BYTES,
         Allocate,
@@ -117,6 +118,8 @@ __all__ = [
     "Zero",
     "audit_number",
     "belongs",
+    "body_file",
+    "body_number",
     "copied_bytes",
     "decode_address",
     "decode_commit_set",
@@ -141,6 +144,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "._atomic_file": "AtomicFile",
+        "._body_files": "body_file body_number",
         ".audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
         ".audit._log": "AuditLog AuditWork",
         ".audit._directory": "AuditDirectory scan_audit_directory",

@@ -11,6 +11,9 @@ from attrs import frozen
 from embedclient.model import Properties, PropertyType, RoutingType
 from embedclient.wire.core import CoreMessage, MessageType
 
+#: Bodies from this size on go with their size, so that a part of one does not pass for the whole.
+_SIZED_FROM = 300
+
 __all__ = ["COLORS", "Letter", "key_of", "selector_of"]
 
 COLORS = ("red", "green", "blue")
@@ -38,6 +41,8 @@ class Letter:
         properties = Properties()
         properties["key"] = self.key
         properties["color"] = self.color
+        if self.size >= _SIZED_FROM:
+            properties["size"] = self.size
         if self.routing_type is not None:
             properties.set("_AMQ_ROUTING_TYPE", int(self.routing_type), PropertyType.BYTE)
         if self.deliver_at:
@@ -60,6 +65,8 @@ def key_of(message: CoreMessage) -> str:
     assert isinstance(key, str), f"a message without a key: {message!r}"
     body = bytes(message.body)
     assert body == _body(key, len(body)), f"the body of {key} was changed on its way"
+    size = message.property("size")
+    assert size is None or size == len(body), f"the body of {key} has {len(body)} of {size!r} bytes"
     return key
 
 

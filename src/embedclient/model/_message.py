@@ -21,6 +21,8 @@ class Encoding(IntEnum):
 
     CORE = 1
     AMQP = 2
+    #: Headers and properties of a CORE message whose body is large: it is not in the bytes.
+    CORE_LARGE = 3
 
 
 @frozen

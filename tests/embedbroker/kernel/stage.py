@@ -19,6 +19,7 @@ from embedbroker.kernel import (
     Fact,
     HeuristicOutcome,
     Kernel,
+    MemoryBodies,
     Message,
     Principal,
     Queue,
@@ -46,6 +47,7 @@ class LaggingStore:
     lags: bool = False
     reached: int = 0
     records: list[tuple[object, ...]] = Factory(list)
+    bodies: MemoryBodies = Factory(MemoryBodies)
     _appended: int = 0
 
     def _note(self, *record: object) -> None:

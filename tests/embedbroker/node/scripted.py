@@ -380,6 +380,11 @@ class Stage:
         else:
             self.step(DiskDone(work.batch, results))
 
+    def fail_work(self, work: DiskWork, fault: DiskFault) -> None:
+        """Do none of a piece of work."""
+        self.work.remove(work)
+        self.step(DiskFailed(work.batch, fault))
+
     def settle_disk(self) -> None:
         """Do all disk work and what follows from it."""
         self.run()

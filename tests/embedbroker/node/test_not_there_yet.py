@@ -17,8 +17,6 @@ from embedclient.wire.core import (
     NullResponse,
     Packet,
     SessionSend,
-    SessionSendContinuation,
-    SessionSendLarge,
 )
 
 from .scripted import Peer, Stage, letter
@@ -104,13 +102,6 @@ def test_a_send_that_would_create_a_wildcard_address(peer: Peer, anycast: bool) 
 def test_a_star_or_hash_inside_a_word_is_none(peer: Peer, address: str) -> None:
     peer.send(CreateQueueV2(address, "x", None, True, False, True, False, 0))
     assert peer.clear() == [NullResponse(-1)]
-
-
-def test_a_large_message_with_its_last_chunk(peer: Peer) -> None:
-    peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x" * 100, True))
-    assert peer.clear() == []
-    last = SessionSendContinuation(b"x", False, 101, True, -4)
-    assert refused_text(peer, last) == "large messages are not supported by this broker yet"
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from .promises import check_commit, check_send
 __all__ = ["ProducerKind", "ProducerPlan", "SimulatedProducer"]
 
 #: Failures that say the broker did not take the message; after all others it may have.
-_REFUSALS = frozenset({ErrorCode.ADDRESS_FULL})
+_REFUSALS = frozenset({ErrorCode.ADDRESS_FULL, ErrorCode.IO_ERROR})
 
 
 class ProducerKind(IntEnum):
@@ -42,6 +42,7 @@ class ProducerPlan:
     ``delay_chance``: how often a message is scheduled. ``identifies``: its messages carry duplicate ids.
     ``branches``: its transactions are XA branches, with ``habits``. ``sets``: they are commit sets of several branches.
     ``impatient_chance``: how often it does not wait for the end of a transaction.
+    ``large_chance``: how often a body has up to ``large_size_max`` bytes.
     """
 
     kind: ProducerKind
@@ -59,6 +60,8 @@ class ProducerPlan:
     branches: bool = False
     impatient_chance: float = 0.0
     sets: bool = False
+    large_chance: float = 0.0
+    large_size_max: int = 0
     habits: BranchHabits = PLAIN
 
 
@@ -279,11 +282,17 @@ class SimulatedProducer:
             priority=random.choice((0, 4, 4, 9)) if plan.mixed_priorities else 4,
             durable=plan.kind is not ProducerKind.NOT_DURABLE,
             expiration=expiration,
-            size=random.randint(0, plan.size_max),
+            size=self._draw_size(),
             routing_type=RoutingType.ANYCAST if topic.automatic else None,
             deliver_at=deliver_at,
         )
         return letter, topic
+
+    def _draw_size(self) -> int:
+        plan, random = self.plan, self.scene.world.random
+        if plan.large_chance and random.random() < plan.large_chance:
+            return random.randint(plan.size_max, plan.large_size_max)
+        return random.randint(0, plan.size_max)
 
     def _confirm(self, letter: Letter) -> None:
         self._pending.pop(letter.key, None)

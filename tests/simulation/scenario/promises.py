@@ -21,7 +21,14 @@ _COMMIT_ENDS = frozenset(
     }
 )
 _SEND_ENDS = frozenset(
-    {ErrorCode.UNBLOCKED, ErrorCode.CONNECTION_TIMEDOUT, ErrorCode.NOT_CONNECTED, ErrorCode.ADDRESS_FULL}
+    {
+        ErrorCode.UNBLOCKED,
+        ErrorCode.CONNECTION_TIMEDOUT,
+        ErrorCode.NOT_CONNECTED,
+        ErrorCode.ADDRESS_FULL,
+        # The disk cannot store the body of a large message.
+        ErrorCode.IO_ERROR,
+    }
 )
 
 

@@ -35,6 +35,7 @@ from .draw_group import draw_group_plan
 from .faults import FaultPlan
 from .group import Group
 from .group_faults import GroupFaults
+from .large_bodies import with_large_bodies
 from .liveness_checker import LivenessChecker
 from .members import Members
 from .modes import faults_of, group_of
@@ -78,22 +79,26 @@ class ScenarioFailed(Exception):
         return f"seed {self.seed}: {self.text}"
 
 
-def run_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
+def run_seed(seed: int, *, large_bodies: bool = False, trace_tail_lines: int = 200) -> SeedResult:
     """Runs the scenario of one seed.
 
     Raises:
         ScenarioFailed: whatever went wrong, an assertion inside the broker or the client included.
     """
-    return run_plan(draw_plan(seed), trace_tail_lines=trace_tail_lines)
+    plan = draw_plan(seed)
+    return run_plan(with_large_bodies(plan) if large_bodies else plan, trace_tail_lines=trace_tail_lines)
 
 
-def run_group_seed(seed: int, mode: GroupMode | None = None, *, trace_tail_lines: int = 200) -> SeedResult:
+def run_group_seed(
+    seed: int, mode: GroupMode | None = None, *, large_bodies: bool = False, trace_tail_lines: int = 200
+) -> SeedResult:
     """Runs the scenario of one seed on a group of brokers; the seed chooses a mode that is not given.
 
     Raises:
         ScenarioFailed: as for `run_seed`.
     """
-    return run_plan(draw_group_plan(seed, mode), trace_tail_lines=trace_tail_lines)
+    plan = draw_group_plan(seed, mode)
+    return run_plan(with_large_bodies(plan) if large_bodies else plan, trace_tail_lines=trace_tail_lines)
 
 
 def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:

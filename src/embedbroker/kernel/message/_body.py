@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["RESIDENT", "Body"]
+__all__ = ["LARGE", "RESIDENT", "Body"]
+
+LARGE = 1
+"""The kind of a body in the store of large bodies."""
 
 
 @frozen

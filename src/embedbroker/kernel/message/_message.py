@@ -64,6 +64,10 @@ class Message(Protocol):
         """
 
     @property
+    def body_number(self) -> int:
+        """Return the number of its large body; 0 if `stored_bytes` holds the whole message."""
+
+    @property
     def user_id(self) -> bytes | str | None:
         """Return the sender's id of the message: the 16 bytes of a UUID, or a text; None when it is absent."""
 

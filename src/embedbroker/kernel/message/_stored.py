@@ -25,13 +25,26 @@ from embedclient.model import Origin, PropertyValue
 from ._body import RESIDENT, Body
 from ._message import Message
 
-__all__ = ["Codec", "StoredMessage"]
+__all__ = ["Codec", "StoredMessage", "body_of"]
 
 _VERSION = 1
 _DURABLE = 1
 _HEADER = Struct("<BBBBqqqQQI")
 _ID = Struct("<q")
 _ID_AT = 4
+
+
+def body_of(stored: bytes | bytearray) -> Body:
+    """Return where the body of a message is, from the bytes of its record in an encoding other than CORE.
+
+    Raises:
+        RemoteProtocolError: The header is malformed.
+    """
+    try:
+        _version, _flags, _priority, kind, _id, _expiration, _timestamp, number, size, _ = _HEADER.unpack_from(stored)
+    except StructError as error:
+        raise RemoteProtocolError(f"stored message: the header is malformed: {error}") from error
+    return Body(kind, number, size) if kind else RESIDENT
 
 
 class Codec(Protocol):
@@ -151,6 +164,10 @@ class StoredMessage:
     @property
     def encoding(self) -> int:
         return self.codec.encoding
+
+    @property
+    def body_number(self) -> int:
+        return self.body.number
 
     @property
     def content(self) -> memoryview:

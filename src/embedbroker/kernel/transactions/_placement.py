@@ -48,6 +48,8 @@ class Placement:
                 break
         message_id = message.message_id
         self._memory.hold(message_id, targets[0].definition.address, message.memory_size, len(targets))
+        if message.body_number:
+            self._memory.hold_body(message_id, message.body_number, len(targets))
         durable = False
         if message.durable:
             position = transaction.places if transaction is not None else message_id

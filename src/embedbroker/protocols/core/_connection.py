@@ -9,6 +9,7 @@ live is over, for a client that comes back (core-protocol 7.3).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session
@@ -35,6 +36,7 @@ from embedclient.wire.core import (
 )
 
 from .._port import ConnectionPort
+from ._large_delivery import chunk_size
 from ._requests import handle_request
 from ._session import SERVER_VERSION, CoreService, CoreSession
 
@@ -51,7 +53,9 @@ class CoreConnection:
     """Handle a connection and its sessions by channel id."""
 
     __slots__ = (
+        "_arrived",
         "_has_dropped",
+        "_is_blocked",
         "_log",
         "_refused_reattachments",
         "backpressure",
@@ -86,6 +90,10 @@ class CoreConnection:
         # Sessions with a refused reattachment that their client has not created again yet.
         self._refused_reattachments = 0
         self._has_dropped = False
+        # True while nothing that arrives is handled: the disk stores a large message. What came since waits, first the
+        # frames of the read that was interrupted.
+        self._is_blocked = False
+        self._arrived: deque[tuple[bytes | bytearray, list[tuple[int, int, int]], int] | bytes] = deque()
         # A request arrived for which a handler exists.
         self.has_spoken = False
         # The socket is gone, sessions wait for a reattachment.
@@ -151,33 +159,60 @@ class CoreConnection:
 
     def receive(self, data: bytes, now: Instant) -> None:
         """Handle the data of one read. Malformed bytes end only this connection."""
+        if self._is_blocked:
+            self._arrived.append(data)
+            return
         try:
-            buffer, headers = self.state.receive(data, now)
-            sessions = self.sessions
-            start = handled_to = 0
-            for length, packet_type, channel_id in headers:
-                end = start + 4 + length
-                if end <= handled_to:
-                    # An acknowledgement that was settled with the one before it.
-                    start = end
-                    continue
-                session = sessions.get(channel_id)
-                if session is not None:
-                    handled_to = session.on_frame(packet_type, buffer, start, end)
-                    if not handled_to:
-                        handle_request(session, packet_type, buffer, start, end)
-                elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
-                    self.has_spoken = True
-                    self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
-                elif channel_id < CHANNEL_USER_FIRST:
-                    self._on_packet(channel_id, self.state.read(buffer, start, end))
-                else:
-                    self._drop(packet_type, channel_id)
-                start = end
-                if not self.link.alive:
-                    break
+            self._handle(*self.state.receive(data, now))
         except RemoteProtocolError as error:
             self.fail(f"protocol error: {error}")
+
+    def _handle(self, buffer: bytes | bytearray, headers: list[tuple[int, int, int]], start: int = 0) -> None:
+        sessions = self.sessions
+        handled_to = 0
+        for index, (length, packet_type, channel_id) in enumerate(headers):
+            end = start + 4 + length
+            if end <= handled_to:
+                # An acknowledgement that was settled with the one before it.
+                start = end
+                continue
+            session = sessions.get(channel_id)
+            if session is not None:
+                handled_to = session.on_frame(packet_type, buffer, start, end)
+                if not handled_to:
+                    handle_request(session, packet_type, buffer, start, end)
+                    if self._is_blocked:
+                        self._arrived.appendleft((buffer, headers[index + 1 :], end))
+                        break
+            elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
+                self.has_spoken = True
+                self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
+            elif channel_id < CHANNEL_USER_FIRST:
+                self._on_packet(channel_id, self.state.read(buffer, start, end))
+            else:
+                self._drop(packet_type, channel_id)
+            start = end
+            if not self.link.alive:
+                break
+
+    def block(self) -> None:
+        """Handle nothing more of what arrives, until `unblock`: the disk stores a large message of this client."""
+        self._is_blocked = True
+        self.link.pause_reading()
+
+    def unblock(self) -> None:
+        """Handle what arrived since `block`, and read on."""
+        self._is_blocked = False
+        now, arrived = self.service.now, self._arrived
+        self.state.last_received = now.monotonic
+        try:
+            while arrived and not self._is_blocked and self.link.alive:
+                waiting = arrived.popleft()
+                self._handle(*(self.state.receive(waiting, now) if isinstance(waiting, bytes) else waiting))
+        except RemoteProtocolError as error:
+            self.fail(f"protocol error: {error}")
+        if not self._is_blocked:
+            self.link.resume_reading()
 
     def _on_packet(self, channel_id: int, packet: Packet) -> None:
         self.has_spoken = True
@@ -282,6 +317,7 @@ class CoreConnection:
         window = max(packet.window_size, -1)
         session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
         session.username = packet.username
+        session.chunk_bytes = chunk_size(packet.min_large_message_size)
         if service.security is not None:
             session.username = principal.user
             service.security.add_session(kernel_session, self.link.id)
@@ -363,6 +399,9 @@ class CoreConnection:
 
         Confirm what is owed, and close the connection of a peer that was silent for too long.
         """
+        if self._is_blocked and not self.lost:
+            # The peer is not read: its silence means nothing.
+            self.state.last_received = now.monotonic
         if self.state.is_silent(now):
             if self.lost:
                 self.log("no reattachment within the time to live")
@@ -400,6 +439,7 @@ class CoreConnection:
             self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
         self.link.alive = False
         self.state.drop_pending()
+        self._arrived.clear()
         self._leave_cluster()
         if self._is_awaited and self.state.time_to_live is not None:
             self.lost = True

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 from embedbroker.kernel import ClientConnection
 
 if TYPE_CHECKING:
-    from embedbroker.kernel import Backpressure
-    from embedclient.wire.core import Packet
+    from embedbroker.kernel import Backpressure, Body, Kernel, Refused, Session
+    from embedclient.wire.core import CoreMessage, Packet, SessionSendContinuation
 
     from .._port import ConnectionPort
 
-__all__ = ["Cluster", "Gate", "Peer", "Releasable", "SessionConnection"]
+__all__ = ["Cluster", "Gate", "LargeSession", "Peer", "Releasable", "SessionConnection"]
 
 
 class Releasable(Protocol):
@@ -60,8 +60,55 @@ class SessionConnection(ClientConnection, Protocol):
     def forget_session(self, channel_id: int, session: object) -> None:
         """Forget a session that is over, unless its channel belongs to another one by now."""
 
+    def block(self) -> None:
+        """Handle nothing more of what arrives, until `unblock`."""
+
+    def unblock(self) -> None:
+        """Handle what arrived since `block`, and read on."""
+
     def abandon_if_unused(self) -> None:
         """Forget the connection if it has no session left."""
+
+
+class LargeSession(Protocol):
+    """Provide to large messages what they need of their session."""
+
+    version: int
+    channel_id: int
+    #: Size of the chunks of its deliveries.
+    chunk_bytes: int
+    kernel_session: Session
+    connection: SessionConnection
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return the kernel of the broker."""
+
+    @property
+    def holds_deliveries(self) -> bool:
+        """Return True if deliveries wait for their counts to be on disk."""
+
+    def with_address(self, message: CoreMessage) -> CoreMessage:
+        """Return a sent message with the default address if it has none."""
+
+    def send_large(
+        self, header: CoreMessage, body: Body, routing_type: int | None, announced_size: int
+    ) -> Refused | None:
+        """Send a large message whose body is stored; return why it was refused."""
+
+    def answer_chunk(self, packet: SessionSendContinuation) -> None:
+        """Answer a chunk that is not the last one."""
+
+    def end_upload(
+        self, header: CoreMessage, packet: SessionSendContinuation, refused: Refused | None, frame_size: int
+    ) -> None:
+        """Answer the last chunk of an upload, and count its frame unless ``frame_size`` is 0: it was counted."""
+
+    def write_parts(self, parts: Sequence[bytes | bytearray]) -> int:
+        """Send the parts of one frame; return its size."""
+
+    def forget_large(self, delivery: object) -> None:
+        """Forget a large delivery that is over."""
 
 
 class Peer(Protocol):

@@ -76,6 +76,11 @@ def handle_request(session: CoreSession, packet_type: int, buffer: bytes | bytea
     if handler is None:
         raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
     handler(session, packet)
+    upload = session.upload
+    if upload is not None and upload.is_ending:
+        # Counted when its body is stored: a confirmation promises the message.
+        upload.frame_size = end - start
+        return
     session.count_request(packet_type, buffer, start, end)
 
 
@@ -263,6 +268,7 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
 
 def _close_consumer(session: CoreSession, packet: SessionConsumerClose) -> None:
     session.kernel_session.close_consumer(packet.consumer_id)
+    session.end_large(closed_only=True)
     session.reply(NullResponse(-1), durable=False)
 
 
@@ -316,6 +322,7 @@ def _commit(session: CoreSession, packet: SessionCommit) -> None:
 
 
 def _rollback(session: CoreSession, packet: SessionRollback) -> None:
+    session.end_large()
     session.kernel_session.rollback(last_delivered=packet.consider_last_message_as_delivered)
     session.reply(NullResponse(-1), durable=False)
 
@@ -384,18 +391,14 @@ def _nothing(_session: CoreSession, _packet: CreateProducer | RemoveProducer) ->
 
 
 def _large(session: CoreSession, packet: SessionSendLarge) -> None:
-    session.receives_large = True
-    session.kernel_session.fail_transaction("large messages are not supported by this broker yet")
-    session.connection.log(f"a large message to {packet.message.address!r} was refused: not supported yet")
+    session.begin_upload(packet.message)
 
 
 def _large_chunk(session: CoreSession, packet: SessionSendContinuation) -> None:
-    if session.receives_large:
-        refused = Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, "large messages are not supported by this broker yet")
-        session.receives_large = packet.continues
-    else:
+    if session.upload is not None:
+        session.upload.on_chunk(packet)
+    elif packet.requires_response:
         refused = Refused(ErrorCode.ILLEGAL_STATE, "a chunk came without a large message before it")
-    if packet.requires_response:
         session.refuse(refused, packet.correlation_id)
 
 

@@ -17,6 +17,7 @@ from attrs import define
 
 from embedbroker.kernel import (
     MANAGEMENT_ADDRESS,
+    Body,
     Consumer,
     InternalBinding,
     Kernel,
@@ -25,10 +26,11 @@ from embedbroker.kernel import (
     Refused,
     Scope,
     Session,
+    StoredMessage,
 )
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
-from embedclient.model import Entropy, Instant, Properties, PropertyType
+from embedclient.model import Entropy, Instant, Properties, PropertyType, TypedValue
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
     ACKNOWLEDGE_RUN,
@@ -42,6 +44,8 @@ from embedclient.wire.core import (
     Packet,
     PacketsConfirmed,
     PacketType,
+    SessionReceiveLarge,
+    SessionSendContinuation,
     decode_packet,
     encode_null_response,
     encode_packet,
@@ -52,11 +56,14 @@ from embedclient.wire.core import (
     send_trailer,
 )
 
+from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, SessionConnection
+from ._large_delivery import LargeDelivery, chunk_size
 from ._message_traits import MessageTraits, traits_of
 from ._notifications import NotificationWatch
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
+from ._upload import Upload
 
 if TYPE_CHECKING:
     from embedbroker.management import Registry
@@ -86,6 +93,9 @@ _RUN_HEAD = _HEADER_SIZE + 8  # and the consumer
 _RECEIVE_EXTRA = _HEADER_SIZE + RECEIVE_TRAILER.size
 _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 
+_LARGE_SIZE = "_AMQ_LARGE_SIZE"
+# Version from which on a send carries a correlation id.
+_CORRELATES_SINCE = 130
 _VALIDATED_USER = "_AMQ_VALIDATED_USER"
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
 # Durability point of work that is not recorded yet.
@@ -236,15 +246,17 @@ class CoreSession:
         "_trailer",
         "channel",
         "channel_id",
+        "chunk_bytes",
         "connection",
         "default_address",
         "kept_bytes",
         "kernel_session",
+        "large",
         "metadata",
         "name",
         "rebuilt",
-        "receives_large",
         "service",
+        "upload",
         "username",
         "version",
         "windowed",
@@ -282,8 +294,11 @@ class CoreSession:
         # (pitfall 12.22). So a later reattachment is refused too, and the client builds the session again instead of
         # losing packets.
         self.rebuilt = False
-        # Chunks of a large message are on their way.
-        self.receives_large = False
+        # The large message that its client is sending.
+        self.upload: Upload | None = None
+        # Large messages that its consumers are receiving, as an ordered set; and the size of their chunks.
+        self.large: dict[LargeDelivery, None] = {}
+        self.chunk_bytes = chunk_size(0)
         # Replies that wait for durability, in order; later replies of this channel wait behind them.
         self._held: deque[_HeldReply | _HeldDelivery] = deque()
         # Held deliveries whose count is not on disk yet. A reply behind them, such as that to a stop, implies their
@@ -356,11 +371,8 @@ class CoreSession:
             message = plain_message(message)
         # Only an answer repeats the rest of the trailer, and most sends request none.
         wants_reply = buffer[trailer_at] != 0
-        if message.address:
-            if not self.default_address:
-                self.default_address = message.address
-        elif self.default_address:
-            message = message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
+        if not message.address or not self.default_address:
+            message = self.with_address(message)
         refused: Refused | None = None
         if self._looks_at_user:
             message, refused = self._look_at_user(message)
@@ -388,6 +400,111 @@ class CoreSession:
                 self.channel_id, self.version, correlation_id if correlation_id is not None else -1
             )
             self._answer(frame, _NULL_RESPONSE, durable=durable)
+
+    def with_address(self, message: CoreMessage) -> CoreMessage:
+        """Return a sent message with the default address if it has none; the first address becomes the default."""
+        if message.address:
+            if not self.default_address:
+                self.default_address = message.address
+        elif self.default_address:
+            return message.copy_for(self.default_address, changes={}, removals=(), expiration=message.expiration)
+        return message
+
+    # -- large messages ------------------------------------------------------------------------------------------
+
+    def begin_upload(self, header: CoreMessage) -> None:
+        """Begin to take a large message; one that its client did not end is given up."""
+        if self.upload is not None:
+            self.upload.abandon()
+        self.upload = Upload(self, header)
+
+    def send_large(
+        self, header: CoreMessage, body: Body, routing_type: int | None, announced_size: int
+    ) -> Refused | None:
+        """Send a large message whose body is stored; return why it was refused.
+
+        A ``routing_type`` of None is that of the properties; ``announced_size`` is -1 if the client named none.
+        """
+        message, refused = header, None
+        if announced_size >= 0:
+            # Clients return it as the length of the body, which may be compressed.
+            changes = {_LARGE_SIZE: TypedValue(announced_size, PropertyType.LONG)}
+            message = message.copy_for(message.address, changes=changes, removals=(), expiration=message.expiration)
+        if self._looks_at_user:
+            message, refused = self._look_at_user(message)
+        arrival = traits_of(message)
+        if refused is not None:
+            return refused
+        if arrival.asks_for_more:
+            message = self._with_time(arrival, message)
+        routing_type = arrival.routing_type if routing_type is None else routing_type
+        return self.kernel_session.send(large_message(message, body), routing_type, message.duplicate_id)
+
+    def end_upload(
+        self, header: CoreMessage, packet: SessionSendContinuation, refused: Refused | None, frame_size: int
+    ) -> None:
+        """Answer the last chunk of an upload, and count its frame unless ``frame_size`` is 0: it was counted."""
+        self.upload = None
+        correlation_id = packet.correlation_id if self.version >= _CORRELATES_SINCE else None
+        if refused is not None:
+            self._refuse_send(header, refused, packet.requires_response, correlation_id)
+        elif packet.requires_response:
+            frame = encode_null_response(
+                self.channel_id, self.version, -1 if correlation_id is None else correlation_id
+            )
+            durable = (header.durable or header.duplicate_id is not None) and self.kernel_session.auto_commit_sends
+            self._answer(frame, _NULL_RESPONSE, durable=durable)
+        if frame_size and self.windowed:
+            self._confirm(self.channel.received(frame_size))
+
+    def answer_chunk(self, packet: SessionSendContinuation) -> None:
+        """Answer a chunk that is not the last one."""
+        correlation_id = packet.correlation_id if self.version >= _CORRELATES_SINCE else -1
+        self._answer(encode_null_response(self.channel_id, self.version, correlation_id), _NULL_RESPONSE, durable=False)
+
+    @property
+    def kernel(self) -> Kernel:
+        """Return the kernel of the broker."""
+        return self.service.kernel
+
+    @property
+    def holds_deliveries(self) -> bool:
+        """Return True if deliveries wait for their counts to be on disk."""
+        return self._deliveries_held > 0
+
+    def write_parts(self, parts: Sequence[bytes | bytearray]) -> int:
+        """Send the parts of one frame, and keep it for a reattachment if the session has a window; return its size."""
+        if self.windowed:
+            self._keep(*parts)
+        return self.connection.link.write_pieces(parts)
+
+    def _large_header(self, consumer: Consumer, reference: Reference, message: StoredMessage) -> bytes:
+        """Return the first frame of a large delivery, whose chunks follow in later steps."""
+        header = header_of(message)
+        if self._speaks_old_names:
+            header = old_message(header, consumer.queue.definition.routing_type)
+        packet = SessionReceiveLarge(consumer.key, reference.delivery_count, message.body.size, header)
+        return encode_packet(packet, self.channel_id, self.version)
+
+    def _begin_large(self, consumer: Consumer, message: StoredMessage) -> None:
+        delivery = LargeDelivery(self, consumer, message)
+        self.large[delivery] = None
+        delivery.begin()
+
+    def end_large(self, *, closed_only: bool = False) -> None:
+        """End the large deliveries under way: what consumers hold was taken back, or some of them are closed."""
+        for delivery in list(self.large):
+            if delivery.consumer.closed or not closed_only:
+                delivery.end()
+
+    def forget_large(self, delivery: object) -> None:
+        """Forget a large delivery that is over."""
+        self.large.pop(delivery, None)  # type: ignore[call-overload]  # the session made it
+
+    def advance_large(self) -> None:
+        """Continue the large deliveries that waited."""
+        for delivery in list(self.large):
+            delivery.advance()
 
     def _look_at_user(self, message: CoreMessage) -> tuple[CoreMessage, Refused | None]:
         """Write the user of the session into a message, and refuse one without a user, where that is configured."""
@@ -546,6 +663,8 @@ class CoreSession:
                 self.transmit(reply.frame, packet_type if packet_type < 128 else packet_type - 256)
             else:
                 self.connection.link.write(reply.frame)
+        if self.large and not self._deliveries_held:
+            self.advance_large()
         return bool(held)
 
     def _send_held(self, held: _HeldReply | _HeldDelivery) -> None:
@@ -582,7 +701,8 @@ class CoreSession:
     @property
     def can_come_back(self) -> bool:
         """Return True if a client that lost its connection may be reattached."""
-        return self.windowed and self.channel.keeps and not self.rebuilt
+        is_storing = self.upload is not None and self.upload.is_ending
+        return self.windowed and self.channel.keeps and not self.rebuilt and not is_storing
 
     def give_up_reattachment(self, reason: str) -> None:
         """Drop what is kept for a reattachment: a client that comes back must create its session again."""
@@ -621,12 +741,16 @@ class CoreSession:
         return size
 
     def _deliver_slowly(self, consumer: Consumer, reference: Reference) -> int:
-        parts = self._encoded(consumer, reference)
-        if self.windowed:
-            self._keep(*parts)
-        return self.connection.link.write_pieces(parts)
+        return self.write_parts(self._encoded(consumer, reference))
 
     def _encoded(self, consumer: Consumer, reference: Reference) -> Sequence[bytes | bytearray]:
+        """Return the frame of a delivery. A large one is under way from now on."""
+        if reference.message.body_number:
+            large = reference.message
+            assert isinstance(large, StoredMessage)
+            frame = self._large_header(consumer, reference, large)
+            self._begin_large(consumer, large)
+            return (frame,)
         message = reference.message.to_core()
         assert isinstance(message, CoreMessage)
         if self._speaks_old_names:
@@ -678,6 +802,7 @@ class CoreSession:
     def closed_by_broker(self, consumer: Consumer) -> None:
         """Notify the client that a queue was deleted under its consumer."""
         self.kernel_session.consumers.pop(consumer.key, None)
+        self.end_large(closed_only=True)
         self.disconnect_consumer(consumer.key)
 
     def disconnect_consumer(self, consumer_id: int) -> None:
@@ -702,6 +827,7 @@ class CoreSession:
         if self.service.security is not None:
             self.service.security.move_session(self.kernel_session, connection.link.id)
         self.kernel_session.move(connection.backpressure, connection)
+        self.advance_large()
 
     def close(self, *, failed: bool) -> None:
         """End the session."""
@@ -710,7 +836,11 @@ class CoreSession:
         self.service.forget_metadata(self)
         if self.service.security is not None:
             self.service.security.remove_session(self.kernel_session)
+        if self.upload is not None:
+            self.upload.abandon()
+            self.upload = None
         self.kernel_session.close(failed=failed)
+        self.end_large()
         self.service.kernel.memory.forget(self)
         self.channel.stop_keeping()
         self._count_kept()

@@ -81,6 +81,7 @@ def _commit(session: CoreSession, packet: SessionXaCommit) -> None:
 
 
 def _rollback(session: CoreSession, packet: SessionXaRollback) -> None:
+    session.end_large()
     _answer(session, session.kernel_session.xa_rollback(packet.xid), durable=True)
 
 

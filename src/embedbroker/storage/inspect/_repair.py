@@ -10,7 +10,8 @@ from attrs import frozen
 
 from embedclient.model import Instant
 
-from .._disk import Disk, ListFiles, Remove, Sync, SyncDirectory, WriteAt
+from .._body_files import body_number
+from .._disk import Disk, ListFiles, Read, Remove, Sync, SyncDirectory, WriteAt
 from ..journal._journal import Journal
 from ..journal._journal_state import JournalState
 from ..journal._segments import UNFINISHED_COPY, holds_journal, segment_range
@@ -22,6 +23,7 @@ from ._repair_scan import Finding
 __all__ = ["RepairReport", "repair_journal"]
 
 _MESSAGES_PER_BATCH = 1000
+_COPIED_BYTES = 1024 * 1024
 
 
 @frozen
@@ -78,6 +80,7 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         journal.add_outcome(outcome)
     for cursor in state.cursors:
         journal.note(cursor)
+    _copy_bodies(damaged, copy)
     journal.close(now)
     _write(journal, copy, now)
     assert journal.state is JournalState.CLOSED
@@ -100,6 +103,25 @@ def _missing(damaged: Disk, known: set[str]) -> tuple[Finding, ...]:
     if refusal.file in known or behind in known:
         return ()
     return (Finding(refusal.file, refusal.offset, refusal.text),)
+
+
+def _copy_bodies(damaged: Disk, copy: Disk) -> None:
+    """Copy the files of large bodies. A broker removes those that no message refers to."""
+    (names,) = damaged.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    for name in names:
+        if body_number(name) is None:
+            continue
+        copy.run((WriteAt(name, 0, ()),))
+        offset = 0
+        while True:
+            (data,) = damaged.run((Read(name, offset, _COPIED_BYTES),))
+            assert isinstance(data, bytes)
+            if not data:
+                break
+            copy.run((WriteAt(name, offset, (data,)),))
+            offset += len(data)
+        copy.run((Sync(name),))
 
 
 def _add(journal: Journal, message: RecoveredMessage, transaction_id: int, delayed: dict[tuple[int, int], int]) -> None:

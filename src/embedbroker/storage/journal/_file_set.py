@@ -18,6 +18,7 @@ import re
 
 from attrs import frozen
 
+from .._body_files import body_number
 from .._disk import Digest, ListFiles, Read, Stat, Sync, WriteAt
 from .._steps import Steps, read
 from ._batch import BatchWalk
@@ -31,12 +32,12 @@ _NAME = re.compile(r"(?:segment-\d{10,20}(?:-\d{10,20})?|spare-\d{10,20}|compact
 
 def belongs(name: str) -> bool:
     """Return True if the journal works on files of such a name."""
-    return _NAME.match(name) is not None
+    return _NAME.match(name) is not None or body_number(name) is not None
 
 
 def is_history(name: str) -> bool:
     """Return True if such a file holds confirmed data, and is worth keeping when it is in the way."""
-    return segment_range(name) is not None
+    return segment_range(name) is not None or body_number(name) is not None
 
 
 def copied_bytes(name: str, size: int) -> int:
@@ -76,7 +77,7 @@ def take_inventory(settings: JournalSettings, *, is_unfinished: bool = False) ->
     assert isinstance(names, tuple)
     found: list[_Found] = []
     for name in names:
-        if is_history(name):
+        if segment_range(name) is not None:
             found += yield from _look(settings, name)
     ends = [each for each in found if each.has_batches]
     newest = max(ends, key=lambda each: each.header.last, default=None)

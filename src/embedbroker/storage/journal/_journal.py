@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from embedbroker.kernel import AddressDefinition, DuplicateId, Fact, HeuristicOutcome, QueueDefinition
 
+from .._body_files import BodyFiles
 from .._disk import DiskFault, DiskOperation, DiskWork, FaultKind, Lane, Sync, WriteAt
 from .._lane import StepLane
 from .._steps import Corruption, Steps
@@ -116,6 +117,10 @@ class Journal:
         self._index = self._live_index.index
         self.background = self._make_background()
         self._background_work = 0
+        #: Bodies of large messages. Their work shares the background lane, turn by turn.
+        self.bodies = BodyFiles(lambda text: self.notes.append(text))
+        self._bodies_work = 0
+        self._is_turn_of_bodies = True
 
     def statistics(self) -> JournalStatistics:
         """Return the current figures."""
@@ -385,12 +390,30 @@ class Journal:
             if batch_work is not None:
                 work.append(batch_work)
         lane = self.background.lane
-        if lane.steps is not None and state is _READY:
-            operations = lane.take(self.reached)
-            if operations is not None:
-                self._background_work = self._number_work()
-                work.append(DiskWork(Lane.BACKGROUND, self._background_work, operations))
+        if state is _READY and (lane.steps is not None or self.bodies.has_work(self.reached)):
+            background_work = self._next_in_background()
+            if background_work is not None:
+                work.append(background_work)
         return work
+
+    def _next_in_background(self) -> DiskWork | None:
+        """Return work of the journal or of large bodies, which take turns."""
+        lane, bodies = self.background.lane, self.bodies
+        if lane.under_way or bodies.under_way:
+            return None
+        operations = None
+        if lane.steps is not None and not (self._is_turn_of_bodies and bodies.has_work(self.reached)):
+            operations = lane.take(self.reached)
+        if operations is not None:
+            self._is_turn_of_bodies = True
+            self._background_work = self._number_work()
+            return DiskWork(Lane.BACKGROUND, self._background_work, operations)
+        operations = bodies.take(self.reached)
+        if operations is None:
+            return None
+        self._is_turn_of_bodies = False
+        self._bodies_work = self._number_work()
+        return DiskWork(Lane.BACKGROUND, self._bodies_work, operations)
 
     def on_disk_done(self, batch: int, results: tuple[object, ...], now: Instant) -> None:
         """Handle the success of the work numbered ``batch``."""
@@ -405,6 +428,8 @@ class Journal:
             self._sealed = bool(gathered.flags & _SEAL)
         elif self.background.lane.under_way and batch == self._background_work:
             self.background.lane.done(results)
+        elif self.bodies.under_way and batch == self._bodies_work:
+            self.bodies.done(results)
         elif self._recovery.under_way and batch == self._recovery_work:
             self._guard_recovery(lambda: self._recovery.done(results))
         if self.state is _CLOSING:
@@ -418,6 +443,10 @@ class Journal:
         self.wall_ms = now.wall_ms
         if self.background.lane.under_way and batch == self._background_work:
             self.background.failed(fault)
+            self._continue_closing()
+            return
+        if self.bodies.under_way and batch == self._bodies_work:
+            self.bodies.failed(fault)
             self._continue_closing()
             return
         writing = self._writing is not None and batch == self._writing[0]
@@ -461,7 +490,7 @@ class Journal:
         self._continue_closing()
 
     def _continue_closing(self) -> None:
-        if self.state is not JournalState.CLOSING or self.background.lane.under_way:
+        if self.state is not JournalState.CLOSING or self.background.lane.under_way or self.bodies.under_way:
             return
         self.background.lane.abandon()
         if self._parts or self._gathered or self._writing:
@@ -508,6 +537,7 @@ class Journal:
         self._parts.clear()
         self._room = self._capacity = 0
         self.background.lane.abandon()
+        self.bodies.abandon()
 
     # -- recovery ----------------------------------------------------------------------------------------------------
 

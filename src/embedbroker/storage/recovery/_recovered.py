@@ -140,6 +140,8 @@ class RecoveredState:
     _deliver_at: dict[int, int] = Factory(dict)
     # By message and queue: when a delayed redelivery is due.
     delayed: dict[tuple[int, int], int] = Factory(dict)
+    # Sizes of the files of large bodies, by their numbers.
+    bodies: dict[int, int] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from attrs import Factory, define
 
+from .._body_files import body_number
 from .._disk import ListFiles, Read, Remove, Stat, Sync, SyncDirectory, WriteAt
 from .._steps import Corruption, Steps, read
 from ..journal._batch import BatchExtent, BatchFlags, BatchWalk, find_header, stored_size
@@ -71,6 +72,8 @@ class Recovery:
     # The segment to go on in, None when the next batch has to begin a new one.
     current: Segment | None = None
     prepared: Segment | None = None
+    # Sizes of the files of large bodies, by their numbers.
+    bodies: dict[int, int] = Factory(dict)
     _tails: list[_Tail] = Factory(list)
     _last: tuple[Segment, BatchExtent] | None = None
 
@@ -99,6 +102,7 @@ class Recovery:
         self.state = self.replay.finish(self.segments)
         self.state.identity = self.identity
         self.state.last_batch = self.number
+        self.state.bodies = self.bodies
 
     # -- which files count -----------------------------------------------------------------------------------------
 
@@ -109,7 +113,12 @@ class Recovery:
             if name == UNFINISHED_COPY:
                 text = "the repair or the replication that wrote this copy did not finish it; messages are missing"
                 raise Corruption(name, 0, text)
-            if name == COMPACTING:
+            number = body_number(name)
+            if number is not None:
+                (size,) = yield (Stat(name),)
+                assert isinstance(size, int)
+                self.bodies[number] = size
+            elif name == COMPACTING:
                 yield (Remove(name),)
             elif extent is not None or name.startswith("spare-"):
                 data, size = yield (Read(name, 0, FIRST_BATCH_OFFSET), Stat(name))

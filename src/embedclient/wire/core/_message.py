@@ -129,6 +129,8 @@ class CoreMessage:
     encoding: ClassVar[int] = int(Encoding.CORE)
     # Nearly no message has a time: a `ScheduledCoreMessage` has.
     deliver_at: int = 0
+    #: ``raw`` always holds the whole message.
+    body_number: ClassVar[int] = 0
 
     raw: bytearray
     encoded_size: int

@@ -28,6 +28,7 @@ class Letter:
     duplicate_id: bytes | None = None
     is_to_temporary: bool = False
     deliver_at: int = 0
+    body_number: int = 0
 
     def property(self, name: str) -> PropertyValue:
         return self.properties.get(name)

@@ -41,6 +41,7 @@ public final class Matrix {
       SelectionCases.addTo(CASES);
       SubscriptionCases.addTo(CASES);
       QueueCases.addTo(CASES);
+      LargeCases.addTo(CASES);
       DuplicateCases.addTo(CASES);
       RefusalCases.addTo(CASES);
       ConnectionCases.addTo(CASES);

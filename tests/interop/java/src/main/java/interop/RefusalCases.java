@@ -8,10 +8,8 @@ import static interop.SessionCases.send;
 import java.util.Map;
 import javax.jms.JMSException;
 import javax.jms.MessageConsumer;
-import javax.jms.MessageProducer;
 import javax.jms.Queue;
 import javax.jms.Session;
-import javax.jms.TextMessage;
 
 /** What the broker does not do yet: the client is told so in words, and goes on over the same connection. */
 final class RefusalCases {
@@ -19,8 +17,6 @@ final class RefusalCases {
    }
 
    static void addTo(Map<String, Matrix.Case> cases) {
-      cases.put("refuses-large-messages", RefusalCases::largeMessages);
-      cases.put("refuses-large-messages-in-transactions", RefusalCases::largeMessagesInTransactions);
       cases.put("refuses-wildcards", RefusalCases::wildcards);
       cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
    }
@@ -43,22 +39,6 @@ final class RefusalCases {
       }
       check(texts.toString().contains(feature), "the text does not say it: " + texts);
       check(texts.toString().contains("not supported by this broker yet"), "the text does not say it: " + texts);
-   }
-
-   private static void largeMessages(Broker broker) throws Exception {
-      Session session = broker.session();
-      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
-      TextMessage large = session.createTextMessage("x".repeat(300_000));
-      told(fails(JMSException.class, () -> producer.send(large)), "large messages");
-      goesOn(broker, session);
-   }
-
-   private static void largeMessagesInTransactions(Broker broker) throws Exception {
-      Session session = broker.connect().createSession(true, Session.SESSION_TRANSACTED);
-      MessageProducer producer = session.createProducer(session.createQueue(broker.fresh("q")));
-      producer.send(session.createTextMessage("x".repeat(300_000)));
-      told(fails(JMSException.class, session::commit), "large messages");
-      goesOn(broker, session);
    }
 
    private static void wildcards(Broker broker) throws Exception {

@@ -1,0 +1,147 @@
+"""A large message on its way to a consumer: SESS_RECEIVE_LARGE_MSG, then continuations (core-protocol 4.7, 7.5).
+
+Responsible for reading the body in portions, for the credit that each chunk takes, and for stopping while the consumer
+has none or its connection does not keep up. Until the last chunk it stands in the place of the consumer's credit, so
+that the queue has nothing else for that consumer. Does not depend on queues and files.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from embedbroker.kernel import Consumer, StoredMessage
+from embedclient.wire.core import FRAME_HEADER, PacketType
+
+if TYPE_CHECKING:
+    from ._interfaces import LargeSession
+
+__all__ = ["LargeDelivery", "chunk_size"]
+
+_CONTINUATION = int(PacketType.SESS_RECEIVE_CONTINUATION)
+_SIZE = Struct(">i")
+_TRAILER = Struct(">bq")
+_CHUNK_BYTES_MIN = 64
+_CHUNK_BYTES_MAX = 1024 * 1024
+# A read covers several chunks, up to about this size.
+_READ_BYTES = 256 * 1024
+
+
+def chunk_size(min_large_message_size: int) -> int:
+    """Return the size of the chunks for a client, from the value that it sends with its session."""
+    return max(_CHUNK_BYTES_MIN, min(min_large_message_size, _CHUNK_BYTES_MAX))
+
+
+class LargeDelivery:
+    """One delivery under way. It is the `Credit` of its consumer until it ends, and waits at back-pressure for it."""
+
+    __slots__ = ("_credit", "_data", "_is_over", "_is_reading", "_message", "_offset", "_session", "consumer")
+
+    def __init__(self, session: LargeSession, consumer: Consumer, message: StoredMessage) -> None:
+        self._session = session
+        self.consumer = consumer
+        self._message = message
+        # Bytes that were sent, and those behind them that were read: `0 <= offset + len(data) <= size of the body`.
+        self._offset = 0
+        self._data = memoryview(b"")
+        self._is_reading = False
+        self._is_over = False
+        self._credit = consumer.credit
+        consumer.credit = self
+        session.kernel.large_bodies.hold(message.body.number)
+
+    def begin(self) -> None:
+        """Begin to read. What is read is sent in a later step: the queue charges the headers first."""
+        self._read()
+
+    # -- the credit of the consumer ------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> int:
+        """Return what the consumer may still be sent."""
+        return self._credit.left
+
+    @left.setter
+    def left(self, left: int) -> None:
+        self._credit.left = left
+
+    def can_take(self, size: int) -> bool:
+        """Return False: the consumer gets nothing else until this delivery is complete."""
+        return False
+
+    def grant(self, amount: int) -> None:
+        """Apply a grant of the peer, and send what it allows."""
+        self._credit.grant(amount)
+        self.advance()
+
+    def on_marker(self) -> None:
+        """Handle a marker as the consumer's own credit does."""
+        self._credit.on_marker()
+
+    # -- sending -------------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Continue in the next step: sending may make the peer slow again, in the middle of other consumers' turns."""
+        self._session.kernel.store.bodies.completed.append(self.advance)
+
+    def advance(self) -> None:
+        """Send the chunks that were read, as far as credit and the connection allow; then read on."""
+        consumer, session = self.consumer, self._session
+        while not self._is_over and not self._is_reading:
+            if consumer.closed:
+                self.end()
+                return
+            if self._credit.left <= 0 or session.holds_deliveries:
+                return
+            if consumer.backpressure.is_shut:
+                consumer.backpressure.wait(self)
+                return
+            if not self._data and self._offset < self._message.body.size:
+                self._read()
+                return
+            self._send_chunk()
+
+    def _send_chunk(self) -> None:
+        session, size = self._session, self._message.body.size
+        chunk, self._data = self._data[: session.chunk_bytes], self._data[session.chunk_bytes :]
+        self._offset += len(chunk)
+        continues = self._offset < size
+        length = FRAME_HEADER.size - 4 + _SIZE.size + len(chunk) + _TRAILER.size
+        head = FRAME_HEADER.pack(length, _CONTINUATION, session.channel_id) + _SIZE.pack(len(chunk))
+        self._credit.left -= session.write_parts((head, bytes(chunk), _TRAILER.pack(-continues, self.consumer.key)))
+        if not continues:
+            self.end()
+
+    def _read(self) -> None:
+        chunk = self._session.chunk_bytes
+        length = min(max(_READ_BYTES // chunk, 1) * chunk, self._message.body.size - self._offset)
+        self._is_reading = True
+        self._session.kernel.store.bodies.read(
+            self._message.body.number, self._offset, length, lambda data: self._on_read(length, data)
+        )
+
+    def _on_read(self, length: int, data: bytes | None) -> None:
+        self._is_reading = False
+        if self._is_over:
+            return
+        if data is None or len(data) < length:
+            text = f"the body of message {self._message.message_id} cannot be read at {self._offset}"
+            self.end()
+            self._session.connection.fail(text)
+            return
+        self._data = memoryview(data)
+        self.advance()
+
+    def end(self) -> None:
+        """End the delivery, complete or not: the consumer takes part again in its queue."""
+        if self._is_over:
+            return
+        self._is_over = True
+        consumer = self.consumer
+        consumer.backpressure.forget(self)
+        if consumer.credit is self:
+            consumer.credit = self._credit
+        self._session.forget_large(self)
+        self._session.kernel.large_bodies.release(self._message.body.number)
+        if not consumer.closed:
+            consumer.queue.consumer_ready(consumer)

@@ -1,0 +1,618 @@
+"""Large messages at one broker: upload, storage, delivery in chunks, references, faults, restarts."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from embedbroker.config import AddressSettings
+from embedbroker.kernel import MemoryStore
+from embedbroker.storage import DiskFault, FaultKind, Remove, SyncDirectory
+from embedclient.errors import ErrorCode
+from embedclient.model import Properties, PropertyType
+from embedclient.wire.core import (
+    CoreMessage,
+    CreateQueueV2,
+    NullResponse,
+    SessionAcknowledge,
+    SessionClose,
+    SessionCommit,
+    SessionConsumerClose,
+    SessionConsumerFlowCredit,
+    SessionReceiveContinuation,
+    SessionReceiveLarge,
+    SessionRollback,
+    SessionSendContinuation,
+    SessionSendLarge,
+)
+
+from .scripted import CHANNEL, Peer, Stage
+
+KIB = 1024
+CHUNK = 100 * KIB
+
+
+def body_of(size: int, seed: int = 1) -> bytes:
+    """A body in which no part is like another."""
+    return b"".join(b"%d:%d," % (seed, index) for index in range(size // 4 + 1))[:size]
+
+
+def header(address: str = "q", *, durable: bool = True, anycast: bool = True, **more: object) -> CoreMessage:
+    properties = Properties()
+    properties.set("_AMQ_ROUTING_TYPE", int(anycast), PropertyType.BYTE)
+    for name, value in more.items():
+        properties[name] = value  # type: ignore[assignment]  # values of properties
+    return CoreMessage.build(type=4, address=address, durable=durable, properties=properties)
+
+
+def chunks(body: bytes, *, announced: int | None = None, wants_reply: bool = True) -> list[SessionSendContinuation]:
+    """The continuations of a body, as a Java client sends them."""
+    parts = [body[start : start + CHUNK] for start in range(0, len(body), CHUNK)] or [b""]
+    size = len(body) if announced is None else announced
+    return [
+        SessionSendContinuation(part, False, size, wants_reply, -5)
+        if index + 1 == len(parts)
+        else SessionSendContinuation(part, True, -1, False, 0)
+        for index, part in enumerate(parts)
+    ]
+
+
+def upload(peer: Peer, body: bytes, message: CoreMessage | None = None, *, channel: int = CHANNEL) -> None:
+    """Send a large message; its answer comes when the disk did its work."""
+    peer.send(SessionSendLarge(message or header()), *chunks(body), channel=channel)
+
+
+def files(stage: Stage) -> list[str]:
+    """The files of bodies, or the numbers of bodies in memory."""
+    if stage.disk is not None:
+        return [name for name in stage.disk.names if name.startswith("large-")]
+    store = stage.node.kernel.store
+    assert isinstance(store, MemoryStore)
+    return [str(number) for number in store.bodies.numbers]
+
+
+def run(stage: Stage) -> None:
+    """Let disk and node come to rest."""
+    stage.settle_disk()
+    stage.run()
+    stage.settle_disk()
+    stage.run()
+
+
+def received(peer: Peer, consumer: int = 0) -> list[tuple[SessionReceiveLarge, bytes]]:
+    """The complete large deliveries of a consumer, in order."""
+    found: list[tuple[SessionReceiveLarge, bytes]] = []
+    start: SessionReceiveLarge | None = None
+    parts: list[bytes] = []
+    for _channel, packet in peer.received:
+        if isinstance(packet, SessionReceiveLarge) and packet.consumer_id == consumer:
+            start, parts = packet, []
+        elif isinstance(packet, SessionReceiveContinuation) and packet.consumer_id == consumer:
+            parts.append(packet.chunk)
+            if not packet.continues:
+                assert start is not None
+                found.append((start, b"".join(parts)))
+    return found
+
+
+def a_stage(kind: str, **config: object) -> tuple[Stage, Peer]:
+    stage = Stage(durable=kind == "journal", **config)  # type: ignore[arg-type]  # real fields
+    peer = stage.connect().open_session()
+    peer.create_queue()
+    return stage, peer
+
+
+both = pytest.mark.parametrize("kind", ["memory", "journal"])
+
+
+@both
+@pytest.mark.parametrize("size", [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK, 1_000_000])
+def test_body_and_header_arrive_as_sent(kind: str, size: int) -> None:
+    stage, peer = a_stage(kind)
+    body = body_of(size)
+    upload(peer, body, header(colour="red"))
+    run(stage)
+    assert peer.clear() == [NullResponse(-5)]
+    peer.consume()
+    run(stage)
+    ((start, got),) = received(peer)
+    assert got == body
+    assert (start.large_message_size, start.delivery_count, start.message.type) == (size, 1, 4)
+    assert start.message.property("colour") == "red"
+    assert start.message.property("_AMQ_LARGE_SIZE") == size
+    assert start.message.message_id > 0
+
+
+@both
+def test_body_goes_with_the_last_acknowledgement(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    upload(peer, body_of(300_000))
+    run(stage)
+    peer.consume()
+    run(stage)
+    assert len(files(stage)) == 1
+    ((start, _body),) = received(peer)
+    peer.send(SessionAcknowledge(0, start.message.message_id, True))
+    run(stage)
+    assert files(stage) == []
+    assert stage.node.kernel.memory.used_bytes == 0
+    assert not stage.node.kernel.large_bodies.uses
+
+
+def test_file_outlives_an_acknowledgement_that_is_not_durable() -> None:
+    stage, peer = a_stage("journal")
+    upload(peer, body_of(300_000))
+    run(stage)
+    peer.consume()
+    run(stage)
+    ((start, _body),) = received(peer)
+    peer.send(SessionAcknowledge(0, start.message.message_id, True))
+    stage.run()
+    removals = [work for work in stage.work if "Remove" in str(work.operations)]
+    assert not removals and len(files(stage)) == 1
+    run(stage)
+    assert files(stage) == []
+
+
+@both
+def test_queues_of_a_topic_share_one_body(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    for name in ("a", "b", "c"):
+        peer.send(CreateQueueV2("t", name, None, True, False, True, False, 0))
+        run(stage)
+    peer.clear()
+    body = body_of(250_000)
+    upload(peer, body, header("t", anycast=False))
+    run(stage)
+    assert len(files(stage)) == 1
+    for consumer, name in enumerate(("a", "b", "c")):
+        assert len(files(stage)) == 1
+        peer.consume(name, consumer)
+        run(stage)
+        ((start, got),) = received(peer, consumer)
+        assert got == body
+        peer.send(SessionAcknowledge(consumer, start.message.message_id, True))
+        run(stage)
+    assert files(stage) == []
+
+
+@both
+def test_each_frame_takes_credit_and_delivery_waits_for_it(kind: str) -> None:
+    """Header and chunks take the size of their frames; while nothing is left, nothing is sent."""
+    stage, peer = a_stage(kind)
+    body = body_of(3 * CHUNK)
+    upload(peer, body)
+    run(stage)
+    peer.clear()
+    peer.consume(credit=1)
+    run(stage)
+    assert [type(packet) for packet in peer.clear()] == [SessionReceiveLarge]
+    (consumer,) = next(iter(stage.node.core.sessions.values())).kernel_session.consumers.values()
+    header_left = consumer.credit.left
+    assert header_left < 0
+    peer.send(SessionConsumerFlowCredit(0, 1 - header_left))
+    run(stage)
+    (chunk,) = peer.clear()
+    assert isinstance(chunk, SessionReceiveContinuation) and chunk.continues
+    frame_size = 4 + 9 + 4 + len(chunk.chunk) + 1 + 8
+    assert consumer.credit.left == 1 - frame_size
+    peer.send(SessionConsumerFlowCredit(0, 2 * frame_size))
+    run(stage)
+    assert [packet.continues for packet in peer.clear()] == [True, False]  # type: ignore[attr-defined]  # chunks
+    assert consumer.credit.left == 1 - frame_size
+
+
+@both
+def test_consumer_gets_nothing_else_in_between(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    other = stage.connect().open_session()
+    upload(peer, body_of(3 * CHUNK))
+    peer.post("next", durable=True)
+    run(stage)
+    peer.clear()
+    peer.consume(credit=1)
+    run(stage)
+    peer.send(SessionConsumerFlowCredit(0, 2 * CHUNK))
+    run(stage)
+    assert peer.texts == [] and received(peer) == []
+    # Another consumer is not held up.
+    other.consume()
+    run(stage)
+    assert other.texts == ["next"]
+    peer.post("last", durable=True)
+    other.send(SessionConsumerClose(0))
+    peer.send(SessionConsumerFlowCredit(0, -1))
+    run(stage)
+    kinds = [type(packet) for _channel, packet in peer.received]
+    assert kinds[:4] == [SessionReceiveLarge, *[SessionReceiveContinuation] * 3]
+    assert peer.texts == ["next", "last"]
+
+
+@both
+@pytest.mark.parametrize("how", ["close consumer", "rollback", "lose"])
+def test_delivery_broken_off_begins_again(kind: str, how: str) -> None:
+    stage, peer = a_stage(kind)
+    body = body_of(4 * CHUNK)
+    upload(peer, body)
+    run(stage)
+    taker = stage.connect().open_session(transacted=True)
+    taker.consume(credit=150_000)
+    run(stage)
+    assert received(taker) == [] and len(taker.packets(SessionReceiveContinuation)) == 2
+    if how == "close consumer":
+        taker.send(SessionConsumerClose(0))
+    elif how == "rollback":
+        taker.send(SessionRollback(True), SessionConsumerClose(0))
+    else:
+        taker.lose()
+    run(stage)
+    peer.consume()
+    run(stage)
+    ((start, got),) = received(peer)
+    assert got == body
+    peer.send(SessionAcknowledge(0, start.message.message_id, True))
+    run(stage)
+    assert files(stage) == []
+
+
+@both
+def test_body_that_was_acknowledged_early_is_sent_to_its_end(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    body = body_of(4 * CHUNK)
+    upload(peer, body)
+    run(stage)
+    peer.clear()
+    peer.consume(credit=1)
+    run(stage)
+    (start,) = peer.packets(SessionReceiveLarge)
+    peer.send(SessionAcknowledge(0, start.message.message_id, True))
+    run(stage)
+    assert len(files(stage)) == 1
+    peer.send(SessionConsumerFlowCredit(0, -1))
+    run(stage)
+    assert received(peer)[0][1] == body
+    assert files(stage) == []
+
+
+@both
+def test_consumer_that_acknowledges_by_taking_gets_the_whole_body(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    body = body_of(4 * CHUNK)
+    upload(peer, body)
+    run(stage)
+    taker = stage.connect().open_session(pre_acknowledge=True)
+    taker.consume()
+    run(stage)
+    assert received(taker)[0][1] == body
+    run(stage)
+    assert files(stage) == []
+
+
+@both
+def test_browser_gets_large_messages_and_leaves_them(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    bodies = [body_of(2 * CHUNK, seed) for seed in range(3)]
+    for body in bodies:
+        upload(peer, body)
+        run(stage)
+    peer.clear()
+    peer.consume(browse=True)
+    run(stage)
+    assert [got for _start, got in received(peer)] == bodies
+    assert len(files(stage)) == 3
+
+
+# -- the end of uploads -----------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("how", ["lose", "close", "another"])
+@pytest.mark.parametrize("settled", [False, True])
+def test_upload_broken_off_leaves_nothing(kind: str, how: str, settled: bool) -> None:
+    stage, peer = a_stage(kind)
+    sender = stage.connect().open_session()
+    sender.send(SessionSendLarge(header()), *chunks(body_of(5 * CHUNK))[:3])
+    if settled:
+        run(stage)
+        assert len(files(stage)) == 1
+    if how == "lose":
+        sender.lose()
+    elif how == "close":
+        sender.send(SessionClose())
+    else:
+        upload(sender, b"second")
+    run(stage)
+    assert len(files(stage)) == (how == "another")
+    peer.consume()
+    run(stage)
+    assert [got for _start, got in received(peer)] == ([b"second"] if how == "another" else [])
+
+
+def test_session_lost_while_the_disk_stores_the_end() -> None:
+    stage, _peer = a_stage("journal")
+    sender = stage.connect().open_session()
+    upload(sender, body_of(3 * CHUNK))
+    sender.lose()
+    run(stage)
+    assert files(stage) == []
+    assert not stage.node.kernel.large_bodies.uses
+
+
+@both
+def test_announced_size_must_be_right(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    peer.send(SessionSendLarge(header()), *chunks(body_of(3 * CHUNK), announced=7))
+    run(stage)
+    refusal = peer.refusal()
+    assert refusal.code == ErrorCode.LARGE_MESSAGE_ERROR_BODY and "307200 bytes, but 7" in str(refusal.message)
+    assert files(stage) == []
+    # That of a compressed body is of another length.
+    compressed = header(_AMQ_LARGE_COMPRESSED=True)
+    peer.send(SessionSendLarge(compressed), *chunks(body_of(3 * CHUNK), announced=1_000_000))
+    run(stage)
+    assert peer.clear() == [NullResponse(-5)]
+    peer.consume()
+    run(stage)
+    ((start, got),) = received(peer)
+    assert got == body_of(3 * CHUNK) and start.message.property("_AMQ_LARGE_SIZE") == 1_000_000
+
+
+@both
+def test_message_that_no_queue_takes_leaves_no_body(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    upload(peer, body_of(3 * CHUNK), header("nowhere", anycast=False))
+    run(stage)
+    assert files(stage) == [] and not stage.node.kernel.large_bodies.uses
+
+
+def test_request_to_the_broker_must_not_be_large() -> None:
+    stage, peer = a_stage("memory")
+    upload(peer, body_of(3 * CHUNK), header("activemq.management"))
+    run(stage)
+    assert "must not be a large message" in str(peer.refusal().message)
+    assert files(stage) == []
+
+
+def test_memory_has_a_limit_and_others_are_served() -> None:
+    stage, peer = a_stage("memory", memory_limit_bytes=1_000_000)
+    upload(peer, body_of(2_000_000))
+    run(stage)
+    refusal = peer.refusal()
+    assert refusal.code == ErrorCode.IO_ERROR and "bytes of memory" in str(refusal.message)
+    assert files(stage) == []
+    upload(peer, body_of(300_000))
+    run(stage)
+    assert peer.clear() == [NullResponse(-5)]
+
+
+def test_disk_without_room_refuses_one_message_and_nothing_else() -> None:
+    stage, peer = a_stage("journal")
+    assert stage.disk is not None
+    upload(peer, body_of(3 * CHUNK))
+    (work,) = stage.work
+    stage.fail_work(work, DiskFault(FaultKind.FULL, "a large body", "no space left"))
+    run(stage)
+    refusal = peer.refusal()
+    assert refusal.code == ErrorCode.IO_ERROR and "no space" in str(refusal.message)
+    assert files(stage) == [] and stage.node.is_running
+    upload(peer, body_of(3 * CHUNK))
+    run(stage)
+    assert peer.clear() == [NullResponse(-5)]
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_follows_a_large_message_comes_behind_it() -> None:
+    stage, peer = a_stage("journal")
+    sender = stage.connect().open_session(transacted=True)
+    sender.send(SessionSendLarge(header()), *chunks(body_of(3 * CHUNK)), SessionCommit(-9))
+    assert sender.clear() == []
+    run(stage)
+    assert sender.clear() == [NullResponse(-5), NullResponse(-9)]
+    peer.consume()
+    run(stage)
+    assert len(received(peer)) == 1
+
+
+@both
+@pytest.mark.parametrize("commits", [False, True])
+def test_transactions(kind: str, commits: bool) -> None:
+    stage, peer = a_stage(kind)
+    sender = stage.connect().open_session(transacted=True)
+    body = body_of(3 * CHUNK)
+    upload(sender, body)
+    run(stage)
+    sender.send(SessionCommit(-9) if commits else SessionRollback(False))
+    run(stage)
+    assert len(files(stage)) == commits
+    peer.consume()
+    run(stage)
+    assert [got for _start, got in received(peer)] == ([body] if commits else [])
+
+
+def test_sender_is_not_read_while_the_disk_is_behind() -> None:
+    stage, peer = a_stage("journal")
+    peer.send(SessionSendLarge(header()))
+    body = body_of(64 * CHUNK)
+    sent = chunks(body)
+    names: list[str] = []
+    for chunk in sent[:-1]:
+        stage.outputs.clear()
+        peer.send(chunk)
+        names += [type(output).__name__ for output in stage.outputs if "Reading" in type(output).__name__]
+        if names:
+            break
+    assert names == ["PauseReading"]
+    stage.outputs.clear()
+    run(stage)
+    assert [type(output).__name__ for output in stage.outputs if "Reading" in type(output).__name__] == [
+        "ResumeReading"
+    ]
+
+
+# -- restarts ---------------------------------------------------------------------------------------------------------
+
+
+def restart(stage: Stage) -> Peer:
+    """Cut the power; what was not synced is lost."""
+    assert stage.disk is not None
+    stage.disk.crash(Random(3))
+    stage.boot()
+    return stage.connect().open_session()
+
+
+def test_confirmed_message_survives_a_power_cut() -> None:
+    stage, peer = a_stage("journal")
+    body = body_of(1_000_000)
+    upload(peer, body)
+    run(stage)
+    assert peer.clear() == [NullResponse(-5)]
+    for _ in range(2):
+        peer = restart(stage)
+        run(stage)
+    assert len(files(stage)) == 1
+    peer.consume()
+    run(stage)
+    ((start, got),) = received(peer)
+    assert got == body
+    peer.send(SessionAcknowledge(0, start.message.message_id, True))
+    run(stage)
+    assert files(stage) == []
+    peer = restart(stage)
+    peer.consume()
+    run(stage)
+    assert received(peer) == [] and files(stage) == []
+
+
+def test_files_without_a_message_are_removed_at_the_start() -> None:
+    stage, peer = a_stage("journal")
+    peer.send(SessionSendLarge(header()), *chunks(body_of(3 * CHUNK))[:2])
+    stage.settle_disk()
+    upload(stage.connect().open_session(), body_of(3 * CHUNK), header(durable=False))
+    stage.settle_disk()
+    assert len(files(stage)) == 2
+    stage.boot()
+    run(stage)
+    assert files(stage) == []
+    assert any("2 bodies of large messages are removed" in text for _level, text in stage.notices)
+
+
+def test_message_without_its_file_is_dropped_with_a_line() -> None:
+    stage, peer = a_stage("journal")
+    upload(peer, body_of(3 * CHUNK))
+    peer.post("small", durable=True)
+    run(stage)
+    (name,) = files(stage)
+    assert stage.disk is not None
+    stage.disk.run((Remove(name), SyncDirectory()))
+    stage.boot()
+    assert any("the file of its large body is missing" in text for text in stage.warnings())
+    peer = stage.connect().open_session()
+    peer.consume()
+    run(stage)
+    assert peer.texts == ["small"] and received(peer) == []
+
+
+class Work:
+    """The disk work of a stage, up to a limit: then the power is cut."""
+
+    def __init__(self, stage: Stage, left: int) -> None:
+        self.stage = stage
+        self.left = left
+
+    def goes_on(self) -> bool:
+        """Do all that waits. Return False at the limit."""
+        while self.stage.work:
+            if not self.left:
+                return False
+            self.left -= 1
+            self.stage.finish_work(self.stage.work[0])
+            self.stage.run()
+        return True
+
+
+#: More pieces of work than an upload, a delivery and an acknowledgement take.
+WORKS_MAX = 16
+
+
+@pytest.mark.parametrize("stops_at", range(1, WORKS_MAX + 1))
+def test_power_cut_at_every_moment_of_a_file(stops_at: int) -> None:
+    """Files are then those of messages, a confirmed body is whole, and an acknowledged message is gone."""
+    body = body_of(3 * CHUNK)
+    stage, peer = a_stage("journal")
+    work = Work(stage, stops_at)
+    lives = True
+    for packet in (SessionSendLarge(header()), *chunks(body)):
+        peer.send(packet)
+        lives = work.goes_on() and lives
+    confirmed, is_settling, acknowledged = NullResponse(-5) in peer.clear(), False, False
+    if lives:
+        peer.consume()
+        lives = work.goes_on()
+    if lives:
+        is_settling = True
+        ((start, _body),) = received(peer)
+        peer.send(SessionAcknowledge(0, start.message.message_id, True))
+        lives = work.goes_on()
+        acknowledged = NullResponse(-1) in [packet for _channel, packet in peer.received]
+    assert acknowledged or stops_at < WORKS_MAX, "the limit leaves no time for all of it"
+    peer = restart(stage)
+    run(stage)
+    peer.consume()
+    run(stage)
+    found = received(peer)
+    assert len(files(stage)) == len(found)
+    assert all(content == body for _start, content in found)
+    if confirmed and not is_settling:
+        assert len(found) == 1
+    if acknowledged:
+        assert found == []
+
+
+# -- moves ------------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_dead_letter_keeps_the_body(kind: str) -> None:
+    stage, peer = a_stage(
+        kind, address_settings={"#": AddressSettings(dead_letter_address="dead", max_delivery_attempts=1)}
+    )
+    body = body_of(3 * CHUNK)
+    upload(peer, body)
+    run(stage)
+    taker = stage.connect().open_session(transacted=True)
+    taker.consume()
+    run(stage)
+    (start, _body) = received(taker)[0]
+    taker.send(SessionAcknowledge(0, start.message.message_id, False), SessionRollback(True))
+    run(stage)
+    assert len(files(stage)) == 1
+    peer.clear()
+    peer.consume("dead", 1)
+    run(stage)
+    ((start, got),) = received(peer, 1)
+    assert got == body and start.message.address == "dead"
+    assert start.message.property("_AMQ_ORIG_ADDRESS") == "q"
+    peer.send(SessionAcknowledge(1, start.message.message_id, True))
+    run(stage)
+    assert files(stage) == []
+
+
+@both
+def test_each_chunk_is_answered_where_that_is_requested(kind: str) -> None:
+    """Clients with a confirmation window wait for these answers (vector reattach-large)."""
+    stage, peer = a_stage(kind)
+    peer.send(SessionSendLarge(header()), SessionSendContinuation(b"one", True, -1, True, 1))
+    assert peer.clear() == [NullResponse(1)]
+    peer.send(SessionSendContinuation(b"two", False, 6, True, 2))
+    run(stage)
+    assert peer.clear() == [NullResponse(2)]
+
+
+@both
+def test_answers_are_exceptions_for_chunks_without_a_message(kind: str) -> None:
+    _stage, peer = a_stage(kind)
+    peer.send(chunks(b"lost")[0])
+    assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
