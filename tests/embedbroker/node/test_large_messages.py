@@ -616,3 +616,22 @@ def test_answers_are_exceptions_for_chunks_without_a_message(kind: str) -> None:
     _stage, peer = a_stage(kind)
     peer.send(chunks(b"lost")[0])
     assert peer.refusal().code == ErrorCode.ILLEGAL_STATE
+
+
+@both
+def test_scheduled_large_message_waits_for_its_time(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    peer.consume()
+    message = header(_AMQ_SCHED_DELIVERY=stage.now.wall_ms + 5_000)
+    body = body_of(3 * CHUNK)
+    upload(peer, body, message)
+    run(stage)
+    assert received(peer) == []
+    if kind == "journal":
+        peer = restart(stage)
+        peer.consume()
+        run(stage)
+        assert received(peer) == [] and len(files(stage)) == 1
+    stage.advance(5.1)
+    run(stage)
+    assert [got for _start, got in received(peer)] == [body]
