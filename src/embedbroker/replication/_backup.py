@@ -15,7 +15,7 @@ stream. From there on each answer means that a work is done with its syncs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 
 from attrs import Factory, define, frozen
 
@@ -88,6 +88,8 @@ class _WorkLane:
     under_way: int = 0
     doing: int = 0
     items: deque[_Item] = Factory(deque)
+    # The newest segment to which the work under way writes batches, 0 for none.
+    segment: int = 0
 
 
 # A mark comes with the numbers of works that came before it.
@@ -97,7 +99,8 @@ _Part = CopyBegin | StreamChunk | tuple[CopyMark, dict[Lane, int]]
 class Replica:
     """One attempt at one primary, on a directory that no other component uses meanwhile.
 
-    ``on_accepted`` is called when the node of the copy is known, ``on_in_sync`` when this backup may take over.
+    ``on_accepted`` is called when the node of the copy is known, ``on_in_sync`` when this backup may take over, and
+    ``on_segment`` with the generation of the newest segment that has batches on disk, before that and for each new one.
     ``on_over`` is called once, when the attempt is over and the files are at rest.
 
     Args:
@@ -122,6 +125,7 @@ class Replica:
         self.status: PrimaryStatus | None = None
         self.on_accepted: Callable[[], None] | None = None
         self.on_in_sync: Callable[[], None] | None = None
+        self.on_segment: Callable[[int], None] | None = None
         self.on_over: Callable[[Ending], None] | None = None
         self._line = line
         self._settings = settings
@@ -138,6 +142,9 @@ class Replica:
         # Parts of the copy that are not done, with their numbers; the part under way stays until it is done.
         self._parts: deque[tuple[int, _Part]] = deque()
         self._files: tuple[CopiedFile, ...] = ()
+        # The generations of all segments of the copy, and the newest that has batches on disk.
+        self._segments: set[int] = set()
+        self._newest_segment = 0
         # Files that were touched since the last sync, as an ordered set.
         self._dirty: dict[str, None] = {}
         self._stop_called = False
@@ -216,6 +223,7 @@ class Replica:
                 raise RemoteProtocolError(f"a copy of {file.name!r} with {file.kept} of {file.size} bytes kept")
         self.state = ReplicaState.COPYING
         self._files = begin.files
+        self._segments.update(_generations(file.name for file in begin.files))
         self._receive_part(1, begin)
 
     def _on_chunk(self, chunk: StreamChunk) -> None:
@@ -279,6 +287,7 @@ class Replica:
             size += item.size
             count += 1
             operations += item.operations if self._in_sync else self._without_syncs(item.operations)
+        self._look_for_segments(lane, flow, operations)
         if count and not operations:  # nothing but syncs: the next mark does those
             operations.append(storage.ListFiles())
         return operations
@@ -312,6 +321,10 @@ class Replica:
             if flow.under_way == batch:
                 flow.under_way = 0
                 flow.done = flow.doing
+                if flow.segment > self._newest_segment:
+                    self._newest_segment = flow.segment
+                    if self._in_sync:
+                        self._report_segment()
                 self._answer(lane, flow.done)
         self._come_to_rest()
 
@@ -401,8 +414,25 @@ class Replica:
             return
         self.state = ReplicaState.IN_SYNC
         self._inform(f"in sync with {self._line.name}")
+        # The newest file may be prepared, and have no batches yet. The one before it has: it was written before that.
+        self._newest_segment = max([self._newest_segment, *sorted(self._segments)[:-1]])
+        self._report_segment()
         if self.on_in_sync is not None:
             self.on_in_sync()
+
+    def _look_for_segments(self, lane: Lane, flow: _WorkLane, operations: list[DiskOperation]) -> None:
+        """Note which segments a work makes or writes. Batches are written in the lane of the journal only."""
+        made = _generations(each.new for each in operations if isinstance(each, storage.Rename))
+        if not self._in_sync:
+            self._segments.update(made)
+        flow.segment = 0
+        if lane is Lane.JOURNAL:
+            written = _generations(each.file for each in operations if isinstance(each, storage.WriteAt))
+            flow.segment = max([*made, *written], default=0)
+
+    def _report_segment(self) -> None:
+        if self.on_segment is not None:
+            self.on_segment(self._newest_segment)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -466,3 +496,8 @@ class Replica:
                 " is between embedbrokers only"
             )
             self._end(EndingKind.BROKEN, text)
+
+
+def _generations(names: Iterable[str]) -> list[int]:
+    """Return the last generations of the segments among some files."""
+    return [found[1] for found in map(storage.segment_range, names) if found is not None]

@@ -36,6 +36,9 @@ class ReplicaRecord:
     ``last_batch`` is a batch that its own journal had on disk while it was active: a healthy one never ends before it.
     None for a new copy.
 
+    ``newest_segment`` is the generation of a segment of which a copy had batches on disk: a whole one never ends
+    before it. None for a broker that was active since.
+
     Where votes decide, and ``quorum`` is not 0: ``quorum`` is the largest number of brokers that were active at the
     same time, as far as was seen with this data. ``partner`` is the connector of the only other broker that may have
     gone on from there, in the form of votes; None without such a broker.
@@ -49,6 +52,7 @@ class ReplicaRecord:
     partner: str | None = None
     quorum: int = 0
     last_batch: int | None = None
+    newest_segment: int | None = None
 
     @property
     def is_only_one(self) -> bool:
@@ -60,6 +64,8 @@ class ReplicaRecord:
         journal = "none" if self.journal_identity is None else f"{self.journal_identity:x}"
         state = "failing back" if self.gave_way else "active" if self.in_sync else "not started"
         end = f"last batch: {self.last_batch}\n" if self.last_batch is not None else ""
+        if self.newest_segment is not None:
+            end += f"newest segment: {self.newest_segment}\n"
         voting = f"quorum: {self.quorum}\npartner: {_escaped(self.partner or '')}\n" if self.quorum else ""
         return (
             f"state: {state}\nnode: {self.node_id or ''}\njournal: {journal}\nfile: 0\n"
@@ -88,6 +94,7 @@ class ReplicaRecord:
                 _plain(lines.get("partner", "")) or None,
                 int(lines.get("quorum", "0")),
                 int(lines["last batch"]) if "last batch" in lines else None,
+                int(lines["newest segment"]) if "newest segment" in lines else None,
             )
         except (KeyError, ValueError):
             raise DamagedRecord(

@@ -325,6 +325,42 @@ def test_a_replicating_primary_refuses_a_journal_that_lost_its_newest_segment(ma
     brokers.until_role("p", Role.LIVE)
 
 
+@pytest.mark.parametrize("writes", [True, False], ids=["written since", "only copied"])
+@pytest.mark.parametrize("prepared", [True, False], ids=["with the next one", "alone"])
+def test_a_copy_that_lost_its_newest_segment_is_refused_when_it_becomes_live_alone(
+    writes: bool, prepared: bool
+) -> None:
+    brokers = Brokers("pq", manager=True)
+    host = brokers.primary("p")
+    writer = brokers.writer("p", "q")
+    brokers.until(lambda: len(segments(host.disk)) > 3 and len(writer.confirmed) > 30)
+    if not writes:
+        brokers.network.hold("writer", "p")
+    copy = brokers.backup("q")
+    brokers.until_in_sync("p")
+    confirmed = len(writer.confirmed)
+    brokers.until(lambda: not writes or len(writer.confirmed) > confirmed + 30)
+    brokers.run(1.0)
+    journal = brokers.node("p").journal
+    assert journal is not None
+    current = journal.statistics().segments[-1].name
+    brokers.crash("q")
+    brokers.crash("p")
+    lost = [name for name in segments(copy.disk) if name == current or (name > current and prepared)]
+    assert current in lost
+    kept = {name: copy.disk.run((Read(name, 0, 1 << 20),))[0] for name in lost}
+    remove(copy.disk, *lost)
+    copy.start()
+    brokers.run(5.0)
+    assert "its newest segments are missing, or it is an older copy" in (brokers.failures["q"] or "")
+    del brokers.failures["q"]
+    for name, data in kept.items():
+        assert isinstance(data, bytes)
+        copy.disk.run((WriteAt(name, 0, (data,)), Sync(name), SyncDirectory()))
+    copy.start()
+    brokers.until_role("q", Role.LIVE)
+
+
 def record_text(disk: SimulatedDisk) -> str:
     (text,) = disk.run((Read("node.state", 0, 4096),))
     assert isinstance(text, bytes)

@@ -17,6 +17,7 @@ from embedbroker.replication._record import DamagedRecord, ReplicaRecord
         ReplicaRecord("a node", 7, 5, True, quorum=3),
         ReplicaRecord("a node", 7, 5, True, quorum=3, last_batch=0),
         ReplicaRecord("a node", 7, 5, True, last_batch=2**63 - 1),
+        ReplicaRecord("a node", 7, 5, True, quorum=3, newest_segment=12),
         ReplicaRecord("a node", 7, 5, True, partner="a: b\n\u2028\u00e9", quorum=3),
     ],
 )

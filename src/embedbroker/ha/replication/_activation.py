@@ -65,6 +65,7 @@ class ReplicationActivation:
         self.has_changed = False
         self.replica_disk = ReplicaDisk(journal, self._wake)
         self._notes: list[locks.LogEntry] = []
+        self._journal = journal
         self._stage = Stage.NEW
         self._config = config
         self._policy = policy
@@ -162,7 +163,7 @@ class ReplicationActivation:
     def meet_journal(self, identity: int | None, last_batch: int | None) -> None:
         """Compare the journal that was read with the record. None: there is no journal, and a backup would give up its
         data for nothing."""
-        reason = self._node_record.meet_journal(identity, last_batch)
+        reason = self._node_record.meet_journal(identity, last_batch, self._journal.newest_segment)
         if reason is not None:
             self._fail(reason)
 

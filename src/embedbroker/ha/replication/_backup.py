@@ -200,9 +200,11 @@ class BackupRole:
 
     def _join(self, node_id: str, link: ControlLink) -> None:
         membership = self._membership
+        self._node_record.forget_newest_segment()
         replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.warn, self._inform)
         self._replica_disk.replica = replica
         replica.on_accepted = lambda: self._on_accepted(replica)
+        replica.on_segment = self._node_record.note_newest_segment
         replica.on_in_sync = lambda: self._on_in_sync(replica)
         replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.status)
         registration = ReplicaRegistration(

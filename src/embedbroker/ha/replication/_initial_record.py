@@ -33,7 +33,14 @@ def initial_record(
         if policy.coordination_id is not None:
             node_id = coordination_node_id(policy.coordination_id)
             if record.node_id != node_id:
-                record = ReplicaRecord(node_id, record.journal_identity, 0, in_sync=True, last_batch=record.last_batch)
+                record = ReplicaRecord(
+                    node_id,
+                    record.journal_identity,
+                    0,
+                    in_sync=True,
+                    last_batch=record.last_batch,
+                    newest_segment=record.newest_segment,
+                )
         elif record.node_id is None:
             record = ReplicaRecord(make_node_id(), None, 0, in_sync=True)
     return evolve(record, in_sync=False) if is_unfinished else record

@@ -43,6 +43,8 @@ class NodeRecord:
         self._record_file = record_file
         self._electorate = electorate
         self._has_manager = has_manager
+        # Of the copy that is made, or that was made, in this broker start.
+        self._newest_segment: int | None = None
         if self.votes:
             electorate.on_growth = self.note_quorum
 
@@ -65,24 +67,28 @@ class NodeRecord:
         self._electorate.remembered = record_file.record.quorum if self.votes else 0
         return record_file.record
 
-    def meet_journal(self, identity: int | None, last_batch: int | None) -> str | None:
+    def meet_journal(self, identity: int | None, last_batch: int | None, newest_segment: int) -> str | None:
         """Return why the broker must not go on with the journal that was read, None if it may.
 
         ``identity`` None: there is no journal, or an empty one where the node had another. ``last_batch`` is where it
-        ends.
+        ends, ``newest_segment`` the highest generation of its files.
         """
         known, noted = self.record.journal_identity, self.record.last_batch
         if known is None:
             return None
         if identity == known:
-            if noted is None or last_batch is None or last_batch >= noted:
+            segment = self.record.newest_segment
+            if noted is not None and last_batch is not None and last_batch < noted:
+                lack = f"ends with batch {last_batch}, but batch {noted} was on disk"
+            elif segment is not None and newest_segment < segment:
+                lack = f"ends with segment {newest_segment}, but segment {segment} was on disk"
+            else:
                 return None
             return (
-                f"the journal of node {self.record.node_id} ends with batch {last_batch}, but batch {noted} was on"
-                " disk: its newest segments are missing, or it is an older copy. Bring the missing files back, or"
-                " remove all of the journal and the record beside it (node.state); then a backup gets its copy from"
-                " the live broker. Without another copy remove the record alone: a primary becomes a new node with"
-                " the messages that are left"
+                f"the journal of node {self.record.node_id} {lack}: its newest segments are missing, or it is an older"
+                " copy. Bring the missing files back, or remove all of the journal and the record beside it"
+                " (node.state); then a backup gets its copy from the live broker. Without another copy remove the"
+                " record alone: a primary becomes a new node with the messages that are left"
             )
         if identity is None:
             return (
@@ -126,6 +132,17 @@ class NodeRecord:
         record = self._whole_copy(status)
         if record != self.record:
             self._record_file.write(record)
+
+    def forget_newest_segment(self) -> None:
+        """Forget the newest segment of the copy here, because another copy begins. It is not written before that one is
+        whole."""
+        self._newest_segment = None
+
+    def note_newest_segment(self, generation: int) -> None:
+        """Record the newest segment that the copy here has on disk."""
+        self._newest_segment = generation
+        if self.record.in_sync and self.record.newest_segment is not None:
+            self._record_file.write(evolve(self.record, newest_segment=generation))
 
     def note_left_behind(self, then: Callable[[], None] | None = None) -> None:
         """Record that another broker goes on without this copy."""
@@ -176,6 +193,7 @@ class NodeRecord:
             in_sync=True,
             partner=connector_text(self.live_at) if self.votes and self.live_at is not None else None,
             quorum=self._quorum(status.node_id),
+            newest_segment=self._newest_segment,
         )
 
     def _quorum(self, node_id: str) -> int:

@@ -151,6 +151,11 @@ class Journal:
 
     # -- the store ---------------------------------------------------------------------------------------------------
 
+    @property
+    def newest_segment(self) -> int:
+        """Return the generation of the newest segment that has batches; 0 for an empty journal."""
+        return self._segment.last
+
     def point(self) -> int:
         """Return the point that covers everything appended so far; ``reached`` when nothing is outstanding."""
         if self._parts:
