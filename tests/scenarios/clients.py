@@ -22,6 +22,7 @@ from embedclient.errors import TransactionOutcomeUnknownException, TransactionRo
 
 __all__ = [
     "ORDERS",
+    "PATIENCE_S",
     "bodies",
     "commit",
     "let_time_pass",
