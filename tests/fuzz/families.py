@@ -1,7 +1,7 @@
 """What is fuzzed: one family per group of decoders, each with a corpus from captured traffic and one function to call.
 
 Responsible for the promise under test: any bytes give a value or RemoteProtocolError, and a value that was read can be
-written and read again. Refuses to know how inputs are made or how many.
+written and read again. Does not depend on how inputs are made or how many.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _INPUT_SIZE_MAX = 2048
 
 @frozen
 class Family:
-    """``check`` says whether an input was accepted, and raises what is a bug; it shares indices with ``corpus``."""
+    """``check`` returns whether an input was accepted, and raises what is a bug; it shares indices with ``corpus``."""
 
     name: str
     corpus: tuple[bytes, ...]

@@ -1,6 +1,6 @@
 """Mutates bytes: cheap, deterministic, and fond of the values that break decoders.
 
-Responsible for turning a corpus and a seed into an endless sequence of broken inputs. Refuses to know their use.
+Responsible for turning a corpus and a seed into an endless sequence of broken inputs. Does not depend on their use.
 """
 
 from __future__ import annotations

@@ -45,14 +45,14 @@ def numbered(first: int, end: int) -> list[str]:
 
 
 async def let_time_pass(clock: BrokerClock, seconds: float) -> None:
-    """Of virtual time, which stands still while anybody works. Real time passes by itself."""
+    """Of virtual time, which stands still while any task works. Real time passes by itself."""
     if clock.is_virtual:
         await clock.advance(seconds)
 
 
 @asynccontextmanager
 async def session_at(url: str, *, transacted: bool = False) -> AsyncIterator[Session]:
-    """A session on a connection of its own."""
+    """A session on a separate connection."""
     async with (
         ConnectionFactory(url).connect() as connection,
         connection.session(transacted=transacted) as session,

@@ -43,7 +43,7 @@ def pair_over_tcp(request: pytest.FixtureRequest) -> BrokerPair:
 def make_pair(request: pytest.FixtureRequest) -> MakePair:
     """A pair with these policies and, for both, these settings; the test starts it.
 
-    One that replicates has a lock manager, unless told ``lock_manager=False``: then it decides by votes.
+    One that replicates has a lock manager, but with ``lock_manager=False`` it decides by votes.
     """
     bench = pytest_plugin._bench_of(request)
 

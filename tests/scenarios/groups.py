@@ -1,7 +1,7 @@
-"""Any number of brokers that share a store or replicate, each with a policy of its own, on the bench of a test.
+"""Any number of brokers that share a store or replicate, each with a separate policy, on the bench of a test.
 
 The fixture `broker_pair` has the two usual pairs. This is the same with policies that a test names, and with more
-backups. Refuses to know clients.
+backups. Does not depend on clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REPLICATING = (ReplicationPrimary, ReplicationBackup)
 
 @define(eq=False)
 class _Foundation:
-    """What the brokers of one group stand on together, laid when the first of them starts. ``town``: all who meet."""
+    """What the brokers of one group stand on together, laid when the first of them starts. ``town``: all that meet."""
 
     bench: Bench
     title: str

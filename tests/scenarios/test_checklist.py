@@ -47,7 +47,7 @@ NOT_YET = "not yet"
 class Row:
     """One line: ``tests`` are the ids of those that hold it, none where that is not yet.
 
-    ``name`` is in words; what is in brackets is no part of it, and tells lines of one name apart.
+    ``name`` is in words; what is in brackets is no part of it, and distinguishes lines of one name.
     """
 
     line: str
@@ -120,7 +120,7 @@ def own_tests() -> dict[str, list[str]]:
 
 
 def section(title: str) -> dict[str, list[str]]:
-    """What a section of NOT_YET.md says of lines."""
+    """The lines of a section of NOT_YET.md."""
     text = (HERE / "NOT_YET.md").read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
     listed = list(cells(text))
     assert len({line for line, *_ in listed}) == len(listed), f"a line is twice in {title!r}"

@@ -1,4 +1,4 @@
-"""2.3: how clients find whoever is live, whatever became of the brokers they know."""
+"""2.3: how clients find the live broker, whatever became of the brokers that they are configured with."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_fail_both_restart_primary(make_pair: MakePair) -> None:
 async def test_fail_primary_too_soon(broker_pair: BrokerPair) -> None:
     """2.3.4
 
-    Given a failover and a failback, when the primary fails again before the client can have heard of the backup, then
+    Given a failover and a failback, when the primary fails again before the client can have the backup, then
     it goes to where that was before.
     """
     async with session_at(broker_pair.url) as session:
@@ -132,7 +132,7 @@ async def test_backup_server_not_removed(broker_pair: BrokerPair, broker_clock: 
     """2.3.6, 2.3.7
 
     Given that both are down for a minute, when only the backup starts, which had everything, then the client still
-    knows it and goes on, and a new client gets in as well.
+    has it and goes on, and a new client gets in as well.
     """
     async with session_at(broker_pair.url) as session:
         await put(session, ["before"])
@@ -149,8 +149,8 @@ async def test_backup_server_not_removed(broker_pair: BrokerPair, broker_clock: 
 async def test_backup_connections(broker_pair: BrokerPair) -> None:
     """2.3.8
 
-    Given a backup that waits, when it takes over, then what it had open to its primary is closed, and it tells clients
-    of itself: one that knows the backup alone is told where the pair lives.
+    Given a backup that waits, when it takes over, then what it had open to its primary is closed, and it announces
+    itself to clients: one that has the backup alone gets the places of the pair.
     """
     assert broker_pair.link.connection_count > 0
     await broker_pair.failover()
@@ -165,7 +165,7 @@ async def test_backup_connections(broker_pair: BrokerPair) -> None:
 def test_consumer_after_failover_with_client_connectors() -> None:
     """2.3.13
 
-    Given that a client has connectors of its own for both brokers, with a parameter that the brokers do not tell of,
+    Given that a client has its connectors for both brokers, with a parameter that the brokers do not announce,
     when the primary crashes, then the client uses its own for the backup, and its consumer goes on there.
     """
     own = [evolve(each, parameters={**each.parameters, "tcpNoDelay": False}) for each in (A, B)]
@@ -217,7 +217,7 @@ async def test_auto_created_queue_after_failover_without_ha(make_brokers: MakeBr
 async def test_failover_listener_call(broker_pair: BrokerPair) -> None:
     """2.3.17
 
-    Given a failover listener, when there is a failover and then a failback, then it hears of detection and completion
+    Given a failover listener, when there is a failover and then a failback, then it gets detection and completion
     of both, and of nothing else.
     """
     heard: list[FailoverEventType] = []
@@ -234,7 +234,7 @@ async def test_failover_listener_call(broker_pair: BrokerPair) -> None:
 async def test_failover_failed(embedded_broker: ManagedBroker, broker_clock: BrokerClock) -> None:
     """2.3.18
 
-    Given a broker without a backup, when it crashes, then a listener hears that this was detected, and that it failed.
+    Given a broker without a backup, when it crashes, then a listener gets the detection, and the failure.
     """
     heard: list[FailoverEventType] = []
     url = f"{embedded_broker.url}?ha=true&reconnectAttempts=5&retryInterval=100"
@@ -250,7 +250,7 @@ async def test_failover_failed(embedded_broker: ManagedBroker, broker_clock: Bro
 async def send_and_receive(
     url: str, size_bytes: int, clock: BrokerClock, plan: FaultPlan, *faults: Callable[[], object]
 ) -> tuple[list[str], list[str]]:
-    """What somebody sends, who repeats what was cut off, until all that goes wrong has; and what another receives."""
+    """What a client sends that repeats what was cut off, until all that goes wrong has; and what another receives."""
     sent: list[str] = []
     received: list[str] = []
     both_are_there, sent_all = trio.Event(), trio.Event()
@@ -302,7 +302,7 @@ async def test_asynchronous_failover(
 ) -> None:
     """2.3.26
 
-    Given somebody who sends without a pause and repeats what was cut off, also messages just below the size at which
+    Given a client that sends without a pause and repeats what was cut off, also messages just below the size at which
     they would be large ones, and a receiver beside, when the primary crashes at some time, then everything arrives, in
     order but for what came again, and its id keeps the broker from having anything twice.
     """

@@ -76,7 +76,7 @@ async def test_fail_back_of_many(broker_pair: BrokerPair) -> None:
 async def test_fail_back_of_a_replicating_pair(make_pair: MakePair) -> None:
     """2.4.5
 
-    Given replication, a primary that looks for who is live, and a failover, when it returns, then it is a backup
+    Given replication, a primary that looks for a live broker, and a failover, when it returns, then it is a backup
     first and live after that, with every message, and the other one starts again as its backup. What it had was the
     beginning of the other's history, so nothing of it had to be put aside.
     """
@@ -132,7 +132,7 @@ def test_failback_timeout() -> None:
     """2.4.8
 
     Given a live backup, and a primary that returns and never confirms the end of its copy, when the time for that is
-    over, then the backup says so, stays live with everything, and gives way when the primary is well again.
+    over, then the backup logs it, stays live with everything, and gives way when the primary is well again.
     """
     brokers = Brokers("pq", manager=True)
     brokers.primary("p", PRIMARY)

@@ -14,13 +14,13 @@ from tests.scenarios.conftest import MakeBrokers
 from tests.scenarios.groups import start_all
 
 COUNT = 40
-#: A host that is lost says nothing: clients notice by themselves, within a second.
+#: A host that is lost is silent: clients notice by themselves, within a second.
 WATCHFUL = "&connectionTTL=1000&clientFailureCheckPeriod=300"
 REFUSED = 3
 
 
 class Doorkeeper:
-    """Refuses the first sessions that clients ask a broker for, and says what else those had to say meanwhile."""
+    """Refuse the first sessions that clients request, and return what else those clients sent meanwhile."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         #: The channels of the sessions that were asked for, in order.
@@ -46,7 +46,7 @@ class Doorkeeper:
 async def test_channel_state_during_failover(broker_pair: BrokerPair, monkeypatch: pytest.MonkeyPatch) -> None:
     """2.2.30
 
-    Given a session, and a backup that refuses the first three, when the primary crashes and somebody sends, then what
+    Given a session, and a backup that refuses the first three, when the primary crashes and a program sends, then what
     the session has to say waits until the fourth is made, and there is no fifth.
     """
     async with session_at(broker_pair.url) as session:
@@ -97,7 +97,7 @@ async def test_failover_after_net_failure(
     """2.3.21
 
     Given a client that takes a broker for lost after a second of silence, when the network of the primary goes away
-    without closing sockets, then whoever sends meanwhile is told that the outcome is unknown, or is answered by the
+    without closing sockets, then a sender meanwhile gets that the outcome is unknown, or is answered by the
     backup, and everything that is sent from then on is received.
     """
     async with session_at(broker_pair.url + WATCHFUL) as session:

@@ -126,7 +126,7 @@ async def test_fail_back(broker_pair: BrokerPair) -> None:
 async def test_without_using_the_backup(broker_pair: BrokerPair) -> None:
     """2.1.4, 2.1.8, 2.1.9
 
-    Given a backup that starts again while nobody needs it, when both stop and only the primary starts, then no message
+    Given a backup that starts again while it is not needed, when both stop and only the primary starts, then no message
     is missing and none is there twice.
     """
     async with session_at(broker_pair.url) as session:
@@ -167,7 +167,7 @@ async def test_a_pair_of_a_group_with_a_slow_copy(make_pair: MakePair, broker_cl
     """2.1.9
 
     Given a pair of one group, between whose brokers everything takes 0.2 s, when there are messages before the copy
-    begins and while it is made, and the primary crashes as soon as it is whole, then the backup has all of them.
+    begins and while it is made, and the primary crashes once it is whole, then the backup has all of them.
     """
     pair = make_pair(ReplicationPrimary(group_name="east"), ReplicationBackup(group_name="east"))
     for broker in pair.brokers:
@@ -189,7 +189,7 @@ async def test_a_pair_of_a_group_with_a_slow_copy(make_pair: MakePair, broker_cl
 async def test_failover_with_a_host_alias(tmp_path: Path) -> None:
     """2.1.11
 
-    Given brokers that call themselves localhost, and a client that knows the primary alone, as 127.0.0.1, when the
+    Given brokers that call themselves localhost, and a client that has the primary alone, as 127.0.0.1, when the
     primary crashes, then the client finds the backup all the same.
     """
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:

@@ -88,7 +88,7 @@ def test_extra_backup_group_name_replicates(manager: bool) -> None:
 
 
 def two_writers(brokers: Brokers, *places: str) -> list[Writer]:
-    """Somebody who writes to the brokers of each pair."""
+    """A client that writes to the brokers of each pair."""
     writers = []
     for number, names in enumerate(places):
         writer = brokers.writer(*names)
@@ -149,7 +149,7 @@ def test_two_pairs_with_extra_backups(order: str) -> None:
 
 
 def live_of(brokers: Brokers, names: str) -> str:
-    """Whoever of these is live, for which it waits."""
+    """The one of these that is live; it waits for that."""
 
     def lives() -> list[str]:
         return [name for name in names if brokers.role(name) is Role.LIVE]

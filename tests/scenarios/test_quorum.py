@@ -1,4 +1,4 @@
-"""2.7: the others of a cluster decide who of a pair is live."""
+"""2.7: the others of a cluster decide which broker of a pair is live."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_quorum_voting() -> None:
     """2.7.1
 
     Given three replicating pairs, when one primary fails, then its backup takes over by vote; when the next one fails,
-    its backup does, and whoever took over before is asked, too.
+    its backup does, and the broker that took over before is asked, too.
     """
     brokers = three_voting_pairs()
     for primary, backup in PAIRS[:2]:
@@ -96,7 +96,7 @@ def test_backup_fails_vote_success() -> None:
 def test_backup_fails_vote_fails() -> None:
     """2.7.12
 
-    Given a quorum of two and nobody who could be asked, when the backup stops, then the primary stops itself.
+    Given a quorum of two and no broker that could vote, when the backup stops, then the primary stops itself.
     """
     brokers = one_pair(quorum_size=2)
     brokers.hosts["q"].stop()
@@ -123,7 +123,7 @@ def test_quorum_voting_result_wait(tmp_path: Path) -> None:
 
 
 class Peer:
-    """The connection to somebody who is asked, as far as a ballot needs it."""
+    """The connection to a voter, as far as a ballot needs it."""
 
     peer_version = 136
 
@@ -194,7 +194,7 @@ def test_successful_vote(size: int, stays: bool) -> None:
     """2.7.5
 
     Given clusters of one to ten, when as many voted yes as are needed, then the vote is won, and with one less it is
-    not; alone nobody is needed.
+    not; alone no vote is needed.
     """
     needed = size // 2 if size <= 2 else size // 2 + 1
     vote = Vote(size, stays=stays)
@@ -213,7 +213,7 @@ def test_successful_vote(size: int, stays: bool) -> None:
 def test_vote_on_request_to_stay(size: int) -> None:
     """2.7.6
 
-    Given that a live broker asks whether it may stay, when everybody says yes and names another place, then these
+    Given that a live broker requests votes to stay, when every vote is yes and names another place, then these
     votes do not count.
     """
     vote = Vote(size, stays=True)
@@ -226,7 +226,7 @@ def test_vote_on_request_to_stay(size: int) -> None:
 def test_quorum_unblock_await(stays: bool) -> None:
     """2.7.7
 
-    Given a vote whose outcome is waited for, when the last yes comes that is needed, then it is won at once, and nobody
+    Given a vote whose outcome is waited for, when the last yes comes that is needed, then it is won at once, and none
     waits for the rest.
     """
     vote = Vote(5, stays=stays)
@@ -241,7 +241,7 @@ def test_quorum_unblock_await(stays: bool) -> None:
 def test_all_vote_cast_unblock_await(stays: bool) -> None:
     """2.7.8
 
-    Given a vote whose outcome is waited for, when so many said no that it cannot be won any more, then it is lost.
+    Given a vote whose outcome is waited for, when so many are no that it cannot be won any more, then it is lost.
     """
     vote = Vote(5, stays=stays)
     for voter in range(5):

@@ -107,7 +107,7 @@ async def subscribe(connection: Connection, topic: Topic, clock: BrokerClock, *,
 async def subscribers(
     factory: ConnectionFactory, topic: Topic, clock: BrokerClock, count: int, *, late: bool, transacted: bool
 ) -> AsyncIterator[tuple[Connection, list[Subscriber]]]:
-    """So many, on a connection of their own that is started now or by who asked for them."""
+    """So many, on a connection of their own that is started now or by the caller."""
     async with factory.connect() as connection:
         if late:
             await connection.stop()

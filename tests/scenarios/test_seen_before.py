@@ -29,8 +29,8 @@ async def test_messages_seen_before_the_failover_show_as_redelivered(
     """Not on the checklist: RedeliveryConsumerTest.testRedeliveryMessageStrict, over a failover
 
     Given a pair that writes delivery counts before deliveries, or does not, and a client that has received everything
-    and acknowledged nothing, when the primary crashes, then the next consumer is told that all of it was delivered
-    before, or is not told.
+    and acknowledged nothing, when the primary crashes, then the next consumer gets all of it as delivered
+    before, or not.
     """
     pair = make_pair(primary, backup, persist_delivery_count_before_delivery=asked)
     await pair.start()

@@ -103,7 +103,7 @@ async def test_consume_transacted(
 ) -> None:
     """2.2.5, 2.2.8, 2.2.13
 
-    Given that all, or half, was received in a transaction, when the primary crashes, then its commit says that it was
+    Given that all, or half, was received in a transaction, when the primary crashes, then its commit raises that it was
     rolled back, everything comes again, and can be committed.
     """
     async with session_at(broker_pair.url, transacted=True) as session:
@@ -126,7 +126,7 @@ async def test_transacted_messages_sent_so_rollback(
 ) -> None:
     """2.2.9, 2.2.10
 
-    Given sends in a transaction, when the primary crashes, then its commit says that it was rolled back, and the queue
+    Given sends in a transaction, when the primary crashes, then its commit raises a rollback, and the queue
     is empty; after that the session commits new work.
     """
     async with session_at(broker_pair.url, transacted=True) as session:
@@ -232,8 +232,8 @@ async def test_commit_occurred_unblocked_and_resend_no_duplicates(
 ) -> None:
     """2.2.22
 
-    Given a commit that got to the broker, and whose answer did not come back, when that crashes, then the client is
-    told that the outcome is unknown, and the repetition with the same ids is refused.
+    Given a commit that got to the broker, and whose answer did not come back, when that crashes, then the client
+    gets that the outcome is unknown, and the repetition with the same ids is refused.
     """
     async with session_at(broker_pair.url, transacted=True) as session:
         await put_with_ids(session)
@@ -264,7 +264,7 @@ async def test_commit_did_not_occur_unblocked_and_resend(broker_pair: BrokerPair
 async def test_force_blocking_return(broker_pair: BrokerPair, broker_clock: BrokerClock) -> None:
     """2.2.24
 
-    Given a blocking send whose answer is withheld, when the broker crashes, then it ends as unblocked, and says why.
+    Given a blocking send whose answer is withheld, when the broker crashes, then it ends as unblocked, with the reason.
     """
     async with session_at(broker_pair.url) as session:
         producer = session.create_producer(ORDERS)
@@ -282,7 +282,7 @@ async def test_force_blocking_return(broker_pair: BrokerPair, broker_clock: Brok
 async def test_fail_then_receive_more_messages_after_failover(broker_pair: BrokerPair) -> None:
     """2.2.26
 
-    Given messages that nobody acknowledged, when the primary crashes, then the durable ones come again.
+    Given messages that were not acknowledged, when the primary crashes, then the durable ones come again.
     """
     async with (
         ConnectionFactory(broker_pair.url).connect() as connection,

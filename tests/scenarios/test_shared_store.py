@@ -24,7 +24,7 @@ def url_of(*brokers: ManagedBroker) -> str:
 
 
 async def next_live(brokers: list[ManagedBroker], clock: BrokerClock) -> ManagedBroker:
-    """Whoever took over; nobody else has."""
+    """The broker that took over; no other has."""
     await clock.advance(2)
     (live,) = [broker for broker in brokers if broker.is_live]
     return live
@@ -33,7 +33,7 @@ async def next_live(brokers: list[ManagedBroker], clock: BrokerClock) -> Managed
 async def test_multiple_failovers(make_brokers: MakeBrokers, broker_clock: BrokerClock) -> None:
     """2.9.5
 
-    Given a primary and five backups, when whoever is live crashes, five times, then each time another one takes over,
+    Given a primary and five backups, when the live broker crashes, five times, then each time another one takes over,
     one alone, and the client follows.
     """
     brokers = [*make_brokers(group("p", "a", "b", "c", "d", "e")).values()]
@@ -54,7 +54,7 @@ async def test_multiple_failovers_2_primary_servers(make_brokers: MakeBrokers, b
     """2.9.6
 
     Given two primaries of one cluster with two backups and a store each, when both crash, then each has a successor,
-    which has the messages and the node id of its own primary.
+    which has the messages and the node id of its primary.
     """
     brokers = make_brokers(group("p", "a", "b"), group("x", "y", "z"))
     await start_all(brokers.values())

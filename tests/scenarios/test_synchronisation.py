@@ -158,8 +158,8 @@ async def test_record_after_failover(pair: BrokerPair) -> None:
 async def test_replica_stop(pair: BrokerPair, broker_clock: BrokerClock) -> None:
     """2.5.15
 
-    Given a backup that does not answer any more, when the primary is stopped, then whoever waits for a send is not
-    told that it is safe.
+    Given a backup that does not answer any more, when the primary is stopped, then no caller that waits for a send
+    gets that it is safe.
     """
     await pair.start()
     outcomes: list[str] = []

@@ -1,4 +1,4 @@
-"""2.2: branches while their broker is replaced: what was prepared is there, what was not is lost and says so."""
+"""2.2: branches while their broker is replaced: what was prepared is there, what was not is lost and raises."""
 
 from __future__ import annotations
 

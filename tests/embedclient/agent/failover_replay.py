@@ -169,7 +169,7 @@ class FailoverReplay:
         self._expect(self.sessions[session].commit(), result)
 
     def _bg(self, _: str, what: str, *words: str, result: str) -> None:
-        """A call that another thread makes; what becomes of it the recording tells later."""
+        """A call of another thread; its outcome is in a later part of the recording."""
         if what == "send":
             self.background = self.producers[words[0]].send(self.replay.message())
         else:
@@ -206,7 +206,7 @@ class FailoverReplay:
 
     def _xprep(self, session: str, branch: str, *, result: str) -> None:
         if branch == "x2":
-            # An Artemis client asks the broker about a branch that was lost, and is told that all is well.
+            # An Artemis client requests the state of a branch that was lost, and the answer is that all is well.
             self.replay.leave_out_with_answer(SessionXaPrepare(xid(branch)), SessionXaResponse)
             call = self._branches(session).prepare(xid(branch))
             self.replay.play()

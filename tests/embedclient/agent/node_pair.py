@@ -90,7 +90,7 @@ class NodePair:
         self.refuse_dials = False
         self.client_bytes: list[bytes] = []
         self.server_bytes: list[bytes] = []
-        # Says which writes are lost: called with the sender and the data, returns what arrives.
+        # Decides which writes are lost: called with the sender and the data, returns what arrives.
         self.filter: Callable[[str, bytes], bytes] = _everything
         self._events: deque[Callable[[], None]] = deque()
         self._open: set[int] = set()

@@ -37,7 +37,7 @@ FAILING_OVER = LocatorSettings(ha=True, reconnect_attempts=-1, retry_interval_ms
 
 
 class Server(ArtemisDouble):
-    """One server. `tells` is what it says of nodes: id, primary and backup of each."""
+    """One server. The announced nodes have id, primary and backup each."""
 
     def __init__(self, queues: dict[str, deque[CoreMessage]]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Server(ArtemisDouble):
                 super()._on_packet(connection, packet)
 
     def said(self, kind: type[Packet]) -> list[Packet]:
-        """What clients said of one kind."""
+        """The packets of one kind that clients sent."""
         return [packet for packet in self.seen if isinstance(packet, kind)]
 
 
@@ -89,7 +89,7 @@ class Servers:
 
 
 class ServerPair(NodePair):
-    """The agent knows `connectors`; servers `a` and `b` are a pair, `c` is a node of its own."""
+    """The agent has `connectors`; servers `a` and `b` are a pair, `c` is another node."""
 
     def __init__(self, settings: LocatorSettings = FAILING_OVER, *connectors: TransportConfiguration) -> None:
         self.servers = Servers("a", "b", "c")
@@ -129,7 +129,7 @@ class ServerPair(NodePair):
         self.advance(1)
 
     def say(self, server: Server, packet: Packet) -> None:
-        """Something that a server says to everybody, on channel 0."""
+        """A packet that a server sends to all clients, on channel 0."""
         frame = encode_packet(packet, 0, VERSION)
         numbers = [number for number, name in self.servers.connected.items() if self.servers.by_name[name] is server]
         self.from_node([SendBytes(number, frame) for number in numbers])

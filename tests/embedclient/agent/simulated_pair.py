@@ -20,7 +20,7 @@ FAILING_OVER = LocatorSettings(ha=True, reconnect_attempts=-1, retry_interval_ms
 
 
 class PairClient(ClientHost):
-    """A client process that knows the names of both brokers."""
+    """A client process that has the names of both brokers."""
 
     def __init__(self, network: Network, name: str, settings: LocatorSettings = FAILING_OVER) -> None:
         super().__init__(network, name, "a", settings)

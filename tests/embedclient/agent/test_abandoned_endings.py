@@ -23,7 +23,7 @@ def transacted(pair: NodePair, *, started: bool = True) -> tuple[Session, Produc
 
 
 def left(pair: NodePair) -> list[str | None]:
-    """What somebody else finds in the queue."""
+    """What another session finds in the queue."""
     other = open_session(pair)
     return take(pair, other, open_queue(pair, other)[1])
 

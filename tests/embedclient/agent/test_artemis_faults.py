@@ -125,13 +125,13 @@ def test_doubtful_count_ends_the_session(counts_exceptions: bool, lost: int) -> 
     # A broker that has counted everything that was sent leaves no doubt.
     certain = counts_exceptions and not lost
     assert any(isinstance(packet, SessionClose) for packet in broker.seen) is not certain
-    assert closes_before == ([] if certain else [0])  # told once, and before the broker was asked
+    assert closes_before == ([] if certain else [0])  # reported once, and before the request to the broker
     received: list[str | None] = []
     while (delivery := consumer.next(pair.now)) is not None:
         received.append(text_of(delivery))
         session.consumed(delivery)
         pair.settle()
-    # Nothing that was not handed out is lost; what was acknowledged in vain comes again.
+    # Nothing that was not handed out is lost; what was acknowledged without effect comes again.
     assert received == [str(number) for number in range(3 - lost, 6)]
     assert not broker.queues["q"]
 

@@ -166,7 +166,7 @@ def test_the_output_is_announced_once_until_it_is_taken() -> None:
 
 
 def test_a_request_that_waits_for_the_failover_is_announced_although_it_sends_nothing() -> None:
-    """Nobody else would arm a timer for it: the next attempt to connect may be far away."""
+    """Nothing else would arm a timer for it: the next attempt to connect may be far away."""
     settings = LocatorSettings(reconnect_attempts=-1, retry_interval_ms=600_000, max_retry_interval_ms=600_000)
     agent = make_agent(settings=settings)
     created = agent.create_session_for(SessionMode.AUTO)

@@ -1,4 +1,4 @@
-"""Work of a transaction that never reached the broker: no commit says that it was done."""
+"""Work of a transaction that never reached the broker: no commit reports that it was done."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_no_commit_succeeds_without_a_message_that_was_too_many() -> None:
 
 
 def test_a_message_that_was_awaited_and_did_not_leave_costs_no_transaction() -> None:
-    """Its program was told, and may send it once more."""
+    """Its program has the error, and may send it once more."""
     pair = NodePair(REATTACHING)
     session = open_session(pair, SessionMode.TRANSACTED)
     producer, _ = open_queue(pair, session)
@@ -114,7 +114,7 @@ def test_a_branch_without_a_message_that_waited_too_long_is_not_prepared(waits: 
 
 
 def disconnect(session: Session, consumer: Consumer) -> None:
-    """What the broker says to a consumer that it wants to be closed, and that it knows until it is."""
+    """What the broker sends to a consumer whose close it requested, and which it keeps until then."""
     packet = DisconnectConsumer(consumer.consumer_id)
     frame = encode_packet(packet, session.channel_id, session.channel.version)
     session.receive(frame, 0, len(frame), packet.TYPE)
@@ -136,7 +136,7 @@ def test_what_was_acknowledged_before_the_broker_closes_the_consumer_is_committe
 
 @pytest.mark.parametrize("individually", [False, True])
 def test_what_is_acknowledged_behind_the_close_of_its_consumer_is_not_committed(individually: bool) -> None:
-    """It is back in its queue by then; not every broker says so to an acknowledgement that nobody waits for."""
+    """It is back in its queue by then; not every broker reports that for an acknowledgement without an answer."""
     pair = NodePair()
     session = open_session(pair, SessionMode.TRANSACTED)
     _, consumer = open_queue(pair, session)

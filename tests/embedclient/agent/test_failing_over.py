@@ -113,7 +113,7 @@ TRANSLATED = (("node", INSIDE_A, INSIDE_B), ("other", INSIDE_C, None))
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_behind_translated_addresses_no_session_goes_to_another_node(strict: bool) -> None:
-    """1. The broker tells of two nodes, under addresses nobody here uses. 2. It crashes. 3. The other node lives."""
+    """1. The broker announces two nodes, under addresses not used here. 2. It crashes. 3. The other node lives."""
     pair = ServerPair(FAILING_OVER, A, B, C)
     pair.a.tells = TRANSLATED
     if strict:
@@ -255,7 +255,7 @@ def test_a_factory_without_sessions_follows_its_broker_and_its_first_session_is_
     pair = ServerPair()
     pair.finish(pair.agent.connect())
     pair.fail_over()
-    # Nobody asks for the node: there are no sessions to be taken over.
+    # There is no request for the node: there are no sessions to take over.
     assert pair.agent.connector == B and not pair.b.said(CheckForFailover)
     pair.session()
 
@@ -290,7 +290,7 @@ def test_temporary_and_non_durable_queues_are_made_again_for_their_consumers() -
     session = pair.session()
     pair.finish(session.create_consumer("q"))
     pair.fail_over()
-    # The double says of every queue that it was made on demand.
+    # The double reports every queue as made on demand.
     (again,) = pair.b.said(CreateQueueV2)
     assert isinstance(again, CreateQueueV2)
     assert (again.queue_name, again.auto_created, again.requires_response) == ("q", True, False)
@@ -368,11 +368,11 @@ def test_a_commit_that_its_connection_never_took_leaves_later_or_says_rolled_bac
 def test_a_commit_that_left_stays_in_doubt_when_connections_end_before_its_session_is_back(
     others: int, outputs: int
 ) -> None:
-    """One that was not given the commit has not sent it, which says nothing of the one that was: also when both have
+    """One that was not given the commit has not sent it, which means nothing for the one that was: also when both have
     sent as often."""
     pair = ServerPair()
     for _ in range(others):
-        # Sessions that come back first. More is said to bring them back than to make them.
+        # Sessions that come back first. Bringing them back takes more packets than making them.
         pair.finish(pair.agent.create_session_for(SessionMode.AUTO))
     session = pair.session(SessionMode.TRANSACTED)
     session.create_producer("q").send(text_message("x", "q"))

@@ -23,7 +23,7 @@ PARTS = 3
 
 
 def with_id(text: str, queue: str) -> CoreMessage:
-    """As JMS producers send it: it says what its address is, so that a broker which dropped the queue has it again."""
+    """As JMS producers send it: it names its address, so that a broker that dropped the queue has it again."""
     properties = Properties({"_AMQ_DUPL_ID": text})
     properties.set("_AMQ_ROUTING_TYPE", RoutingType.ANYCAST, PropertyType.BYTE)
     return CoreMessage.build(
@@ -61,7 +61,7 @@ def send_each_once(client: PairClient, count: int, queue: str, ended: Counter[st
 
 
 def commit_each_once(client: PairClient, count: int, queue: str, ended: Counter[str]) -> Steps:
-    """Repeats what was rolled back and what is in doubt; error 113 then says that the first commit held."""
+    """Repeats what was rolled back and what is in doubt; error 113 then means that the first commit held."""
     session = yield from opened(client.agent(), SessionMode.TRANSACTED, queue)
     producer = session.create_producer(queue)
     for number in range(count):

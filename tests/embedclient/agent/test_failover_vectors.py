@@ -68,7 +68,7 @@ def test_a_client_follows_to_the_backup_back_to_the_primary_and_to_the_backup_th
     later = [f"client-failback-{store}", f"client-failover-orderly-stop-{store}"]
     program = FailoverReplay(f"client-failover-plain-{store}", only=connections, then=later)
     if store == "ss":
-        # That program called while nobody was there, with credits from before; this client asks for credits first.
+        # That program called while no broker was there, with credits from before; this client requests credits first.
         program.replay.hear_before(SessionProducerCredits, SessionSend)
     program.run()
 
@@ -111,7 +111,7 @@ def test_a_send_called_at_any_moment_of_the_failover_is_answered_with_its_end() 
 
 
 class Countdown:
-    """Sends when the backup has said so many things."""
+    """Sends when the backup has sent so many packets."""
 
     def __init__(self, moment: int, program: FailoverReplay) -> None:
         self.call: Call[None] | None = None
@@ -125,7 +125,7 @@ class Countdown:
 
 
 def recorded_frames(name: str, kind: type[Packet]) -> list[bytes]:
-    """What the broker said to the client."""
+    """What the broker sent to the client."""
     lines = [json.loads(line) for line in (VECTORS / "cluster" / f"{name}.jsonl").read_text().splitlines()]
     frames = [bytes.fromhex(line["hex"]) for line in lines if line.get("to") == "client" and not line.get("raw")]
     return [frame for frame in frames if isinstance(decode_packet(frame, 0, len(frame), 136, False), kind)]

@@ -198,8 +198,8 @@ def test_a_flushed_batch_stays_behind_a_blocking_acknowledgement_that_waits() ->
 
 @pytest.mark.parametrize("arrives", [True, False], ids=["opened", "not opened"])
 def test_a_consumer_whose_opening_was_answered_too_late_is_closed_at_the_broker(arrives: bool) -> None:
-    """1. SESS_CREATECONSUMER is sent, its answer takes longer than a call may; who asked hears that it failed. 2. The
-    session is reattached, and the answer comes. 3. Nobody has that consumer; who asks again may be refused for it."""
+    """1. SESS_CREATECONSUMER is sent, its answer takes longer than a call may; the caller gets an error. 2. The
+    session is reattached, and the answer comes. 3. No program has that consumer, and it may get a request refused."""
     pair = NodePair(evolve(REATTACHING, call_timeout_ms=1000))
     session = open_session(pair)
     _, consumer = open_queue(pair, session)

@@ -398,7 +398,7 @@ def test_listeners_hear_of_a_failover_before_its_messages_are_given_out() -> Non
 
 def test_a_session_stopped_and_started_during_a_failover_gives_nothing_out_before_its_end() -> None:
     """1. The rebuilt session has its message again, others are still to come. 2. The program stops it and starts it.
-    3. Who was given the message now would take it for lost when he hears of the failover, and wait for ever."""
+    3. A caller that was given the message now would take it for lost at the failover, and wait for ever."""
     pair = NodePair(RECONNECTING)
     session = open_session(pair, SessionMode.INDIVIDUAL)
     producer, consumer = open_queue(pair, session)
@@ -425,8 +425,8 @@ def test_a_session_stopped_and_started_during_a_failover_gives_nothing_out_befor
 
 
 def test_with_window_zero_a_message_that_comes_for_a_caller_who_gave_up_is_not_paid_for_twice() -> None:
-    """1. A message is on its way when its caller gives up; the next caller asks. 2. It arrives, late.
-    3. Paid for once more, the broker would send messages that nobody asked for, and wait for their price for ever."""
+    """1. A message is on its way when its caller gives up; the next caller requests one. 2. It arrives, late.
+    3. Paid for once more, the broker would send messages without a request, and wait for their price for ever."""
     pair = NodePair(
         LocatorSettings(
             reconnect_attempts=-1, retry_interval_ms=200, confirmation_window_size=1 << 20, consumer_window_size=0

@@ -1,6 +1,6 @@
 """Random users of one agent under cuts at any byte: afterwards no call waits, and every consumer drains its own queue.
 
-Nobody else takes from a queue here, so a credit that is lost or a session that stays stopped shows.
+No other consumer takes from a queue here, so a credit that is lost or a session that stays stopped shows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def settings_of(random: Random) -> LocatorSettings:
 
 
 class User:
-    """One session with a queue of its own."""
+    """One session with a separate queue."""
 
     def __init__(self, pair: NodePair, random: Random, number: int) -> None:
         self.pair = pair

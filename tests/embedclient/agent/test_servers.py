@@ -20,7 +20,7 @@ A, B, C, D = connector("a", 1), connector("b", 2), connector("c", 3), connector(
 
 
 class News:
-    """A pair, and a broker that tells it of nodes."""
+    """A pair, and a broker that sends it nodes."""
 
     def __init__(self, *named: TransportConfiguration, ha: bool = True) -> None:
         self.topology = Topology()
@@ -42,7 +42,7 @@ class News:
     def hear(
         self, node_id: str, primary: TransportConfiguration | None, backup: TransportConfiguration | None = None
     ) -> None:
-        """The topology has it, the pair was not told yet."""
+        """The topology has it, the pair does not yet."""
         self._event_id += 1
         packet = ClusterTopologyV4(False, node_id, self._event_id, primary, backup, True, None, None, 136)
         self.topology.on_packet(packet, A, True)
@@ -119,7 +119,7 @@ def test_a_broker_that_tells_of_itself_under_another_name_is_the_one_that_was_re
     news.connect(tunnel)
     news.up("n", A, B)
     assert (news.pair.node_id, news.lose()) == ("n", ["tunnel", "b"])
-    # Among several nodes nobody can say which one it is.
+    # Among several nodes it cannot be decided which one it is.
     news = News(tunnel)
     news.connect(tunnel)
     news.up("m", C, D)
@@ -177,7 +177,7 @@ def test_a_named_connector_may_be_the_backup_that_was_never_told_of() -> None:
 
 
 def test_brokers_that_know_nothing_of_each_other_can_stand_in_for_each_other() -> None:
-    """Each tells of itself alone, under an id of its own: that is no claim on the other one."""
+    """Each announces itself alone, under a different id: that is no claim on the other one."""
     news = News(A, B)
     news.connect(A)
     news.up("one", A)

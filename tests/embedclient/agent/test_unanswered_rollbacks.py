@@ -1,4 +1,4 @@
-"""Rollbacks that left and are not answered in time: nobody is shown what the broker has taken back."""
+"""Rollbacks that left and are not answered in time: no program is shown what the broker has taken back."""
 
 from __future__ import annotations
 

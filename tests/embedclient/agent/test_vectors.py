@@ -1,4 +1,4 @@
-"""The agent says what the Java client said to a real Artemis broker, given the same answers."""
+"""The agent sends what the Java client sent to a real Artemis broker, given the same answers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_recreate_after_restart() -> None:
     consumer = replay.finish(session.destinations.open_queue_consumer("rc.q"))
     assert replay.receive(session, consumer) is not None
     assert replay.receive_nowait(session, consumer) is None
-    # The recorded client asks for credits while it waits for the failover, and again after it.
+    # The recorded client requests credits while it waits for the failover, and again after it.
     replay.leave_out(SessionRequestProducerCredits(32768, "rc.q"))
     for _ in range(3):
         replay.finish(producer.send(replay.message()))

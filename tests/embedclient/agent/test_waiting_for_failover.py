@@ -232,7 +232,7 @@ def test_a_consumer_closed_during_a_failover_ends_quietly_when_its_session_is_re
 
 def test_a_consumer_closed_during_a_failover_is_closed_in_a_session_that_is_reattached_late() -> None:
     """1. The close waits longer than a call may. 2. The broker still has the consumer, with its credits.
-    3. Left open it would be sent messages that nobody ever sees."""
+    3. Left open, it would be sent messages that no program ever sees."""
     pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
     session = open_session(pair)
     producer, consumer = open_queue(pair, session)
@@ -283,7 +283,7 @@ def test_a_session_closed_while_its_reattachment_is_answered_is_closed_at_the_br
 @pytest.mark.parametrize("forgotten", [False, True], ids=["reattached", "rebuilt"])
 def test_a_session_closed_while_others_come_back_behind_it_is_closed_at_the_broker(forgotten: bool) -> None:
     """1. A session is back, its close waits for the others. 2. It waits longer than a call may, and gives up.
-    3. The connection lives on; left open there, the session's consumers would be sent messages for nobody."""
+    3. The connection lives on; left open there, the session's consumers would get messages that no program takes."""
     pair = NodePair(evolve(REATTACHING, call_failover_timeout_ms=3000))
     session, other = open_session(pair), open_session(pair)
     producer, _ = open_queue(pair, session)

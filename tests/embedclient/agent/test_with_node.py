@@ -353,7 +353,7 @@ def test_every_version_sends_receives_commits_and_reattaches(version: int) -> No
     pair.cut()
     pair.advance(1)
     pair.finish(blocking)
-    # Before version 130 nothing but a confirmation tells that an asynchronous send has arrived.
+    # Before version 130 nothing but a confirmation shows that an asynchronous send has arrived.
     pair.advance(5)
     pair.finish(confirmed)
     assert take(pair, session, consumer) == ["one", "two", "three"]

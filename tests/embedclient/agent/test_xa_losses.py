@@ -269,7 +269,7 @@ def test_a_commit_in_one_phase_that_is_cut_off_is_unknown(pair: XaPair) -> None:
     pair.crash()
     assert pair.code(call) == XaCode.XAER_RMFAIL
     assert not pair.seen(SessionXaRollback)
-    # Nobody here knows: from now on the broker is asked, and it says what it knows.
+    # Unknown on this side: from now on the broker gets the request, and answers with what it has.
     assert pair.code(pair.xa.commit(X1, one_phase=True)) == XaCode.XAER_NOTA
     assert pair.broker.committed == [X1]
 

@@ -1,4 +1,4 @@
-"""XA sessions say what the Java client said to a real Artemis broker, given the same answers."""
+"""XA sessions send what the Java client sent to a real Artemis broker, given the same answers."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_errors() -> None:
     replay.finish(xa.start(xid("12")))
     assert code_of(replay, xa.start(xid("10"), XaFlag.TMRESUME)) == XaCode.XAER_PROTO
     replay.finish(xa.end(xid("12")))
-    # The Java client says XA_RETRY here, which a transaction manager would do for ever.
+    # The Java client returns XA_RETRY here, which a transaction manager would do for ever.
     assert code_of(replay, xa.commit(xid("12"), one_phase=False)) == XaCode.XAER_PROTO
     replay.finish(xa.start(xid("10"), XaFlag.TMRESUME))
     replay.finish(xa.end(xid("10")))

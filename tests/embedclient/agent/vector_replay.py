@@ -120,7 +120,7 @@ def story(folder: str, name: str, then: Sequence[str] = ()) -> list[dict[str, An
 
 
 def _without_the_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Up to where the client asks for what its consumer could still get: the question stays with the consumer."""
+    """Up to where the client requests what its consumer could still get: the question stays with the consumer."""
     names = [line.get("name") for line in lines]
     lines = lines[: names.index("SESS_FORCE_CONSUMER_DELIVERY")]
     commands = [index for index, line in enumerate(lines) if line.get("mark", "").startswith("client: ")]
@@ -129,7 +129,7 @@ def _without_the_end(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _node_id(lines: list[dict[str, Any]]) -> str:
-    """The pair's, as its first topology packet says it."""
+    """The pair's, as its first topology packet has it."""
     frame = bytes.fromhex(next(line["hex"] for line in lines if line.get("name") == "CLUSTER_TOPOLOGY_V4"))
     packet = decode_packet(frame, 0, len(frame), 136, False)
     assert isinstance(packet, ClusterTopologyV4)
@@ -191,7 +191,7 @@ class VectorReplay:
         return len(self._sends)
 
     def play(self) -> None:
-        """Goes on in the recording until the client has to say something that it has not said."""
+        """Goes on in the recording until the client must send something that it has not sent."""
         self._take(self.agent.take_outputs(self.now))
         while self._position < len(self._recorded):
             item = self._recorded[self._position]
@@ -217,7 +217,7 @@ class VectorReplay:
             self._position += 1
 
     def _said(self, item: Recorded) -> tuple[int, Packet] | None:
-        """What the client said of the same meaning as the recorded one."""
+        """What the client sent with the same meaning as the recorded one."""
         for channel_id, packet in self._produced:
             if channel_id != item.channel_id:
                 continue
@@ -290,7 +290,7 @@ class VectorReplay:
         return self._position == len(self._recorded)
 
     def end(self) -> None:
-        """The recording is through, and the client said nothing else."""
+        """The recording is through, and the client sent nothing else."""
         self.play()
         assert self.through, f"not said: {self.expected}"
         assert self._produced == []
@@ -322,7 +322,7 @@ class VectorReplay:
         self.end()
 
     def forgive(self, packet: Packet) -> None:
-        """Takes a packet out of what the client said: the recorded one did not come to say it."""
+        """Takes a packet out of what the client sent: the recorded one did not come to send it."""
         self._produced = [(channel_id, said) for channel_id, said in self._produced if said != packet]
 
     def leave_out(self, packet: Packet) -> None:

@@ -221,7 +221,7 @@ async def test_a_block_is_told_of_a_cancelled_commit_before_it_begins() -> None:
                 await session.commit()
             relay.release()
             relay.cut()
-            await received.acknowledge()  # it means nothing in a transaction, and tells of nothing
+            await received.acknowledge()  # it means nothing in a transaction, and reports nothing
             with pytest.raises(TransactionOutcomeUnknownException):
                 async with session.transaction():
                     raise AssertionError("not run")
@@ -289,7 +289,7 @@ async def test_a_cancelled_block_still_closes_in_an_orderly_way() -> None:
                 scope.cancel()
                 await trio.sleep_forever()
         assert scope.cancelled_caught
-        # The broker knows of the end already: the client id is free again.
+        # The broker has handled the end already: the client id is free again.
         async with ConnectionFactory(relay.url, client_id="me").connect():
             pass
 

@@ -1,4 +1,4 @@
-"""Blocking acknowledgements whose connection is lost: whoever receives gets the message."""
+"""Blocking acknowledgements whose connection is lost: the caller of receive gets the message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 @pytest.mark.parametrize("by_body", [False, True], ids=["message", "body"])
 async def test_a_message_whose_acknowledgement_lost_its_answer_is_received(by_body: bool) -> None:
     """1. The broker has processed the acknowledgement. 2. Its answer is lost, and the session with the connection.
-    3. The broker has the message no more: if the program does not get it now, nobody does."""
+    3. The broker has the message no more: if the program does not get it now, it is lost."""
 
     async def receive(consumer: MessageConsumer) -> object:
         if by_body:

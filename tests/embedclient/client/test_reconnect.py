@@ -126,7 +126,7 @@ async def test_without_reconnecting_everything_ends_with_the_line() -> None:
         with pytest.raises(JMSException):
             async for _ in consumer:
                 pass
-        # The same error wherever one meets it, and it says what happened.
+        # The same error wherever one meets it, and it describes what happened.
         with pytest.raises(ConnectionLostException, match=r"closed by the peer|reset") as again:
             await producer.send("x")
         with pytest.raises(ConnectionLostException, match=r"closed by the peer|reset"):

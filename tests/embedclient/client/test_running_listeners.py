@@ -1,4 +1,4 @@
-"""Who waits for a listener that is running, and what its failures may not take along."""
+"""What waits for a listener that is running, and what its failures may not take along."""
 
 from __future__ import annotations
 

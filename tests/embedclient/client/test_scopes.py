@@ -69,7 +69,7 @@ async def test_a_look_that_ends_in_its_middle_leaves_nothing_to_be_closed() -> N
     async with connected_in_vm() as connection, connection.session() as session:
         await session.create_producer("q").send("x")
         async with session.create_browser("q") as browser:
-            # trio warns of an async generator that nobody closed, when it is collected.
+            # trio warns of an async generator that was not closed, when it is collected.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 async for message in browser:

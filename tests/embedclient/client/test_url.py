@@ -1,4 +1,4 @@
-"""Artemis URLs: what they mean, and what is said about the ones that mean nothing."""
+"""Artemis URLs: what they mean, and the errors for the ones that mean nothing."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Client(Protocol):
         """Run all of them at the same time, in tasks or threads."""
 
     async def aside(self, work: Callable[[], None]) -> None:
-        """Run a blocking function where it holds nobody up."""
+        """Run a blocking function where it blocks no event loop."""
 
     def event(self) -> Event:
         """An event that a listener can set."""
@@ -194,7 +194,7 @@ class _ThreadEvent:
 
 
 class _Dressed:
-    """A blocking object in the async dialect. `twin` is the async class, which says what is awaited."""
+    """A blocking object in the async dialect. `twin` is the async class, which shows what is awaited."""
 
     def __init__(self, blocking: Any, twin: type) -> None:
         object.__setattr__(self, "_blocking", blocking)

@@ -1,4 +1,4 @@
-"""The double of an Artemis broker with branches on a real port; it loses connections where it is told to.
+"""The double of an Artemis broker with branches on a real port; it loses connections where a test requests that.
 
 One thread serves all connections, one after the other; the double's steps are what the agent's own tests drive.
 """

@@ -28,7 +28,7 @@ class AsyncioRelay:
         self.url = ""
 
     def hold(self) -> None:
-        """Keep what the broker says from now on; `held` is set when it has said something."""
+        """Keep what the broker sends from now on; `held` is set when it has sent something."""
         self._open.clear()
         self.held.clear()
 

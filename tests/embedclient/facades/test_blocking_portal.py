@@ -73,7 +73,7 @@ def before(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def behind(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Ctrl-C comes when the first call of the function has done its work, and before its caller knows."""
+    """Ctrl-C comes when the first call of the function has done its work, and before its caller has the result."""
     calls = count()
 
     def interrupted(*arguments: Any) -> Any:

@@ -166,7 +166,7 @@ async def test_a_send_that_is_repeated_with_its_id_arrives_once(client: Client, 
 
 
 async def test_a_program_may_fail_over_by_itself(client: Client, pair: Pair) -> None:
-    """Without attempts of its own: the exception listener says that the connection is gone, and a new one is opened."""
+    """Without reconnection: the exception listener gets the loss of the connection, and a new one is opened."""
     factory = client.connection_factory(f"{pair.url}?ha=true&initialConnectAttempts=-1&retryInterval=20")
     gone = client.event()
 

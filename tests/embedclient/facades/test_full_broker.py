@@ -1,4 +1,4 @@
-"""A broker whose memory is used up: producers that keep to their credit wait, others are told."""
+"""A broker whose memory is used up: producers that keep to their credit wait, others get an error."""
 
 from __future__ import annotations
 

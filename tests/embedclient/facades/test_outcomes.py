@@ -1,4 +1,4 @@
-"""Calls that were sent and done, but not answered, when the live broker died: what is said, and what a retry does."""
+"""Calls that were sent and done, but not answered, when the live broker died: the error, and what a retry does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = Queue("orders")
 
 
 class LosesAnswers(Relay):
-    """Carries what the client says, and from `lose` on nothing of what the broker answers."""
+    """Carries what the client sends, and from `lose` on nothing of what the broker answers."""
 
     def __init__(self, port: int) -> None:
         self._loses = False

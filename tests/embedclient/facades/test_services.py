@@ -15,7 +15,7 @@ X1, X2, X3 = (Xid(1, b"branch", name) for name in (b"one", b"two", b"three"))
 
 
 class Asker:
-    """Sends requests and hears the replies on a temporary queue."""
+    """Sends requests and receives the replies on a temporary queue."""
 
     def __init__(self, producer: Any, consumer: Any, replies: Any) -> None:
         self._producer, self._consumer, self._replies = producer, consumer, replies

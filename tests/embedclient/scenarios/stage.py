@@ -1,4 +1,4 @@
-"""A simulated pair and one client that a test moves by hand: a call at a time, a crash where it says so."""
+"""A simulated pair and one client that a test moves by hand: a call at a time, a crash where the test has one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Stage(SimulatedPair):
             self.finish(session.consumed(delivery))
 
     def left(self, queue: str = QUEUE) -> list[str | None]:
-        """What a client of its own finds in the queue, and takes."""
+        """What another client finds in the queue, and takes."""
         reader = PairClient(self.network, f"reader at {self.world.now}", self.settings)
         mine, self.host = self.host, reader
         session = self.session()

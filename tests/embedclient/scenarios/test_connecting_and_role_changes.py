@@ -27,7 +27,7 @@ from tests.embedclient.agent.simulated_pair import FAILING_OVER, PairClient
 from tests.embedclient.scenarios.stage import QUEUE, Stage, message, numbered
 
 COUNT = 100
-# The network of a lost host says nothing: clients notice by themselves, within a second.
+# The network of a lost host is silent: clients notice by themselves, within a second.
 WATCHFUL = evolve(FAILING_OVER, connection_ttl_ms=1000, client_failure_check_period_ms=300)
 
 

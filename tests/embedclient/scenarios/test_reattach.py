@@ -37,7 +37,7 @@ class Failures:
         self.count = 0
 
     def perhaps(self) -> None:
-        """Maybe now, with what one of the sides says from here on lost before."""
+        """Perhaps now, with what one of the sides sends from here on lost before."""
         if self.random.random() < 0.1:
             self.count += 1
             lost = self.random.choice(("client", "server", "nobody"))
@@ -67,7 +67,7 @@ def send(pair: NodePair, session: Session, *texts: str, queue: str = "q") -> Non
 
 
 def test_immediate_reattach(pair: NodePair) -> None:
-    """100 messages nobody consumed, the connection fails ten times: all come each time, in order, once."""
+    """100 messages that were not consumed, the connection fails ten times: all come each time, in order, once."""
     session = open_session(pair, SessionMode.CLIENT)
     _, consumer = open_queue(pair, session)
     send(pair, session, *numbered(0, COUNT))
@@ -139,7 +139,7 @@ def test_delayed_reattach(refusals: int) -> None:
 
 
 def test_reattach_attempts_fails_to_reconnect() -> None:
-    """Three attempts and a longer outage: the session is closed, and whoever uses it hears why."""
+    """Three attempts and a longer outage: the session is closed, and its next call gets the reason."""
     pair = NodePair(evolve(REATTACHING, reconnect_attempts=3))
     session = open_session(pair)
     producer, _ = open_queue(pair, session)

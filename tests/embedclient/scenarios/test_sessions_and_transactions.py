@@ -119,7 +119,7 @@ def test_timeout_on_failover_transaction_rollback(stage: Stage) -> None:
 
 
 def test_consume_transacted(stage: Stage) -> None:
-    """Half consumed in a transaction, a crash: commit says rolled back, and all come again."""
+    """Half consumed in a transaction, a crash: commit raises rolled back, and all come again."""
     session = stage.session(SessionMode.TRANSACTED)
     stage.send(session.create_producer(QUEUE), *numbered(0, COUNT))
     stage.finish(session.commit())
@@ -135,7 +135,7 @@ def test_consume_transacted(stage: Stage) -> None:
 
 
 def test_transacted_messages_sent_so_rollback_and_continue_work(stage: Stage) -> None:
-    """Uncommitted sends, a crash: rollback-only, commit says rolled back, the queue is empty; new work commits."""
+    """Uncommitted sends, a crash: rollback-only, commit raises rolled back, the queue is empty; new work commits."""
     session = stage.session(SessionMode.TRANSACTED)
     producer = session.create_producer(QUEUE)
     stage.send(producer, *numbered(0, COUNT))
@@ -398,7 +398,7 @@ def test_channel_state_during_failover() -> None:
 
 @pytest.mark.parametrize("delivers", [True, False])
 def test_non_transacted_with_zero_consumer_window_size(delivers: bool) -> None:
-    """Window 0 and somebody who waits, a crash: every message is delivered."""
+    """Window 0 and a caller that waits, a crash: every message is delivered."""
     stage = Stage(evolve(FAILING_OVER, consumer_window_size=0))
     session = stage.session()
     consumer = stage.consumer(session)

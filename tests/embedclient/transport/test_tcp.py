@@ -64,7 +64,7 @@ async def test_what_cannot_be_a_name_is_an_unknown_name(host: str) -> None:
 
 
 class _Directory(trio.abc.HostnameResolver):
-    """Knows one name, with an address of a family that this kernel does not have in front of a good one."""
+    """Resolves one name, with an address of a family that this kernel does not have in front of a good one."""
 
     unusable = (12345, socket.SOCK_STREAM, 0, "", ("address of another kind", 1))
 

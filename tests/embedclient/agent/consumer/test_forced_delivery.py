@@ -1,4 +1,4 @@
-"""Who asks for everything that is there is not told of the end before he can take it."""
+"""A request for everything in the queue is answered only when the program can take all of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def send_three(pair: NodePair) -> None:
 
 
 class Asking:
-    """Asks, and takes what is there whenever it is told of something, as a waiting program does."""
+    """Request, and take what is there at each event, as a waiting program does."""
 
     def __init__(self, pair: NodePair, consumer: Consumer) -> None:
         self._pair = pair
@@ -48,7 +48,7 @@ class Asking:
 
 
 def lost_while_asking(pair: NodePair, session: Session, *, browse_only: bool) -> Asking:
-    """The first of several sessions asks; its connection is lost before the answer, and all are made again."""
+    """The first of several sessions sends a request. Its connection is lost before the answer; all are made again."""
     consumer = pair.finish(session.create_consumer("q", browse_only=browse_only))
     for _ in range(3):
         open_session(pair)

@@ -62,7 +62,7 @@ def test_refused_credits_fail_one_send_and_are_asked_for_again() -> None:
     requests.taken()
     assert not credits.take(100)
     assert requests.taken() == [(2000, "a")]
-    # What was refused is granted later with a packet of its own, on top of what was asked since.
+    # What was refused is granted later in a separate packet, on top of what was requested since.
     table.on_granted("a", 2000)
     table.on_granted("a", 2000)
     assert credits.take(100)

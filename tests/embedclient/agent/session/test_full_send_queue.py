@@ -17,7 +17,7 @@ SMALL = LocatorSettings(
 
 
 def opened(mode: SessionMode, settings: LocatorSettings = SMALL) -> tuple[NodePair, Session, Consumer, Producer]:
-    """A session whose consumer holds "one"; the producer belongs to somebody else."""
+    """A session whose consumer holds "one"; the producer belongs to another session."""
     pair = NodePair(settings)
     session = open_session(pair, mode)
     _, consumer = open_queue(pair, session)
@@ -74,7 +74,7 @@ def test_a_rollback_stops_what_a_program_could_not_stop_because_too_much_waited(
 
 
 def test_a_consumer_that_is_closed_while_too_much_waits_is_closed_at_the_broker() -> None:
-    """Left open there it would be sent messages that nobody ever sees."""
+    """Left open there, it would be sent messages that no program ever sees."""
     pair, session, consumer, _ = opened(SessionMode.AUTO)
     fill(pair, session)
     close = consumer.close()

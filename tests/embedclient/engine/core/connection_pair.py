@@ -47,7 +47,7 @@ class ConnectionPair:
         return received
 
     def deliver(self, sender: Role, data: bytes) -> None:
-        """Let the other end receive bytes, in as many reads as their size asks for."""
+        """Let the other end receive bytes, in as many reads as their size needs."""
         for start in range(0, len(data), self.read_size):
             self._receive(other(sender), data[start : start + self.read_size])
 

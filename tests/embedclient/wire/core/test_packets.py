@@ -260,7 +260,7 @@ def test_unknown_types_are_refused(packet_type: int) -> None:
 
 
 def test_every_type_has_a_class_and_an_owner() -> None:
-    """Whatever the body says: a type is known, and refused for its sender from one side at most."""
+    """Whatever is in the body: a type is known, and refused for its sender from one side at most."""
     for packet_type in PacketType:
         frame = FRAME_HEADER.pack(9 + 4096, packet_type, 10) + bytes(4096)
         senders = []
