@@ -169,8 +169,8 @@ class CoreConnection:
 
     def _handle(self, buffer: bytes | bytearray, headers: list[tuple[int, int, int]], start: int = 0) -> None:
         sessions = self.sessions
-        handled_to = 0
-        for index, (length, packet_type, channel_id) in enumerate(headers):
+        handled_to, first = 0, start
+        for length, packet_type, channel_id in headers:
             end = start + 4 + length
             if end <= handled_to:
                 # An acknowledgement that was settled with the one before it.
@@ -182,7 +182,7 @@ class CoreConnection:
                 if not handled_to:
                     handle_request(session, packet_type, buffer, start, end)
                     if self._is_blocked:
-                        self._arrived.appendleft((buffer, headers[index + 1 :], end))
+                        self._arrived.appendleft((buffer, _behind(headers, end - first), end))
                         break
             elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
                 self.has_spoken = True
@@ -472,6 +472,15 @@ class CoreConnection:
             self.service.kernel.teardown.delete_temporary(name, identifier)
         self.temporary_queues.clear()
         self.service.kernel.clients.remove_connection(self)
+
+
+def _behind(headers: list[tuple[int, int, int]], size: int) -> list[tuple[int, int, int]]:
+    """Return the headers of the frames behind the first ``size`` bytes."""
+    for index, (length, _packet_type, _channel_id) in enumerate(headers):
+        if size <= 0:
+            return headers[index:]
+        size -= 4 + length
+    return []
 
 
 _BROKER_ONLY = frozenset(
