@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _set_numbers(options: argparse.Namespace) -> None:
-    """How many seeds, where that was not said."""
+    """Set the numbers of seeds that the command line leaves out."""
     seeds, hash_check = SEEDS, HASH_CHECK_SEEDS
     if _mode(options) is GroupMode.VOTES:
         seeds, hash_check = VOTE_SEEDS, VOTE_HASH_CHECK_SEEDS
@@ -214,7 +214,7 @@ def _commit_lines() -> list[str]:
     here = Path(__file__)
     git = ["git", "-C", str(here.parent)]
     try:
-        # An installed package may lie inside the repository of somebody else.
+        # An installed package may lie inside another repository.
         subprocess.run([*git, "ls-files", "--error-unmatch", here.name], capture_output=True, check=True)
         named = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
         commit = subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip()
@@ -248,7 +248,7 @@ def _hash_check(options: argparse.Namespace, seeds: int, campaign: Campaign) -> 
 def _digests(options: argparse.Namespace, seeds: int, interpreter: str, hash_seed: str) -> dict[int, str]:
     command = [interpreter, "-m", "tests.simulation", "--digest", *_ways(options)]
     command += ["--seeds", str(seeds), "--first-seed", str(options.first_seed)]
-    # Another interpreter needs no installation of its own: all that a simulation imports is plain Python.
+    # Another interpreter needs no separate installation: all that a simulation imports is plain Python.
     root = Path(__file__).parents[2]
     paths = [str(root / "src"), str(Path(attrs.__file__).parents[1])]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,6 +1,6 @@
 """The seed that found each bug when it was last looked for: where a hunt begins, and nothing that it has to be.
 
-A seed that finds its bug no more costs time and fails nothing; ``python -m tests.simulation.find_again`` says which do.
+A seed that finds its bug no more costs time and fails nothing; ``python -m tests.simulation.find_again`` lists those.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The hunt for a bug: it is put into broker or client, and the ordinary seeds must find it.
 
 No scenario is written for a bug. One that the first two hundred seeds do not find is a hole in workload, faults or
-checkers. Which of them finds it is not said: the one that is known to have found it goes first, since to come to it in
-order takes minutes.
+checkers. Any of these seeds may find it: the one that is known to have found it runs first, since reaching it in order
+takes minutes.
 """
 
 from __future__ import annotations

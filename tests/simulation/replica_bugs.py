@@ -67,7 +67,7 @@ def claim_no_number_when_the_backup_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
-    """It is not in the record of who goes on alone."""
+    """The record of a broker that goes on alone lacks it."""
     write = RecordFile.write
 
     def forgetful(self: RecordFile, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
@@ -103,7 +103,7 @@ def give_a_lease_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
-    """Whoever gets the lease counts on from the number of the lock manager, whatever its own is."""
+    """A broker that gets the lease counts on from the number of the lock manager, whatever its own number is."""
 
     def never_behind(key: str, sequence: int) -> Generator[Any, Any, None]:
         yield (ReadSequence(key),)

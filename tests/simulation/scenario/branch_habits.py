@@ -1,6 +1,6 @@
 """What users of XA branches do beyond start, end, prepare and commit, and how often.
 
-Drawn from a stream of its own, so that everything else a seed means stays as it is. It runs nothing.
+The habits come from a separate random stream, so that everything else a seed means stays the same. It runs nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["PLAIN", "BranchHabits", "draw_habits"]
 class BranchHabits:
     """Chances are per branch, ``hesitation_s`` is the longest time between the two phases.
 
-    Who joins has a second session work in the branch, who suspends leaves it for a while, and who dawdles takes longer
-    than the branch may last.
+    A user that joins has a second session work in the branch, and one that suspends leaves it for a while. A user that
+    dawdles takes longer than the branch may last.
     """
 
     join_chance: float = 0.0

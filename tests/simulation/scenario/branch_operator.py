@@ -1,7 +1,7 @@
-"""An operator who decides prepared branches in place of their transaction managers.
+"""An operator that decides prepared branches in place of their transaction managers.
 
-Responsible for when he looks, and for what he decides. Refuses to know what becomes of that: the managers check it, and
-a decision that contradicts one of theirs he leaves alone.
+Responsible for when the operator looks, and for what it decides. Does not depend on what becomes of that: the managers
+check it. The operator never takes a decision that contradicts one of theirs.
 """
 
 from __future__ import annotations

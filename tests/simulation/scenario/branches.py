@@ -31,7 +31,7 @@ Answer = Generator[Call[XaCode], Any, XaCode]
 
 @define(eq=False)
 class TransactionManager:
-    """The branches of one user, one at a time; their names are those that the ledger knows.
+    """The branches of one user, one at a time; their names are those in the ledger.
 
     ``subscription`` is what its user consumes, if he does.
     """
@@ -51,7 +51,7 @@ class TransactionManager:
     _decided: dict[Xid, str] = field(factory=dict, init=False)
     #: Those whose commit was asked for before: they may be gone.
     _asked: set[Xid] = field(factory=set, init=False)
-    #: Of which nobody knows how far they came.
+    #: Branches whose progress is unknown.
     _abandoned: dict[Xid, None] = field(factory=dict, init=False)
     #: What operators did instead.
     _operator_checker: XaOperatorChecker = field(init=False)
@@ -150,7 +150,7 @@ class TransactionManager:
     def commit_at_once(self, session: Session) -> Generator[Call[XaCode], Any, bool]:
         """Commits the current branch, which is ended, in one phase. False: it was certainly rolled back.
 
-        Raises XAException when nobody can say.
+        Raises XAException if the outcome is unknown.
         """
         assert self.current is not None and session.xa is not None, "only a branch is committed"
         try:
@@ -165,7 +165,7 @@ class TransactionManager:
         return True
 
     def end(self, session: Session) -> Steps:
-        """Nobody works in the current branch any more."""
+        """End all work in the current branch."""
         if self._is_worked_in:
             yield from self.leave(session)
 
@@ -226,7 +226,7 @@ class TransactionManager:
                 self._conclude(transaction, commit=True)
 
     def _answered(self, session: Session, xid: Xid, *, commit: bool) -> Answer:
-        """Asks for a decision; the code says what became of the branch, or that it is not known."""
+        """Request a decision; the code states what became of the branch, or that it is unknown."""
         assert session.xa is not None, "only an XA session decides"
         try:
             yield session.xa.commit(xid, False) if commit else session.xa.rollback(xid)
@@ -243,10 +243,10 @@ class TransactionManager:
         else:
             ledger.rolled_back(transaction)
 
-    # Decisions of somebody else
+    # Decisions of operators
 
     def may_be_decided(self, xid: Xid, *, commit: bool) -> bool:
-        """Whether an operator may do that: nobody else has, and it is not against what this one has given up."""
+        """Return True if an operator may do that: none has yet, and it is not against what this manager gave up."""
         if xid in self._operator_checker:
             return False
         return xid in self._decided or (xid in self._abandoned and not commit)
@@ -256,7 +256,7 @@ class TransactionManager:
         self._operator_checker.ask(xid, commit=commit)
 
     def on_decided(self, xid: Xid, *, found: bool) -> None:
-        """The broker says that it is done, or that there is nothing to decide any more."""
+        """Note the broker's answer: it is done, or there is nothing to decide any more."""
         ruling = self._operator_checker.answer(xid, found=found)
         if ruling is not None and xid in self._decided:
             self._conclude(self._decided[xid], commit=ruling.commit)

@@ -18,7 +18,7 @@ __all__ = ["SimulatedBrowser"]
 
 @define(eq=False)
 class SimulatedBrowser:
-    """One user who looks into queues now and then while others work."""
+    """One user that looks into queues now and then while others work."""
 
     scene: Scene
     host: ClientHost

@@ -26,7 +26,7 @@ from .xa_users import XaConsumer, XaProducer
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "make_cast"]
 
 DEAD_LETTERS, EXPIRED = "DLQ", "expired"
-#: The host of the browsers, who may be shown what has expired: they take nothing, so nothing is checked for them.
+#: The host of the browsers. They may see expired messages: they take nothing, so nothing is checked for them.
 ONLOOKER = "onlooker"
 
 
@@ -35,7 +35,7 @@ Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser 
 
 @define(eq=False)
 class Cast:
-    """Everybody who appears."""
+    """All users and hosts of a scenario."""
 
     topics: list[Topic] = field(factory=list)
     producers: list[SimulatedProducer] = field(factory=list)
@@ -45,13 +45,13 @@ class Cast:
 
     @property
     def managers(self) -> dict[str, TransactionManager]:
-        """Those of the users who work in branches, by the names of these."""
+        """The managers of the users that work in branches, by the names of the users."""
         users = (*self.producers, *self.consumers)
         return {user.name: user.manager for user in users if isinstance(user, XaProducer | XaConsumer)}
 
     @property
     def roles(self) -> list[Role]:
-        """Everybody who lives on a host."""
+        """All users that run on a host."""
         return [*self.producers, *self.consumers, *self.others]
 
 
@@ -84,7 +84,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
 
 
 def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: BrokerView) -> Cast:
-    """Everybody a plan names."""
+    """Create all users that a plan names."""
     cast = Cast()
     for topic in plan.topics:
         colors = {queue.name: queue.color for queue in topic.queues}

@@ -1,7 +1,7 @@
 """The closing round: a scenario in which little happened goes on with ordinary sends and receives until it counts.
 
-What faults, filters and expirations make of a workload nobody can say before, so a plan alone cannot promise how much
-is done. It comes when everybody else has left, and changes nothing for scenarios that did enough.
+The effect of faults, filters and expirations on a workload is not known before, so a plan alone cannot promise how much
+is done. The round comes when all other users have left, and changes nothing for scenarios that did enough.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ClosingRound:
     _letters: int = field(default=0, init=False)
 
     def steps(self) -> Steps:
-        """The script of the one who does both."""
+        """The script of the one user that does both."""
         session: Session = yield self.host.agent().create_session_for(SessionMode.AUTO)
         consumers: dict[str, Consumer] = {}
         for subscription in self.topic.subscriptions:

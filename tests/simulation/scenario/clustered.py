@@ -1,6 +1,6 @@
 """The configuration of a broker among others: where it finds them, and when it gives them up.
 
-It writes values down. Refuses to know policies and what they lead to.
+It writes values down. Does not depend on policies and what they lead to.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PORT = 61616
 def clustered(
     config: BrokerConfig, policy: ReplicationPrimary | ReplicationBackup, name: str, names: Sequence[str]
 ) -> BrokerConfig:
-    """Of one of several brokers, which look for each other at once and give up who is silent for two seconds."""
+    """Of one of several brokers. They look for each other at once, and give up one that is silent for two seconds."""
     connection = ClusterConnection(
         connector=name,
         static_connectors=[each for each in names if each != name],

@@ -1,4 +1,4 @@
-"""What a replicating broker knows of copies: its stream to a backup, the copy that it is, and its record.
+"""What a replicating broker holds about copies: its stream to a backup, the copy that it is, and its record.
 
 Responsible for looking at them from outside, for faults that wait for their moment and for checkers. Refuses to change
 anything.
@@ -15,7 +15,7 @@ __all__ = ["CopyState", "Stream", "copy_state_of", "stream_of"]
 
 @frozen
 class Stream:
-    """From a live broker to its backup. ``state`` says what the journal waits for."""
+    """From a live broker to its backup. ``state`` is what the journal waits for."""
 
     state: str
     catches_up: bool

@@ -1,7 +1,7 @@
 """What brokers that replicate may confirm: nothing that a backup lacks which may be live instead.
 
-Responsible for looking at the stream of whoever is live after each of its steps. Refuses to know what gives a broker
-the right to be live, and who else may have it.
+Responsible for looking at the stream of the live broker after each of its steps. Does not depend on what gives a broker
+the right to be live, and which other broker may have it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Seen:
 
 @define(eq=False)
 class CopyWatch:
-    """Of a primary and its backups. ``on_alone`` is called when somebody confirms what no other has."""
+    """Of a primary and its backups. ``on_alone`` is called when a broker confirms what no other has."""
 
     scene: Scene
     members: Members

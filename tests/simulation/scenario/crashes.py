@@ -1,6 +1,6 @@
 """Crashes that wait for their moment, and what a crash meets.
 
-Responsible for the moments in which a broker dies. Refuses to know who starts it again.
+Responsible for the moments in which a broker dies. Does not depend on what starts it again.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class Trap:
 
 @define(eq=False)
 class Ambush:
-    """Crashes of whoever works: in a chosen moment, and once more while the next life reads its journal."""
+    """Crashes of the broker that works: in a chosen moment, and once more while the next life reads its journal."""
 
     scene: Scene
     schedule: FaultSchedule
     crash: Callable[[], None]
-    #: Whoever recovers next crashes, too.
+    #: The broker that recovers next crashes, too.
     again: bool = field(default=False, init=False)
     _condition: Callable[[NodeHost], bool] | None = field(default=None, init=False)
     _trap: Trap = field(factory=Trap, init=False)
 
     def lay(self, condition: Callable[[NodeHost], bool], *, runs: bool) -> None:
-        """Crashes when a condition holds, or at once if nobody runs or another crash waits already."""
+        """Crash when a condition holds, or at once if no broker runs or another crash waits already."""
         if self._trap.is_set or not runs:
             self.crash()
             return
@@ -74,7 +74,7 @@ class Ambush:
         self.schedule.appoint(_PATIENCE_S, lambda: self._give_up(number))
 
     def look(self, host: NodeHost) -> None:
-        """After each step of whoever works: has a crash waited for this?"""
+        """After each step of the broker that works: crash it if a crash has waited for this."""
         if self._trap.is_set and self._condition is not None and self._condition(host):
             self._trap.spring()
             self.crash()

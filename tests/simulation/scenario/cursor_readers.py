@@ -2,8 +2,8 @@
 
 Several of them take turns, as one program does that is started again while its predecessor still runs: the lease
 decides. What they share is a note of how far the work is, as such a program keeps it elsewhere, in the same transaction
-as what it does with the messages. The checks are here: nothing is skipped, nothing comes in two ranges, and whoever
-reads a range finds in it what everybody found before.
+as what it does with the messages. The checks are here: nothing is skipped, nothing comes in two ranges, and every
+reader of a range finds in it what all readers found before.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class _Lost(Exception):
 
 @define(eq=False)
 class ReadingPlace:
-    """How far the work on one queue is, whoever does it."""
+    """How far the work on one queue is, whichever reader does it."""
 
     scene: Scene
     queue: str
     position: int = 0
-    #: What was found behind the position, by whoever looked furthest.
+    #: What was found behind the position, by the reader that looked furthest.
     rows: list[_Row] = field(factory=list, init=False)
     _done: dict[str, int] = field(factory=dict, init=False)
     _unconfirmed: list[_Row] = field(factory=list, init=False)
@@ -66,7 +66,7 @@ class ReadingPlace:
     def compare(self, reader: str, start: int, end: int, rows: list[_Row]) -> None:
         """A range was read: it has what it had before, in order."""
         if start != self.position:
-            return  # somebody else was faster
+            return  # another reader was faster
         positions = [position for position, _key in rows]
         if positions != sorted(set(positions)) or not all(start < position <= end for position in positions):
             self.scene.fail(f"{reader}: rows of ({start}, {end}] stand at {positions}")
@@ -77,7 +77,7 @@ class ReadingPlace:
             self.rows = rows
 
     def commit(self, reader: str, start: int, end: int, rows: list[_Row]) -> None:
-        """The work on a range is done, unless somebody else has done it already."""
+        """The work on a range is done, unless another reader has done it already."""
         if start != self.position:
             return
         scene = self.scene
@@ -92,7 +92,7 @@ class ReadingPlace:
         self.rows = []
 
     def confirm(self, reader: str, until: int) -> None:
-        """The broker says that everything up to there is acknowledged."""
+        """The broker has answered that everything up to there is acknowledged."""
         scene = self.scene
         for position, key in self._unconfirmed:
             if position <= until:
@@ -208,7 +208,7 @@ class CursorReader:
     def _remove(self) -> Steps:
         place = self.place
         if place.owes:
-            # With the cursor goes what it knows: what is done and was not acknowledged would come again.
+            # With the cursor goes its position: what is done and was not acknowledged would come again.
             yield from self._granted("cursor.open", owned=True, lease_ms=self.lease_ms, take_over=True)
             until = place.position
             yield from self._granted("cursor.acknowledge", owned=True, until=until)
@@ -277,7 +277,7 @@ class CursorReader:
 
 
 def read_in_ranges(plan: ScenarioPlan) -> ScenarioPlan:
-    """The same plan with readers in place of those who consume its first queue.
+    """The same plan with readers in place of the consumers of its first queue.
 
     All messages are durable, are sent once whatever happens, and do not expire: what is pinned never changes.
     """
@@ -289,7 +289,7 @@ def read_in_ranges(plan: ScenarioPlan) -> ScenarioPlan:
         durable = ProducerKind.BLOCKING if kind is ProducerKind.NOT_DURABLE else kind
         topics = tuple(dict.fromkeys((0, *role.topics)))
         producers.append(evolve(role, topics=topics, plan=evolve(role.plan, kind=durable)))
-    # Where there are other brokers, they go on with those of the users. A connection that says nothing is given up
+    # Where there are other brokers, they go on with those of the users. A silent connection is given up
     # while the scenario still has time.
     settings = LocatorSettings(
         initial_connect_attempts=-1,

@@ -42,7 +42,7 @@ class DeadLetterReader:
                     assert isinstance(subscription, str), "it names the queue it comes from"
                     self.scene.operate(f"reader of {self.queue}", "takes", f"{key} of {subscription}")
                     if not self.scene.ledger.knows(subscription):
-                        pass  # made for a listener who gave up before he heard of it: nothing was promised to him
+                        pass  # made for a listener that gave up before the answer came: nothing was promised to it
                     elif delivery.message.property("_AMQ_ACTUAL_EXPIRY") is None:
                         self._judge_dead_letter(subscription, key)
                     else:

@@ -1,6 +1,6 @@
 """What goes wrong with a disk for a while: it is slow, full, or fails.
 
-It knows a disk and its speed. Refuses to know whose they are.
+It holds a disk and its speed. Does not depend on whose they are.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _pairs(random: Random) -> GroupPlan:
         mode=GroupMode.VOTES,
         retry_ms=random.choice((100, 500, 2_000)),
         pairs=pairs,
-        # Of two pairs one broker is asked, which has to be said; of more it may be left to what is seen.
+        # Of two pairs one broker is asked, and the quorum must be set; of more, it may depend on what is seen.
         quorum_size=pairs if pairs == 2 or random.random() < 0.5 else -1,
         voters_ask=pairs == 3 and random.random() < 0.4,
         vote_retries=random.choice((1, 3, 12)),

@@ -29,7 +29,7 @@ class FaultKind(IntEnum):
     DISK_ERROR = 13
     CLIENT_CRASH = 14
     HALF_OPEN = 15
-    # Of groups: whoever has the journal, or somebody who waits, or what they share.
+    # Of groups: the broker that has the journal, or one that waits, or what they share.
     CRASH_WAITER = 16
     CRASH_ALL = 17
     FAIL_OVER = 18
@@ -76,7 +76,7 @@ _WEIGHTS = {
     FaultKind.HALF_OPEN: 4,
 }
 
-#: A crash that waits for its moment takes whoever has the journal then; a second one takes who takes over.
+#: A crash that waits for its moment kills the broker that has the journal then; a second one kills its successor.
 _GROUP_WEIGHTS = {
     FaultKind.CRASH: 5,
     FaultKind.CRASH_WHILE_WRITING: 4,
@@ -106,7 +106,7 @@ _GROUP_WEIGHTS = {
     FaultKind.HALF_OPEN: 2,
 }
 
-#: Here the copies are what faults are about: who has one, who gets one, and who may go on without.
+#: Here the faults are about copies: which broker has one, which gets one, and which may go on without.
 _REPLICA_WEIGHTS = {
     FaultKind.CRASH: 6,
     FaultKind.CRASH_WHILE_WRITING: 4,
@@ -142,7 +142,7 @@ _REPLICA_WEIGHTS = {
 }
 
 
-#: Here it matters who sees whom, and who of those that are asked is there.
+#: Here it matters which brokers see each other, and which of those that are asked are there.
 _VOTE_WEIGHTS = {
     FaultKind.CRASH: 6,
     FaultKind.CRASH_WHILE_WRITING: 5,

@@ -1,6 +1,6 @@
 """The agenda of a scenario's faults: when each strikes, what heals it again, and whether all have healed.
 
-Responsible for times and for the count of what is still wrong. Refuses to know what a fault does.
+Responsible for times and for the count of what is still wrong. Does not depend on what a fault does.
 """
 
 from __future__ import annotations

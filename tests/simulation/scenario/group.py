@@ -27,7 +27,7 @@ __all__ = ["Group", "GroupPolicy"]
 
 @define(eq=False)
 class GroupPolicy:
-    """One mode of groups. `copies` is present where each broker has a disk of its own."""
+    """One mode of groups. `copies` is present where each broker has its own disk."""
 
     scene: Scene
     network: Network

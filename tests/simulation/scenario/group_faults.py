@@ -1,7 +1,7 @@
 """What the faults of every group of brokers have in common: their agenda, those of clients, and traps for brokers.
 
-Responsible for when faults strike, for what waits for its moment, and for when everything has healed. Refuses to know
-what one kind of group suffers from: its own faults do.
+Responsible for when faults strike, for what waits for its moment, and for when everything has healed. Does not
+depend on what one kind of group suffers from: the own faults of that group do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["GroupFaults", "OwnFaults"]
 
 
 class OwnFaults(Protocol):
-    """What one kind of group suffers from. Faults with a trap strike when somebody walks into that.
+    """What one kind of group suffers from. Faults with a trap strike when a broker walks into it.
 
     ``patience_s`` is how long a trap waits.
     """
@@ -40,13 +40,13 @@ class OwnFaults(Protocol):
     def traps(self) -> Mapping[FaultKind, Trap]: ...
 
     def strike(self, kind: FaultKind) -> bool:
-        """One fault; False if it is none of these."""
+        """Strike with one fault; return False if it is not one of these."""
 
     def look(self) -> None:
-        """After each step of who is live."""
+        """After each step of the live broker."""
 
     def look_at(self, host: NodeHost) -> None:
-        """After each step of anybody."""
+        """After each step of any broker."""
 
 
 @define(eq=False)
@@ -88,7 +88,7 @@ class GroupFaults:
 
     @property
     def over(self) -> bool:
-        """True if every fault has struck and healed, and everybody is what he should be."""
+        """True if every fault has struck and healed, and every broker has the role that it should have."""
         return self._schedule.over and self.group.in_order
 
     def _strike(self, kind: FaultKind) -> None:

@@ -20,7 +20,7 @@ _SIZE_MAX = 12_000
 def with_large_bodies(plan: ScenarioPlan) -> ScenarioPlan:
     """The plan with large messages. Chunks are small, so that much can happen between two of them.
 
-    Cursors read whole messages only: a plan with one stays as it is.
+    Cursors read whole messages only: a plan with one stays unchanged.
     """
     if plan.readers:
         return plan
