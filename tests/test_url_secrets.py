@@ -44,7 +44,27 @@ OTHERS = st.sampled_from(
 
 # Parts of a list of URLs: a password may be a whole one.
 LISTED = st.sampled_from(
-    ["tcp://", "5,tcp://", "1,", "failover:(tcp://", "5),tcp://", "5#tcp://", ",tcp://x", ":1)", "?ha=true", ""]
+    [
+        "tcp://",
+        "5,tcp://",
+        "1,",
+        "failover:(tcp://",
+        "5),tcp://",
+        "5#tcp://",
+        ",tcp://x",
+        ":1)",
+        "?ha=true",
+        "",
+        "[",
+        "(tcp://a,(tcp://",
+        "[::1]:5,tcp://",
+        "tcp%3A//",
+        "%40",
+        "?user=a@b",
+        "x@tcp://",
+        ";tcp://",
+        ":1@h,tcp://",
+    ]
 )
 
 
@@ -129,6 +149,12 @@ COMMON = settings(
 @example(url=f"tcp://app:{MARKER}@localhost:61616")
 @example(url=f"tcp://u:5,tcp://{MARKER},tcp://y@h:1")
 @example(url=f"tcp://u:5#tcp://{MARKER},tcp://x@h:1")
+@example(url=f"tcp://app:tcp://x:{MARKER}@h:1")
+@example(url=f"tcp://u:p@tcp://{MARKER}:1@h:1")
+@example(url=f"tcp://h?sslEnabled=true&trustStorePassword=tcp://{MARKER}:1&ha=true")
+@example(url=f"(tcp://u:(tcp://a,(tcp://{MARKER}:1))@h:1)")
+@example(url=f"tcp://u:5,tcp://{MARKER}?user=a@b@h")
+@example(url=f"ssl://u:5#tcp://{MARKER}?user=a@b[:1)@h,tcp://b")
 @example(url=f"tcp://h?password=a&{MARKER}")
 @example(url=f"tcp://h?password=a&{MARKER}=")
 @example(url=f"tcp://u:1?{MARKER}=@h:1")
@@ -218,6 +244,8 @@ def test_the_marker_would_be_found() -> None:
         ("tcp://a:1?ha=true#tcp://b:2?x=1,tcp://c", "tcp://a:1?ha=***#tcp://b:2?x=***,tcp://c"),
         ("tcp://u:p@a:1,tcp://u:p@b:2", "tcp://***,***"),
         ("(tcp://h:1,tcp://i:2)?user=me@corp&ha=true", "(tcp://h:1,tcp://i:2)?user=***&ha=***"),
+        ("(tcp://h:1?user=me@corp, tcp://i:2?clientID=a@b#c)", "(tcp://h:1?user=***,tcp://i:2?clientID=***)"),
+        ("tcp://u:5,tcp://hunter2?user=a@b@h", "tcp://***,***"),
         ("tcp://app:hunter2", "tcp://***"),
         ("app:hunter2", "***"),
         ("vm://name", "vm://name"),

@@ -24,7 +24,10 @@ _HOST_NAME = re.compile(r"[\w.:%-]*")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*", re.ASCII)
 # Their values may contain an @, which elsewhere is a sign of credentials.
 _FREE_TEXTS = frozenset(("user", "userName", "username", "clientID", "clientId", "groupID", "groupId"))
-_FREE_TEXT = re.compile(rf"[?&;](?:{'|'.join(sorted(_FREE_TEXTS))})=([^&;]*)")
+_FREE_TEXT = re.compile(
+    rf"[?&;](?:{'|'.join(sorted(_FREE_TEXTS))})=[\w.%+-]+@[\w.%+-]+(?=[&;)#]|,\s*[A-Za-z][A-Za-z0-9+.-]*://|\s*$)",
+    re.ASCII,
+)
 # Also in names that are misspelt. A wrong guess hides the names that follow, and nothing else.
 _SECRET_WORDS = ("pas", "word", "psw", "pwd", "pw", "secret", "token", "credential")
 
@@ -125,7 +128,8 @@ class _Description:
         self._known = known
         self.trusted = True
         # A password may be a whole list of URLs: only what stands behind the last @ of a list is certainly a host.
-        self._signs_left = _count_signs(url)
+        self._has_credentials = "@" in _FREE_TEXT.sub("", url)
+        self._signs_left = self._count_signs(url)
         self.schemes: list[str] = []
         self.hosts: list[str] = []
         self.text = "".join(self._parts(url.strip()))
@@ -167,14 +171,14 @@ class _Description:
             return HIDDEN if text else ""
         place, question, query = matched["rest"].partition("?")
         # A password may hold any of the signs that part a URL: only what follows the last @ is the place.
-        self._signs_left -= _count_signs(text)
+        self._signs_left -= self._count_signs(text)
         if self._signs_left:
             place = HIDDEN
         elif "@" in place:
             credentials, _, place = place.rpartition("@")
             if "=" in credentials or "@" in query + after:
                 place = HIDDEN
-        elif _count_signs(question + query):
+        elif self._count_signs(query):
             place = HIDDEN
         hosts = place.rstrip("/").split(",")
         # An unknown scheme is a typing error at the start, and elsewhere perhaps part of a password.
@@ -187,6 +191,10 @@ class _Description:
         self.hosts += hosts
         return scheme + ",".join(hosts) + (self._query(query) if question else "")
 
+    def _count_signs(self, text: str) -> int:
+        """Return how many signs of credentials a part has. Without other signs, those of user names are none."""
+        return text.count("@") if self._has_credentials else 0
+
     def _query(self, query: str) -> str:
         names = []
         for parameter in url_parameters(query):
@@ -195,11 +203,6 @@ class _Description:
             names.append(f"{parameter.name}={HIDDEN}" if is_shown else HIDDEN)
             self.trusted = self.trusted and not _is_secret(parameter.name)
         return "?" + "&".join(names) if names else ""
-
-
-def _count_signs(text: str) -> int:
-    """Return how many signs of credentials a text has."""
-    return text.count("@") - sum(value.count("@") for value in _FREE_TEXT.findall(text))
 
 
 def _is_host(text: str) -> bool:
