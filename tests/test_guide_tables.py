@@ -58,7 +58,8 @@ def tables(text: str) -> list[list[Row]]:
 
 
 def cells(line: str) -> Row:
-    return [cell.strip() for cell in line.strip("|").split("|")]
+    # A bar that belongs to the text of a cell is written behind a backslash.
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
 
 
 def only_table(page: str, heading: str) -> list[Row]:

@@ -5,6 +5,7 @@ Does not read files or environment; `embedbroker.configfile` does that and retur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import get_args
 
@@ -59,6 +60,14 @@ def _host(config: BrokerConfig, attribute: Attribute[str], value: object) -> Non
         raise ValueError(
             f"host must name an address to listen on, such as 127.0.0.1, or 0.0.0.0 for all, not {value!r}"
         )
+
+
+def _expression(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
+    text(config, attribute, value)
+    try:
+        re.compile(str(value))
+    except re.error as error:
+        raise ValueError(f"{attribute.name} must be a regular expression, not {value!r}: {error}") from None
 
 
 def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
@@ -166,6 +175,12 @@ class BrokerConfig:
         authorization_cache_size: Decisions about permissions that are kept; 0: none.
         failed_login_delay_ms: Time for which a user must not log in from an address after its fifth failed login
             there. It doubles with each further one, up to a minute; 0: no delay.
+        management_message_rbac: Whether a management message needs ``view`` or ``edit`` for its method, beside
+            ``manage``.
+        management_rbac_prefix: First word of the addresses on which these are checked.
+        view_permission_method_match_pattern: Regular expression of the methods for which ``view`` is enough.
+        send_address_notifications: Whether addresses that are added or removed are notifications.
+        send_connection_notifications: Whether connections that are created or destroyed are notifications.
         global_max_size_bytes: Memory for messages, beyond which producers wait for credits; None: half of the memory
             the process may use. 0 is refused, because producers would wait for ever.
         global_max_size_margin_bytes: Memory above that, beyond which sends are refused; None: half as much again, at
@@ -238,6 +253,13 @@ class BrokerConfig:
     authentication_cache_size: int = field(default=1_000, validator=_whole)
     authorization_cache_size: int = field(default=1_000, validator=_whole)
     failed_login_delay_ms: int = field(default=1_000, validator=_whole)
+    management_message_rbac: bool = field(default=False, validator=instance(bool))
+    management_rbac_prefix: str = field(default="mops", validator=named)
+    view_permission_method_match_pattern: str = field(
+        default="^(get|is|count|list|browse|query).*$", validator=_expression
+    )
+    send_address_notifications: bool = field(default=False, validator=instance(bool))
+    send_connection_notifications: bool = field(default=False, validator=instance(bool))
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))

@@ -6,11 +6,13 @@ encodings and on the decision for one address, which are in `embedbroker.securit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from attrs import field, fields, frozen
+from attrs import Attribute, field, fields, frozen
 
-from ._checks import instance, named, text, whole
+from ._checks import instance, named, optional, text, whole
 from ._matches import check_match
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "as_limits",
     "as_security_settings",
     "as_users",
+    "certificate_pattern",
 ]
 
 ANY_ROLE = "*"
@@ -43,6 +46,32 @@ def _roles(value: object) -> frozenset[str]:
     return frozenset(names)
 
 
+def _password(user: object, attribute: Attribute[Any], value: object) -> None:
+    text(user, attribute, value)
+    if not value:
+        raise ValueError(
+            f"the password of user {getattr(user, 'name', '')!r} must not be empty: every client could give it"
+        )
+
+
+def _certificate(user: object, attribute: Attribute[Any], value: object) -> None:
+    named(user, attribute, value)
+    pattern = certificate_pattern(str(value))
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(
+                f"certificate {value!r} of user {getattr(user, 'name', '')!r} is no regular expression: {error}"
+            ) from None
+
+
+def certificate_pattern(certificate: str) -> str | None:
+    """Return the regular expression of ``/.../``; None for the subject of one certificate."""
+    is_pattern = len(certificate) > 2 and certificate[0] == certificate[-1] == "/"
+    return certificate[1:-1] if is_pattern else None
+
+
 @frozen
 class User:
     """Define a user: its name, its password and its roles.
@@ -50,13 +79,20 @@ class User:
     Attributes:
         name: Name with which clients log in.
         password: Plain text, or the hash of a password as ``embedbroker mask`` prints it: ``ENC(scrypt:...)``, or
-            ``ENC(1024:...)`` as in the users file of Artemis.
+            ``ENC(1024:...)`` as in the users file of Artemis. None: the user logs in with a certificate only.
         roles: Names of roles, to which security settings grant permissions.
+        certificate: Subject of a TLS client certificate that logs in as this user, such as ``CN=app, O=Example``; or
+            a regular expression between slashes that must match the whole subject.
     """
 
     name: str = field(validator=named)
-    password: str = field(validator=text, repr=False)
+    password: str | None = field(default=None, validator=optional(_password), repr=False)
     roles: frozenset[str] = field(default=frozenset(), converter=_roles)
+    certificate: str | None = field(default=None, validator=optional(_certificate))
+
+    def __attrs_post_init__(self) -> None:
+        if self.password is None and self.certificate is None:
+            raise ValueError(f"user {self.name!r} needs a password or a certificate")
 
 
 @frozen

@@ -18,7 +18,7 @@ from ._cluster import cluster_connection
 from ._document import Element
 from ._findings import Findings
 from ._ha import ha_policy
-from ._mapping import Fields, built, store, value_of, values_of
+from ._mapping import Fields, attribute_of, built, store, value_of, values_of
 from ._security import Codec, security_values
 from ._tls import TLSParameters
 from ._transports import acceptor_values, connectors_of
@@ -43,7 +43,15 @@ _FIELDS: Fields = {
     "reject-empty-validated-user": ("reject_empty_validated_user", boolean),
     "authentication-cache-size": ("authentication_cache_size", whole),
     "authorization-cache-size": ("authorization_cache_size", whole),
+    "management-message-rbac": ("management_message_rbac", boolean),
+    "management-rbac-prefix": ("management_rbac_prefix", text),
+    "view-permission-method-match-pattern": ("view_permission_method_match_pattern", text),
     "journal-lock-acquisition-timeout": ("journal_lock_acquisition_timeout_ms", whole),
+}
+_NOTIFICATION_PLUGIN = "org.apache.activemq.artemis.core.server.plugin.impl.NotificationActiveMQServerPlugin"
+_NOTIFICATION_SWITCHES = {
+    "SEND_ADDRESS_NOTIFICATIONS": "send_address_notifications",
+    "SEND_CONNECTION_NOTIFICATIONS": "send_connection_notifications",
 }
 _JOURNAL = "data/journal"
 _ARTEMIS_JOURNAL_FILES = "activemq-data-*.amq"
@@ -90,6 +98,7 @@ def broker_config(
     values["address_settings"] = address_settings(core, findings)
     values["addresses"] = addresses(root, core, findings)
     values |= security_values(core, folder, properties, findings)
+    values |= _notifications(core, findings)
     password = core.take("cluster-password")
     if password is not None:
         store(values, "cluster_password", codec.password(password), BrokerConfig, password.place, findings)
@@ -104,6 +113,25 @@ def _add_unless_minus_one(core: Element, name: str, field: str, values: dict[str
         return False
     store(values, field, value, BrokerConfig, element.place, findings)
     return True
+
+
+def _notifications(core: Element, findings: Findings) -> dict[str, Any]:
+    """Return the switches of Artemis' plugin for further notifications. Other plugins stay unused."""
+    values: dict[str, Any] = {}
+    for holder in core.children.get("broker-plugins", []):
+        for plugin in holder.children.get("broker-plugin", []):
+            if plugin.attributes.get("class-name", "").strip() != _NOTIFICATION_PLUGIN:
+                continue
+            holder.taken = plugin.taken = True
+            plugin.attribute("class-name")
+            for element in plugin.children.get("property", []):
+                name = _NOTIFICATION_SWITCHES.get(element.attributes.get("key", "").strip())
+                if name is not None:
+                    element.taken = True
+                    element.attribute("key")
+                    value = attribute_of(element, "value", boolean, findings)
+                    store(values, name, value, BrokerConfig, element.place, findings)
+    return values
 
 
 def _directories(core: Element, instance: Path, findings: Findings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from embedbroker.config import GuestLogin, User
 from embedbroker.security import InvalidHash, StoredPassword
@@ -26,7 +26,9 @@ _DOMAIN = "activemq"
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _NEEDED = ("required", "requisite")
 _PROPERTIES, _GUEST = "PropertiesLoginModule", "GuestLoginModule"
+_CERTIFICATES = "TextFileCertificateLoginModule"
 _USERS, _ROLES = "org.apache.activemq.jaas.properties.user", "org.apache.activemq.jaas.properties.role"
+_SUBJECTS, _SUBJECT_ROLES = "org.apache.activemq.jaas.textfiledn.user", "org.apache.activemq.jaas.textfiledn.role"
 _GUEST_USER, _GUEST_ROLE = "org.apache.activemq.jaas.guest.user", "org.apache.activemq.jaas.guest.role"
 _TOKEN = re.compile(r"""\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*|"((?:[^"\\]|\\.)*)"|([{};=])|([^\s{};="]+)""", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -88,16 +90,22 @@ def _login_of(modules: list[_Module], path: Path, findings: Findings) -> LoginCo
     """Combine modules as JAAS does: the first sufficient one that succeeds decides, a required one must succeed."""
     users: dict[str, User] = {}
     guest: GuestLogin | None = None
+    needed = {
+        module.kind for module in modules if module.flag in _NEEDED and module.kind in (_PROPERTIES, _CERTIFICATES)
+    }
+    if len(needed) > 1:
+        findings.refuse(str(path), f"{_PROPERTIES} and {_CERTIFICATES} are both required; make them sufficient")
     needs_user = False
     for module in modules:
-        if module.kind == _PROPERTIES and guest is not None:
+        if module.kind in (_PROPERTIES, _CERTIFICATES) and guest is not None:
             findings.warn(str(path), "a guest login stands before the users, so every client is a guest")
-        elif module.kind == _PROPERTIES:
+        elif module.kind in (_PROPERTIES, _CERTIFICATES):
             needs_user = needs_user or module.flag in _NEEDED
-            for user in _users(module, path.parent, findings):
-                users.setdefault(user.name, user)
+            read = _users if module.kind == _PROPERTIES else _holders
+            for user in read(module, path.parent, findings):
+                _add(user, users, path, findings)
         elif module.kind == _GUEST and needs_user:
-            findings.warn(str(path), f"the guest login admits nothing: {_PROPERTIES} is required before it")
+            findings.warn(str(path), f"the guest login admits nothing: {', '.join(needed)} is required before it")
         elif module.kind == _GUEST:
             guest = _guest(module)
         elif module.flag in _NEEDED:
@@ -115,20 +123,59 @@ def _guest(module: _Module) -> GuestLogin:
     )
 
 
-def _users(module: _Module, folder: Path, findings: Findings) -> list[User]:
-    base = folder / module.options.get("baseDir", "")
-    passwords, roles = (_file_of(module, name, base, findings) for name in (_USERS, _ROLES))
+def _add(user: User, users: dict[str, User], path: Path, findings: Findings) -> None:
+    """Add a user of one more module. One with a password may have a certificate, too."""
+    known = users.setdefault(user.name, user)
+    if known is user:
+        return
+    if known.roles != user.roles:
+        findings.warn(str(path), f"user {user.name!r} has other roles in a later module: those of the first one count")
+    if known.password is None or known.certificate is None:
+        users[user.name] = evolve(
+            known, password=known.password or user.password, certificate=known.certificate or user.certificate
+        )
+
+
+def _roles_of(
+    module: _Module, option: str, base: Path, names: Mapping[str, str], findings: Findings
+) -> dict[str, set[str]]:
+    """Return the roles by the name of the user."""
     roles_of: dict[str, set[str]] = {}
-    for role, members in roles.items():
+    for role, members in _file_of(module, option, base, findings).items():
         for member in members.split(","):
-            if member != member.strip() and member.strip() in passwords:
-                place = str(base / module.options[_ROLES])
+            if member != member.strip() and member.strip() in names:
+                place = str(base / module.options[option])
                 findings.warn(place, f"role {role!r}: Artemis takes a blank for a part of the name: {member!r}")
             if role.strip():
                 roles_of.setdefault(member, set()).add(role)
+    return roles_of
+
+
+def _holders(module: _Module, folder: Path, findings: Findings) -> list[User]:
+    """Return the users that log in with a certificate: ``user=SUBJECT`` or ``user=/EXPRESSION/``."""
+    base = folder / module.options.get("baseDir", "")
+    subjects = _file_of(module, _SUBJECTS, base, findings)
+    roles_of = _roles_of(module, _SUBJECT_ROLES, base, subjects, findings)
+    found = []
+    for name, subject in subjects.items():
+        try:
+            found.append(User(name, None, roles_of.get(name, ()), subject))
+        except ValueError as error:
+            findings.refuse(str(base / module.options[_SUBJECTS]), str(error))
+    return found
+
+
+def _users(module: _Module, folder: Path, findings: Findings) -> list[User]:
+    base = folder / module.options.get("baseDir", "")
+    passwords = _file_of(module, _USERS, base, findings)
+    roles_of = _roles_of(module, _ROLES, base, passwords, findings)
     found = []
     for name, password in passwords.items():
         place = str(base / module.options[_USERS])
+        if not password:
+            # In Artemis this user is admitted without a password.
+            findings.warn(place, f"user {name!r} has an empty password, and cannot log in; give it a password")
+            continue
         try:
             StoredPassword(password)
             found.append(User(name, password, roles_of.get(name, ())))
@@ -142,7 +189,7 @@ def _users(module: _Module, folder: Path, findings: Findings) -> list[User]:
 def _file_of(module: _Module, option: str, base: Path, findings: Findings) -> dict[str, str]:
     name = module.options.get(option)
     if not name:
-        findings.refuse(str(base / FILE_NAME), f"{_PROPERTIES} has no {option}")
+        findings.refuse(str(base / FILE_NAME), f"{module.kind} has no {option}")
         return {}
     try:
         return read_properties(base / name)

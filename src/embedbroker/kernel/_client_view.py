@@ -22,6 +22,10 @@ class ClientConnection(Protocol):
         """Return the address of the client, such as ``127.0.0.1:40418``."""
 
     @property
+    def certificate_subject(self) -> str | None:
+        """Return the subject of the client's TLS certificate; None without one."""
+
+    @property
     def protocol(self) -> str:
         """Return the name of the protocol, such as ``CORE``."""
 

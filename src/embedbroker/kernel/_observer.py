@@ -118,7 +118,10 @@ class CommitObserver:
         """
 
     def address_added(self, address: Address) -> None:
-        """Observe an address that exists, or changed."""
+        """Observe an address that is created. Addresses restored by a restart are not observed."""
+
+    def address_changed(self, address: Address) -> None:
+        """Observe an address whose routing types are replaced."""
 
     def address_removed(self, address: Address) -> None:
         """Observe the removal of an address."""
@@ -144,8 +147,8 @@ class CommitObserver:
     def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
         """Observe that a user lacks a permission for what it requested."""
 
-    def login_refused(self, user: str | None, peer: str, reason: str) -> None:
-        """Observe that a client got no session."""
+    def login_refused(self, user: str | None, peer: str, reason: str, subject: str | None) -> None:
+        """Observe that a client got no session. ``subject`` is that of its certificate; None without one."""
 
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
@@ -177,6 +180,7 @@ class CommitSubscribers:
     __slots__ = (
         "access_refused",
         "address_added",
+        "address_changed",
         "address_removed",
         "connection_added",
         "connection_removed",
@@ -195,6 +199,7 @@ class CommitSubscribers:
         self.routed: list[Callable[[Message, list[Queue], CommittedWork | None], None]] = []
         self.settled: list[Callable[[Queue, Reference, Outcome, CommittedWork | None], None]] = []
         self.address_added: list[Callable[[Address], None]] = []
+        self.address_changed: list[Callable[[Address], None]] = []
         self.address_removed: list[Callable[[Address], None]] = []
         self.queue_added: list[Callable[[Queue], None]] = []
         self.queue_removed: list[Callable[[Queue], None]] = []
@@ -203,7 +208,7 @@ class CommitSubscribers:
         self.session_added: list[Callable[[SessionView], None]] = []
         self.session_removed: list[Callable[[SessionView], None]] = []
         self.access_refused: list[Callable[[Principal, Permission, str, str | None], None]] = []
-        self.login_refused: list[Callable[[str | None, str, str], None]] = []
+        self.login_refused: list[Callable[[str | None, str, str, str | None], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 

@@ -308,6 +308,15 @@ class Session:
         refused = self._allow(permission, queue.definition.address, queue.name)
         return queue if refused is None else refused
 
+    def admit_method(self, permission: Permission, name: str) -> Refused | None:
+        """Return why a management method must not be called; None if it may.
+
+        Args:
+            permission: VIEW or EDIT.
+            name: Address that stands for the method, such as ``mops.queue.orders.getMessageCount``.
+        """
+        return self._allow(permission, name)
+
     def _find(self, name: str) -> Queue | None:
         _address, qualified = split_fqqn(name)
         return self.kernel.address_manager.queues.get(name if qualified is None else qualified)

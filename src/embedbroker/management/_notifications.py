@@ -10,6 +10,8 @@ from typing import Protocol
 
 from embedbroker.kernel import (
     NOTIFICATION_ADDRESS,
+    Address,
+    ClientConnection,
     CommitObserver,
     Consumer,
     Kernel,
@@ -22,9 +24,17 @@ from embedclient.model import Properties, PropertyType
 
 __all__ = ["Notifications", "Publisher"]
 
-_INT, _LONG, _STRING, _NULL = PropertyType.INT, PropertyType.LONG, PropertyType.STRING, PropertyType.NULL
+_BYTE, _INT, _LONG, _STRING, _NULL = (
+    PropertyType.BYTE,
+    PropertyType.INT,
+    PropertyType.LONG,
+    PropertyType.STRING,
+    PropertyType.NULL,
+)
 # A queue of this broker; Artemis has numbers for remote queues and diverts, too.
 _LOCAL_QUEUE = 0
+_NO_SUBJECT = "unavailable"
+_MULTICAST, _ANYCAST = 0, 1
 
 
 class Publisher(Protocol):
@@ -65,6 +75,40 @@ class Notifications(CommitObserver):
             _set_text(properties, "_AMQ_FilterString", queue.definition.filter)
             self._publish("BINDING_REMOVED", properties)
 
+    # -- addresses and connections, where the configuration wants them ------------------------------------------
+
+    def address_added(self, address: Address) -> None:
+        """Publish ADDRESS_ADDED."""
+        self._publish_address("ADDRESS_ADDED", address)
+
+    def address_removed(self, address: Address) -> None:
+        """Publish ADDRESS_REMOVED."""
+        self._publish_address("ADDRESS_REMOVED", address)
+
+    def _publish_address(self, kind: str, address: Address) -> None:
+        if self._kernel.config.send_address_notifications and self._is_wanted:
+            properties = Properties()
+            properties.set("_AMQ_Address", address.name, _STRING)
+            # One number even for an address that serves both, as in Artemis.
+            properties.set("_AMQ_Routing_Type", _MULTICAST if address.serves(_MULTICAST) else _ANYCAST, _BYTE)
+            self._publish(kind, properties)
+
+    def connection_added(self, connection: ClientConnection) -> None:
+        """Publish CONNECTION_CREATED."""
+        self._publish_connection("CONNECTION_CREATED", connection)
+
+    def connection_removed(self, connection: ClientConnection) -> None:
+        """Publish CONNECTION_DESTROYED."""
+        self._publish_connection("CONNECTION_DESTROYED", connection)
+
+    def _publish_connection(self, kind: str, connection: ClientConnection) -> None:
+        if self._kernel.config.send_connection_notifications and self._is_wanted:
+            properties = Properties()
+            properties.set("_AMQ_ConnectionName", connection.connection_id, _STRING)
+            properties.set("_AMQ_CertSubjectDN", connection.certificate_subject or _NO_SUBJECT, _STRING)
+            properties.set("_AMQ_RemoteAddress", connection.peer, _STRING)
+            self._publish(kind, properties)
+
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def consumer_added(self, consumer: Consumer) -> None:
@@ -73,7 +117,7 @@ class Notifications(CommitObserver):
         if self._is_wanted and not consumer.browse and session is not None and session.connection is not None:
             properties = self._of_consumer(consumer, session)
             _set_text(properties, "_AMQ_ValidatedUser", session.validated_user)
-            properties.set("_AMQ_CertSubjectDN", "unavailable", _STRING)
+            properties.set("_AMQ_CertSubjectDN", session.connection.certificate_subject or _NO_SUBJECT, _STRING)
             if consumer.filter_text:
                 properties.set("_AMQ_FilterString", consumer.filter_text, _STRING)
             self._publish("CONSUMER_CREATED", properties)
@@ -121,12 +165,12 @@ class Notifications(CommitObserver):
             _set_text(properties, "_AMQ_User", principal.user)
             self._publish("SECURITY_PERMISSION_VIOLATION", properties)
 
-    def login_refused(self, user: str | None, peer: str, _reason: str) -> None:
+    def login_refused(self, user: str | None, peer: str, _reason: str, subject: str | None) -> None:
         """Publish SECURITY_AUTHENTICATION_VIOLATION."""
         if self._is_wanted:
             properties = Properties()
             _set_text(properties, "_AMQ_User", user)
-            properties.set("_AMQ_CertSubjectDN", "unavailable", _STRING)
+            properties.set("_AMQ_CertSubjectDN", subject or _NO_SUBJECT, _STRING)
             properties.set("_AMQ_RemoteAddress", peer, _STRING)
             self._publish("SECURITY_AUTHENTICATION_VIOLATION", properties)
 

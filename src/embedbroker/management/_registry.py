@@ -10,6 +10,7 @@ tuples of `Attribute` and `Operation`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
@@ -17,7 +18,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from embedbroker.kernel import AT_ONCE_MAX, Kernel, Refused, Session
+from embedbroker.kernel import AT_ONCE_MAX, Kernel, Permission, Refused, Session
 from embedclient.model import Instant
 
 __all__ = [
@@ -138,6 +139,11 @@ class Attribute:
     read: Callable[[Call], object]
     meaning: str
 
+    @property
+    def getter(self) -> str:
+        """Return the name of its Java method."""
+        return f"{'is' if self.type == 'boolean' else 'get'}{self.name}"
+
 
 @frozen
 class Operation:
@@ -214,6 +220,9 @@ class Registry:
         if control is not None and found is None:
             raised = attribute[:1].upper() + attribute[1:]
             getter = control.find_operation(f"get{raised}", ()) or control.find_operation(f"is{raised}", ())
+        method = found.getter if found is not None else getter.name if getter is not None else ""
+        if method and self._refusal(session, resource, method) is not None:
+            found = getter = None
         if found is None and getter is None:
             respond(Failure(f"Problem while retrieving attribute {attribute[:_SHOWN_MAX]}"))
         elif found is not None:
@@ -230,14 +239,27 @@ class Registry:
             respond(Failure(f"AMQ229067: Cannot find resource with name {resource[:_SHOWN_MAX]}"))
             return
         found = control.find_operation(operation, arguments)
+        attribute = control.find_getter(operation) if found is None and not arguments else None
+        refused = self._refusal(session, resource, operation) if found is not None or attribute is not None else None
+        if refused is not None:
+            respond(Failure(refused.text))
+            return
         if found is not None:
             self._begin(_running(found, call, arguments), respond, changes=found.changes)
             return
-        attribute = control.find_getter(operation) if not arguments else None
         if attribute is not None:
             self._begin(_reading(attribute, call), respond, changes=False)
             return
         respond(Failure(f"AMQ229069: no operation {operation[:_SHOWN_MAX]}/{len(arguments)}"))
+
+    def _refusal(self, session: Session, resource: str, method: str) -> Refused | None:
+        """Return why a session must not call a Java method of a resource; None if it may, or if nothing is checked."""
+        config = self._broker.kernel.config
+        if not config.management_message_rbac:
+            return None
+        views = re.fullmatch(config.view_permission_method_match_pattern, method) is not None
+        permission = Permission.VIEW if views else Permission.EDIT
+        return session.admit_method(permission, f"{config.management_rbac_prefix}.{resource}.{method}")
 
     def _find(self, session: Session, resource: str) -> tuple[Control | None, Call]:
         kind, _dot, name = resource.partition(".")

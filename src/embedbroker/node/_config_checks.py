@@ -42,6 +42,7 @@ def check_passwords(config: BrokerConfig) -> None:
         from embedbroker.security import InvalidHash, StoredPassword
 
         try:
-            StoredPassword(user.password)
+            if user.password is not None:
+                StoredPassword(user.password)
         except InvalidHash as error:
             raise ValueError(f"users: the password of user {user.name!r}: {error}") from None

@@ -14,7 +14,7 @@ from embedclient.model import Instant
 
 from ._buffer_limits import BufferLimits
 from ._current_step import CurrentStep, NodeLog
-from ._inputs import Accepted, BytesReceived, PeerClosed, Written
+from ._inputs import Accepted, BytesReceived, CertificateReceived, PeerClosed, Written
 from ._outputs import CloseConnection, PauseReading, ResumeReading, SendBytes
 from ._part import Part
 
@@ -77,6 +77,11 @@ class Connections(Part):
             timeout = self._config.handshake_timeout_ms
             deadline = now.monotonic + timeout / 1000 if timeout else None
             self.newcomers[accepted.connection] = _Newcomer(link, deadline)
+
+    def on_certificate(self, received: CertificateReceived) -> None:
+        newcomer = self.newcomers.get(received.connection)
+        if newcomer is not None:
+            newcomer.link.certificate_subject = received.subject
 
     def make_room(self, now: Instant) -> bool:
         """Close the oldest connection that has sent no request; return False without such a connection."""

@@ -19,6 +19,7 @@ __all__ = [
     "Accepted",
     "AuditFailed",
     "BytesReceived",
+    "CertificateReceived",
     "Command",
     "CommandKind",
     "DecideBranch",
@@ -43,6 +44,17 @@ class Accepted:
 
     connection: int
     peer: str
+
+
+@frozen
+class CertificateReceived:
+    """TLS has verified the certificate of a peer; comes before its first bytes.
+
+    ``subject`` is the certificate's subject as text.
+    """
+
+    connection: int
+    subject: str
 
 
 @frozen
@@ -111,6 +123,7 @@ class AuditFailed:
 Input: TypeAlias = (
     TransportInput
     | Accepted
+    | CertificateReceived
     | MakeRoom
     | DiskDone
     | DiskFailed

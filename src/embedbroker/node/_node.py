@@ -32,6 +32,7 @@ from ._inputs import (
     Accepted,
     AuditFailed,
     BytesReceived,
+    CertificateReceived,
     Command,
     DecideBranch,
     Dialed,
@@ -182,8 +183,8 @@ class Node:
     def _on_other(
         self,
         input: (
-            DiskFailed | LockDone | LockFailed | Tick | Accepted | MakeRoom | PeerClosed | Dialed | DialFailed
-            | DecideBranch | Manage | AuditFailed | Command
+            DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | MakeRoom | PeerClosed | Dialed
+            | DialFailed | DecideBranch | Manage | AuditFailed | Command
         ),
         now: Instant,
     ) -> None:  # fmt: skip
@@ -198,6 +199,8 @@ class Node:
                 pass
             case Accepted():
                 self.connections.on_accepted(input, now, serving=self._admission.lets_in(self._machine.state))
+            case CertificateReceived():
+                self.connections.on_certificate(input)
             case MakeRoom():
                 self.connections.make_room(now)
             case PeerClosed():

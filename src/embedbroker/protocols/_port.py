@@ -25,6 +25,7 @@ class ConnectionPort:
 
     __slots__ = (
         "alive",
+        "certificate_subject",
         "close_reason",
         "dirty",
         "excess",
@@ -43,6 +44,8 @@ class ConnectionPort:
     def __init__(self, link_id: int, peer: str, high_water: int, dirty: list[ConnectionPort]) -> None:
         self.id = link_id
         self.peer = peer
+        #: Subject of the certificate by which TLS has verified the peer; None without one.
+        self.certificate_subject: str | None = None
         self.out: list[Buffer] = []
         self.dirty = dirty
         self.high_water = high_water

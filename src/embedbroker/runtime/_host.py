@@ -22,6 +22,7 @@ from embedbroker.node import (
     Accepted,
     BranchDecided,
     BytesReceived,
+    CertificateReceived,
     CloseConnection,
     Command,
     CommandKind,
@@ -49,7 +50,7 @@ from embedbroker.node import (
     Written,
 )
 from embedclient.model import TransportConfiguration, Xid
-from embedclient.transport import ByteStream, Listener, TLSFailed, TransportLost, dial
+from embedclient.transport import ByteStream, Listener, TLSFailed, TLSStream, TransportLost, dial
 
 from ._clock import EdgeClock
 from ._collector import CollectorPaused
@@ -363,6 +364,8 @@ class Host:
         self._peers[number] = peer
         try:
             self.feed(beginning)
+            # The handshake of TLS is complete with the first bytes.
+            is_new = isinstance(stream, TLSStream)
             while not peer.closing:
                 if peer.paused is not None:
                     await peer.paused.wait()
@@ -371,6 +374,9 @@ class Host:
                 if not data:
                     self._forget(peer, "closed by the peer")
                     return
+                if is_new:
+                    is_new = False
+                    self._identify(number, stream)
                 self._take(BytesReceived(number, data))
         except TLSFailed as error:
             self._log_tls(stream.peer, error.detail)
@@ -380,6 +386,12 @@ class Host:
         finally:
             if not peer.closing:
                 stream.close()
+
+    def _identify(self, number: int, stream: ByteStream) -> None:
+        """Report the subject of the certificate by which TLS has verified a client."""
+        subject = stream.tls.peer_subject if isinstance(stream, TLSStream) and number > 0 else None
+        if subject is not None:
+            self.feed(CertificateReceived(number, subject))
 
     def _log_tls(self, peer: str, detail: str) -> None:
         """Warn of a peer that TLS refused. Its next attempts within a minute, for the same reason, are ordinary."""

@@ -126,7 +126,9 @@ class SecurityManager(CommitObserver):
 
     # -- logins --------------------------------------------------------------------------------------------------
 
-    def log_in(self, user: str | None, password: str | None, peer: str, now: float) -> Principal | Refused:
+    def log_in(
+        self, user: str | None, password: str | None, peer: str, now: float, subject: str | None = None
+    ) -> Principal | Refused:
         """Return the principal of a new session, or why it is refused.
 
         Args:
@@ -134,20 +136,28 @@ class SecurityManager(CommitObserver):
             password: Password that the client gave; None for none.
             peer: Name of the connection.
             now: Monotonic seconds.
+            subject: Subject of the client's certificate, which TLS has verified; None for none.
         """
-        found = self._log_in(user, password, peer, now)
+        found = self._log_in(user, password, peer, now, subject)
         if isinstance(found, Refused):
             self._refused_logins += 1
             self._lines.add(found.text, now)
             if self._observers is not None:
-                self._observers.call(self._observers.commit.login_refused, user, peer, found.text)
+                self._observers.call(self._observers.commit.login_refused, user, peer, found.text, subject)
         else:
             self._logins += 1
         return found
 
-    def _log_in(self, user: str | None, password: str | None, peer: str, now: float) -> Principal | Refused:
+    def _log_in(
+        self, user: str | None, password: str | None, peer: str, now: float, subject: str | None
+    ) -> Principal | Refused:
         if user is not None and user == self._config.cluster_user:
             return self._log_in_broker(user, password, peer, now)
+        if subject is not None:
+            holder = self._credentials.of_certificate(subject)
+            # A password is for a client that wants to be another user than its certificate names.
+            if holder is not None and (password is None or user in (None, holder.name)):
+                return self._principal(holder.name, holder.roles)
         address = address_of(peer)
         known = self._credentials.known(user, password)
         wait_s = 0.0 if known else self._failed.remaining_s(address, user, now)

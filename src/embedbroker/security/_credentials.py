@@ -7,11 +7,12 @@ connections and permissions.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 
 from attrs import define, field
 
-from embedbroker.config import GuestLogin, User
+from embedbroker.config import GuestLogin, User, certificate_pattern
 
 from ._passwords import InvalidHash, StoredPassword
 
@@ -48,7 +49,17 @@ class Credentials:
     def __init__(self, users: Iterable[User], guest: GuestLogin | None, cache_size: int) -> None:
         self.guest = guest
         self._users = {user.name: user for user in users}
-        self._passwords = {user.name: _stored(user) for user in self._users.values()}
+        self._passwords = {
+            user.name: _stored(user.name, user.password) for user in self._users.values() if user.password is not None
+        }
+        self._subjects: dict[str, User] = {}
+        self._patterns: list[tuple[re.Pattern[str], User]] = []
+        for user in self._users.values():
+            pattern = None if user.certificate is None else certificate_pattern(user.certificate)
+            if pattern is not None:
+                self._patterns.append((re.compile(pattern), user))
+            elif user.certificate is not None:
+                self._subjects.setdefault(user.certificate, user)
         # An unknown user takes as long as a known one.
         self._decoy = next((stored for stored in self._passwords.values() if stored.is_hashed), None)
         # Apart: wrong passwords, of which there may be any number, must not displace the others.
@@ -62,6 +73,13 @@ class Credentials:
     def user(self, name: str) -> User:
         """Return a user whose credentials were found valid."""
         return self._users[name]
+
+    def of_certificate(self, subject: str) -> User | None:
+        """Return the user of a client certificate that TLS has verified; an exact subject counts before a pattern."""
+        found = self._subjects.get(subject)
+        if found is not None:
+            return found
+        return next((user for pattern, user in self._patterns if pattern.fullmatch(subject)), None)
 
     def known(self, name: str | None, password: str | None) -> bool | None:
         """Return an earlier result, without computing a hash; None if nothing is kept."""
@@ -96,8 +114,8 @@ def _key(name: str | None, password: str | None) -> bytes:
     return digest.digest()
 
 
-def _stored(user: User) -> StoredPassword:
+def _stored(name: str, password: str) -> StoredPassword:
     try:
-        return StoredPassword(user.password)
+        return StoredPassword(password)
     except InvalidHash as error:
-        raise ValueError(f"users: the password of user {user.name!r}: {error}") from None
+        raise ValueError(f"users: the password of user {name!r}: {error}") from None

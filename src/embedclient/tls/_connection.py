@@ -12,6 +12,7 @@ from typing import Final
 from embedclient.model import TLSContext
 
 from ._failures import explain
+from ._subject import subject_text
 
 __all__ = ["PLAIN_BYTES_ALERT", "STALLED", "TLSConnection", "TLSError"]
 
@@ -78,6 +79,16 @@ class TLSConnection:
     def peer_certificate(self) -> bytes | None:
         """Return the peer's certificate in DER form; None if it sent none."""
         return self._object.getpeercert(True) if self.is_established else None
+
+    @property
+    def peer_subject(self) -> str | None:
+        """Return the subject of the peer's certificate, in Java's form ``CN=app, O=Example``.
+
+        None if the peer sent no certificate, or if the rules of the context verify none.
+        """
+        # Empty for a certificate that was not verified.
+        decoded = self._object.getpeercert() if self.is_established else None
+        return subject_text(decoded) if decoded else None
 
     @property
     def has_output(self) -> bool:

@@ -303,3 +303,77 @@ def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, s
 
 def test_the_default_of_a_file_is_that_of_the_values(tmp_path: Path) -> None:
     assert load(tmp_path, "").config.resource_limits == BrokerConfig().resource_limits
+
+
+CERTIFICATES = f"""
+   {MODULE}.TextFileCertificateLoginModule FLAG
+       reload=true
+       org.apache.activemq.jaas.textfiledn.user="cert-users.properties"
+       org.apache.activemq.jaas.textfiledn.role="cert-roles.properties";
+"""
+
+
+def write_certificates(directory: Path, users: str, roles: str = "amq=app,many") -> None:
+    (directory / "cert-users.properties").write_text(users)
+    (directory / "cert-roles.properties").write_text(roles)
+
+
+def test_users_of_certificates_are_read(tmp_path: Path) -> None:
+    write(tmp_path, modules(CERTIFICATES, flag="required"))
+    write_certificates(tmp_path, "app=CN=app, O=Example\nmany=/CN=[a-z]+, O=Example/\n")
+    config = secured(tmp_path).config
+    assert config.users == (
+        User("app", roles=["amq"], certificate="CN=app, O=Example"),
+        User("many", roles=["amq"], certificate="/CN=[a-z]+, O=Example/"),
+    )
+
+
+def test_a_user_may_have_a_password_and_a_certificate(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES, CERTIFICATES))
+    write_certificates(tmp_path, "admin=CN=admin\nother=CN=other", roles="other=admin")
+    loaded = secured(tmp_path)
+    assert loaded.config.users == (
+        User("admin", HASH, roles=["amq"], certificate="CN=admin"),
+        User("other", certificate="CN=other"),
+    )
+    (warning,) = loaded.warnings
+    assert "user 'admin' has other roles in a later module" in warning
+
+
+@pytest.mark.parametrize(
+    ("users", "text"), [("app=/(/", "no regular expression"), ("app=", "certificate must not be empty")]
+)
+def test_a_certificate_that_names_nothing_refuses_the_file(users: str, text: str, tmp_path: Path) -> None:
+    write(tmp_path, modules(CERTIFICATES))
+    write_certificates(tmp_path, users)
+    (line,) = refused_text(tmp_path, document(ACCEPTOR + SETTINGS))
+    assert text in line
+
+
+def test_two_required_modules_refuse_the_file(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES, CERTIFICATES, flag="required"))
+    write_certificates(tmp_path, "app=CN=app")
+    (line,) = refused_text(tmp_path, document(ACCEPTOR + SETTINGS))
+    assert "both required; make them sufficient" in line
+
+
+def test_an_empty_password_of_a_file_admits_nothing_and_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES), users=f"admin = {HASH}\nopen =\n", roles="amq = admin,open")
+    loaded = secured(tmp_path)
+    assert loaded.config.users == (ADMIN,)
+    (warning,) = loaded.warnings
+    assert "user 'open' has an empty password, and cannot log in" in warning
+
+
+def test_switches_of_the_notification_plugin_are_read_and_other_plugins_are_not(tmp_path: Path) -> None:
+    kind = "org.apache.activemq.artemis.core.server.plugin.impl"
+    plugins = f"""<broker-plugins>
+      <broker-plugin class-name="{kind}.NotificationActiveMQServerPlugin">
+        <property key="SEND_CONNECTION_NOTIFICATIONS" value="true"/>
+        <property key="SEND_EXPIRED_NOTIFICATIONS" value="true"/>
+      </broker-plugin>
+      <broker-plugin class-name="{kind}.LoggingActiveMQServerPlugin"/>
+    </broker-plugins>"""
+    loaded = load_text(tmp_path, document(ACCEPTOR + "<security-enabled>false</security-enabled>" + plugins))
+    assert loaded.config.send_connection_notifications and not loaded.config.send_address_notifications
+    assert len(loaded.warnings) == 2

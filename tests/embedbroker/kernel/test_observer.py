@@ -42,6 +42,9 @@ class Follower(CommitObserver):
     def address_added(self, address: Address) -> None:
         self.heard.append(("address", address.name, address.definition.anycast, address.definition.multicast))
 
+    def address_changed(self, address: Address) -> None:
+        self.heard.append(("changed", address.name, address.definition.anycast, address.definition.multicast))
+
     def address_removed(self, address: Address) -> None:
         self.heard.append(("no address", address.name))
 
@@ -179,7 +182,7 @@ def test_queues_and_addresses_come_and_go(stage: Stage, follower: Follower) -> N
     queue = stage.queue("new", auto_created=True)
     assert follower.take() == [("address", "new", True, False), ("queue", "new")]
     stage.queue("other", "new", MULTICAST)
-    assert follower.take() == [("address", "new", True, True), ("queue", "other")]
+    assert follower.take() == [("changed", "new", True, True), ("queue", "other")]
     stage.send(letter("a", "new"))
     follower.take()
     for each in (stage.kernel.address_manager.queues["other"], queue):

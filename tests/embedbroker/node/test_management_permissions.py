@@ -100,3 +100,54 @@ def test_every_request_needs_the_permission_to_manage() -> None:
     peer.send(SessionSend(request_of("broker", attribute="Version"), True, -1))
     refused = peer.refusal()
     assert refused.message is not None and "'MANAGE'" in refused.message
+
+
+def checked_manager(permission: Permission, *addresses: str, **config: object) -> Manager:
+    """A tester with one of `view` and `edit` on some methods, and every other permission everywhere."""
+    everything = SecuritySetting.all("*")
+    others = setting(EVERYTHING - {P.VIEW, P.EDIT})
+    methods = {address: SecuritySetting(**{permission.name.lower(): ["tester"]}) for address in addresses}
+    settings = {"#": others, "replies": everything, "activemq.management": everything, **methods}
+    stage = Stage(users=[ADMIN, TESTER], security_settings=settings, management_message_rbac=True, **config)
+    stage.connect().open_session(user="admin", password="a").send(
+        CreateQueueV2("a", "q", None, True, False, True, False, 1)
+    )
+    return Manager(stage.connect().open_session(user="tester", password="t"))
+
+
+def test_view_is_for_methods_that_read_and_edit_for_all_others() -> None:
+    viewer = checked_manager(P.VIEW, "mops.#")
+    assert viewer.read("queue.q", "MessageCount") == 0
+    assert viewer.read("queue.q", "durable") is True
+    assert viewer.call("queue.q", "getMessageCount") == 0
+    assert viewer.call("queue.q", "countMessages") == 0
+    refused = viewer.failure("queue.q", operation="removeAllMessages")
+    assert refused == (
+        "AMQ229032: user 'tester' does not have permission 'EDIT' on address 'mops.queue.q.removeAllMessages'"
+    )
+    editor = checked_manager(P.EDIT, "mops.#")
+    assert editor.call("queue.q", "removeAllMessages") == 0
+    assert "'VIEW'" in editor.failure("queue.q", operation="countMessages")
+    assert editor.failure("queue.q", attribute="MessageCount") == "Problem while retrieving attribute MessageCount"
+
+
+def test_view_and_edit_are_checked_for_each_method_of_each_resource() -> None:
+    manager = checked_manager(P.VIEW, "mops.queue.q.getMessageCount", "mops.queue.q.isDurable")
+    assert manager.read("queue.q", "messageCount") == 0
+    assert manager.read("queue.q", "Durable") is True
+    assert manager.failure("queue.q", attribute="ConsumerCount") == "Problem while retrieving attribute ConsumerCount"
+    assert "mops.broker.getVersion" in manager.failure("broker", operation="getVersion")
+    # What does not exist is reported as such.
+    assert manager.failure("queue.q", operation="nope") == "AMQ229069: no operation nope/0"
+
+
+def test_prefix_and_pattern_are_configured() -> None:
+    manager = checked_manager(
+        P.EDIT, "ops.#", management_rbac_prefix="ops", view_permission_method_match_pattern="is.*"
+    )
+    assert manager.read("queue.q", "MessageCount") == 0
+    assert manager.failure("queue.q", attribute="Durable") == "Problem while retrieving attribute Durable"
+
+
+def test_without_the_setting_a_request_needs_no_permission_of_its_method() -> None:
+    assert manager_with(EVERYTHING - {P.VIEW, P.EDIT}).read("queue.q", "MessageCount") == 1

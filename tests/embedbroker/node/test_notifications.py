@@ -200,3 +200,44 @@ def test_a_full_broker_makes_no_notifications() -> None:
         peer.send(SessionSend(letter("x" * 10_000), False, -1))
     stage.connect().open_session("late")
     assert listener.take() == []
+
+
+def test_addresses_are_notifications_where_the_configuration_wants_them() -> None:
+    stage = Stage(send_address_notifications=True)
+    listener = Listener(stage)
+    listener.take()
+    peer = other(stage)
+    peer.send(CreateQueueV2("both", "one", None, False, False, True, False, 1))
+    peer.send(CreateQueueV2("both", "two", None, False, False, True, False, MULTICAST))
+    peer.send(DeleteQueue("one"), DeleteQueue("two"))
+    events = [each for each in listener.take() if str(each["_AMQ_NotifType"]).startswith("ADDRESS_")]
+    # The type is a byte; the second queue changes the address, which is no event.
+    assert events == [
+        {"_AMQ_NotifType": "ADDRESS_ADDED", "_AMQ_Address": "both", "_AMQ_Routing_Type": 1},
+        {"_AMQ_NotifType": "ADDRESS_REMOVED", "_AMQ_Address": "both", "_AMQ_Routing_Type": 0},
+    ]
+
+
+def test_connections_are_notifications_where_the_configuration_wants_them() -> None:
+    stage = Stage(send_connection_notifications=True)
+    listener = Listener(stage, filter="_AMQ_NotifType LIKE 'CONNECTION_%'")
+    listener.take()
+    peer = other(stage)
+    connection = next(reversed(stage.node.kernel.clients.connections))
+    expected = {
+        "_AMQ_ConnectionName": connection.connection_id,
+        "_AMQ_CertSubjectDN": "unavailable",
+        "_AMQ_RemoteAddress": connection.peer,
+    }
+    assert listener.take() == [{"_AMQ_NotifType": "CONNECTION_CREATED", **expected}]
+    peer.lose()
+    assert listener.take() == [{"_AMQ_NotifType": "CONNECTION_DESTROYED", **expected}]
+
+
+def test_addresses_and_connections_are_no_notifications_by_default() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.take()
+    other(stage).create_queue()
+    kinds = listener.kinds()
+    assert "BINDING_ADDED" in kinds and not [kind for kind in kinds if str(kind).startswith(("ADDRESS", "CONNECTION"))]

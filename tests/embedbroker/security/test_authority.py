@@ -49,10 +49,52 @@ def test_a_user_logs_in_with_its_password_alone(password: str, cache: int) -> No
         assert refusal(security.log_in("app", password + "x", PEER, 0.0)).code == ErrorCode.SECURITY_EXCEPTION
 
 
-def test_an_empty_password_is_not_a_missing_one() -> None:
-    security = manager(User("app", ""), failed_login_delay_ms=0)
-    assert isinstance(security.log_in("app", "", PEER, 0.0), Principal)
-    assert isinstance(security.log_in("app", None, PEER, 0.0), Refused)
+def test_an_empty_password_is_refused_and_a_missing_one_admits_no_password() -> None:
+    with pytest.raises(ValueError, match="password of user 'app' must not be empty"):
+        User("app", "")
+    with pytest.raises(ValueError, match="user 'app' needs a password or a certificate"):
+        User("app")
+    security = manager(User("app", certificate="CN=app"), failed_login_delay_ms=0)
+    for password in ("", None, "None"):
+        assert isinstance(security.log_in("app", password, PEER, 0.0), Refused)
+
+
+BY_NAME = User("app", "secret", roles=["a"], certificate="CN=app, O=Example")
+BY_PATTERN = User("any", roles=["b"], certificate="/CN=[a-z]+, O=Example/")
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "subject", "expected"),
+    [
+        (None, None, "CN=app, O=Example", "app"),
+        (None, None, "CN=other, O=Example", "any"),
+        ("app", None, "CN=app, O=Example", "app"),
+        # A wrong password of the certificate's own user changes nothing, as with Artemis' sufficient modules.
+        ("app", "wrong", "CN=app, O=Example", "app"),
+        # A password of another user makes the client that user, if it is right.
+        ("app", "secret", "CN=other, O=Example", "app"),
+        ("app", "wrong", "CN=other, O=Example", None),
+        # A pattern must match the whole subject.
+        (None, None, "CN=other, O=Example, C=US", None),
+        (None, None, "CN=OTHER, O=Example", None),
+        (None, None, None, None),
+    ],
+)
+def test_a_certificate_that_tls_has_verified_is_a_login(
+    user: str | None, password: str | None, subject: str | None, expected: str | None
+) -> None:
+    security = manager(BY_NAME, BY_PATTERN, failed_login_delay_ms=0)
+    found = security.log_in(user, password, PEER, 0.0, subject)
+    assert (found.user if isinstance(found, Principal) else None) == expected
+    if isinstance(found, Principal):
+        assert found.roles == {"app": BY_NAME, "any": BY_PATTERN}[found.user].roles
+
+
+def test_a_certificate_must_be_a_subject_or_a_regular_expression() -> None:
+    with pytest.raises(ValueError, match=r"certificate '/\(/' of user 'app' is no regular expression"):
+        User("app", certificate="/(/")
+    with pytest.raises(ValueError, match="certificate must not be empty"):
+        User("app", certificate="")
 
 
 def test_a_password_that_cannot_be_used_is_refused_with_the_name_of_its_user() -> None:

@@ -101,7 +101,7 @@ class AddressManager:
         existing = self.addresses.get(name)
         if existing is not None:
             existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
-            self._note(existing)
+            self._record_change(existing)
             return existing
         if limited and len(self.addresses) >= self.addresses_max:
             return self._too_many_addresses(name)
@@ -118,13 +118,14 @@ class AddressManager:
     def _add_address(self, definition: AddressDefinition) -> Address:
         address = self.addresses[definition.name] = Address(definition)
         address.idle_since_ms = self.owner.now_ms
-        self._note(address)
+        self.store.add_address(definition)
+        self.observers.call(self.observers.commit.address_added, address)
         return address
 
-    def _note(self, address: Address) -> None:
-        """Record that an address exists, or changed."""
+    def _record_change(self, address: Address) -> None:
+        """Record that an address changed."""
         self.store.add_address(address.definition)
-        self.observers.call(self.observers.commit.address_added, address)
+        self.observers.call(self.observers.commit.address_changed, address)
 
     def restore_address(self, definition: AddressDefinition) -> None:
         """Restore an address from the journal, without writing it again."""
@@ -179,7 +180,7 @@ class AddressManager:
             anycast=address.definition.anycast or anycast,
             multicast=address.definition.multicast or not anycast,
         )
-        self._note(address)
+        self._record_change(address)
         return address
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ class AddressManager:
             definition = evolve(existing.definition, anycast=anycast, multicast=multicast, auto_created=False)
             if definition != existing.definition:
                 existing.definition = definition
-                self._note(existing)
+                self._record_change(existing)
         requests = [
             QueueRequest(
                 name,

@@ -127,6 +127,11 @@ class CoreConnection:
         return self.link.peer
 
     @property
+    def certificate_subject(self) -> str | None:
+        """Return the subject of the client's TLS certificate; None without one."""
+        return self.link.certificate_subject
+
+    @property
     def protocol(self) -> str:
         """Return the name of the protocol."""
         return "CORE"
@@ -347,7 +352,9 @@ class CoreConnection:
                 text = f"AMQ229099: wrong password for cluster user {user!r}"
                 return Refused(ErrorCode.CLUSTER_SECURITY_EXCEPTION, text)
             return ANONYMOUS
-        principal = service.security.log_in(user, password, self.link.peer, service.now.monotonic)
+        principal = service.security.log_in(
+            user, password, self.link.peer, service.now.monotonic, self.link.certificate_subject
+        )
         if isinstance(principal, Refused):
             return principal
         return service.security.refuses_session(principal, self.link.id) or principal
