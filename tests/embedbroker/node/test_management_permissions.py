@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import frozen
 
@@ -102,7 +104,7 @@ def test_every_request_needs_the_permission_to_manage() -> None:
     assert refused.message is not None and "'MANAGE'" in refused.message
 
 
-def checked_manager(permission: Permission, *addresses: str, **config: object) -> Manager:
+def checked_manager(permission: Permission, *addresses: str, **config: Any) -> Manager:
     """A tester with one of `view` and `edit` on some methods, and every other permission everywhere."""
     everything = SecuritySetting.all("*")
     others = setting(EVERYTHING - {P.VIEW, P.EDIT})
