@@ -1,4 +1,4 @@
-"""Write the classes of `embedclient.blocking` from the async ones, so that the two cannot drift apart.
+"""Write the classes of `embedclient.blocking`, and `ThreadedManagement`, from the async ones: they cannot drift apart.
 
 Run `python -m tools.blocking_source` after a change of the client's public methods. A test compares its output with
 the package. Every method of the blocking classes is one call through the portal.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from embedbroker.runtime._management import Management
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -324,9 +325,72 @@ def blocking_text(text: str, indent: int) -> str:
     return block if len(lines) == 1 else block + "\n" + " " * indent
 
 
+# -- management of a broker in a thread ------------------------------------------------------------------------------
+
+MANAGEMENT_TARGET = Path(__file__).parents[1] / "src" / "embedbroker" / "runtime" / "_threaded_management.py"
+MANAGEMENT_HEADER = '''"""`ThreadedManagement`: the blocking counterpart of `Management`. Generated from that class: change it there.
+
+Each method is one call in the thread of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from ._management import AddressInfo, Management, QueueInfo
+
+__all__ = ["ThreadedManagement"]
+
+T = TypeVar("T")
+
+
+class _Run(Protocol):
+    def __call__(self, function: Callable[[], Awaitable[T]], /) -> T: ...
+
+
+class ThreadedManagement:
+    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
+
+    def __init__(self, management: Management, run: _Run) -> None:
+        self._management = management
+        self._run = run
+'''
+
+
+def management_source() -> str:
+    """Return the text of the module with the blocking management, formatted as the project formats its code."""
+    lines = []
+    for name, function in vars(Management).items():
+        if not name.startswith("_"):
+            lines += management_lines(name, function)
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
+    text = MANAGEMENT_HEADER + "\n".join(lines) + "\n"
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def management_lines(name: str, function: Callable[..., object]) -> Iterator[str]:
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    shown = parameters_text([each for each in parameters if each.kind is not each.VAR_POSITIONAL])
+    passed = []
+    for parameter in parameters[1:]:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            shown += f", *{parameter.name}: {parameter.annotation}"
+            passed.append(f"*{parameter.name}")
+        else:
+            passed.append(passed_argument(parameter))
+    call = f"self._run(lambda: self._management.{name}({', '.join(passed)}))"
+    yield from ("", f"    def {name}({shown}) -> {signature.return_annotation}:")
+    yield f'        """{blocking_text(inspect.getdoc(function) or "", 8)}"""'
+    yield f"        {call}" if signature.return_annotation == "None" else f"        return {call}"
+
+
 def main() -> None:
     for module in MODULES:
         (TARGET / f"{module}.py").write_text(source_of(module))
+    MANAGEMENT_TARGET.write_text(management_source())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`embedbroker queue`, `address`, `connection`, `session` and `consumer`: a broker is managed from a shell.
+"""`embedbroker queue`, `address`, `message`, `connection`, `session` ...: a broker is managed from a shell.
 
 Responsible for management messages to any broker that takes them, ours and Artemis, and for tables. Does not depend on
 what an operation does.
@@ -17,7 +17,7 @@ from embedclient import Connection, MessageConsumer, MessageProducer, Session, T
 from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused
 
-__all__ = ["address", "connection", "consumer", "queue", "session"]
+__all__ = ["address", "connection", "consumer", "message", "producer", "queue", "session"]
 
 _ADDRESS = "activemq.management"
 _REPLY_SECONDS_MAX = 60.0
@@ -59,6 +59,21 @@ _SESSIONS: Columns = {
     "CLIENT ID": "clientID",
     "CONSUMERS": "consumerCount",
 }
+_PRODUCERS: Columns = {
+    "ID": "id",
+    "SESSION": "session",
+    "DESTINATION": "address",
+    "ADDRESS": "remoteAddress",
+    "USER": "user",
+}
+_MESSAGES: Columns = {
+    "ID": "messageID",
+    "PRIORITY": "priority",
+    "DURABLE": "durable",
+    "TIMESTAMP": "timestamp",
+    "JMS ID": "userID",
+}
+_TEXT_MESSAGE = 3
 _CONSUMERS: Columns = {
     "ID": "id",
     "SESSION": "session",
@@ -291,6 +306,218 @@ def purge_queue(
     _manage(url, user, password, client_id, work)
 
 
+# -- messages --------------------------------------------------------------------------------------------------------
+
+
+@click.group(short_help="Show, send, move and delete messages of a queue.")
+def message() -> None:
+    """Manage the messages that wait in a queue. Those in delivery stay."""
+
+
+def _chosen(command: F) -> F:
+    """Add the options that choose messages."""
+    options = (
+        click.option("--all", "takes_all", is_flag=True, help="All messages that wait."),
+        click.option("--filter", "selector", help="Messages that this selector matches."),
+        click.option("--id", "identifiers", type=int, multiple=True, help="One message; see the list. Repeatable."),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+def _check_chosen(identifiers: Sequence[int], selector: str | None, takes_all: bool) -> None:
+    if (bool(identifiers), selector is not None, takes_all).count(True) != 1:
+        raise click.UsageError("choose the messages with one of --id, --filter and --all")
+
+
+def _act(
+    client: tuple[str, str | None, str | None, str | None],
+    queue_name: str,
+    chosen: tuple[Sequence[int], str | None, bool],
+    operations: tuple[str, str],
+    *arguments: object,
+) -> None:
+    """Run the operation for one message for each id, or that for many, and print how many messages there were."""
+    identifiers, selector, takes_all = chosen
+    _check_chosen(identifiers, selector, takes_all)
+
+    async def work(manager: _Manager) -> None:
+        resource = f"queue.{queue_name}"
+        if not identifiers:
+            click.echo(await manager.invoke(resource, operations[1], selector, *arguments))
+            return
+        found = [await manager.invoke(resource, operations[0], number, *arguments) for number in identifiers]
+        click.echo(sum(map(bool, found)))
+
+    _manage(*client, work)
+
+
+@message.command("browse")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@click.option("--filter", "selector", help="Show only what this selector matches.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per message, with all headers and properties.")
+def browse_messages(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    queue_name: str,
+    selector: str | None,
+    as_json: bool,
+) -> None:
+    """Show the first messages of QUEUE, 200 at most, with their ids. `embedbroker browse` shows bodies."""
+
+    async def work(manager: _Manager) -> None:
+        rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listMessagesAsJSON", selector))
+        if as_json:
+            for row in rows:
+                click.echo(json.dumps(row, ensure_ascii=False))
+            return
+        _print_table(list(_MESSAGES), [[_cell(row.get(key)) for key in _MESSAGES.values()] for row in rows])
+
+    _manage(url, user, password, client_id, work)
+
+
+@message.command("count")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@click.option("--filter", "selector", help="Count only what this selector matches, among the first 200.")
+def count_messages(
+    url: str, user: str | None, password: str | None, client_id: str | None, queue_name: str, selector: str | None
+) -> None:
+    """Print the number of messages in QUEUE; without a filter, with those in delivery."""
+
+    async def work(manager: _Manager) -> None:
+        click.echo(await manager.invoke(f"queue.{queue_name}", "countMessages", *([selector] if selector else [])))
+
+    _manage(url, user, password, client_id, work)
+
+
+@message.command("send")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
+@click.option(
+    "-p", "--property", "properties", metavar="NAME=VALUE", multiple=True, help="A text property. Repeatable."
+)
+@click.option("--non-persistent", is_flag=True, help="Messages that need not survive the broker.")
+def send_messages(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    queue_name: str,
+    texts: Sequence[str],
+    properties: Sequence[str],
+    non_persistent: bool,
+) -> None:
+    """Send each TEXT to QUEUE alone, whatever else is bound to its address, and print the ids."""
+    if any("=" not in each for each in properties):
+        raise click.UsageError("a property is NAME=VALUE")
+    headers = dict(each.split("=", 1) for each in properties)
+
+    async def work(manager: _Manager) -> None:
+        for text in texts:
+            arguments = (headers, _TEXT_MESSAGE, text, not non_persistent, user, password, True)
+            click.echo(await manager.invoke(f"queue.{queue_name}", "sendMessage", *arguments))
+
+    _manage(url, user, password, client_id, work)
+
+
+@message.command("move")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("target", metavar="TARGET")
+@_chosen
+def move_messages(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    queue_name: str,
+    target: str,
+    identifiers: Sequence[int],
+    selector: str | None,
+    takes_all: bool,
+) -> None:
+    """Move messages of QUEUE to queue TARGET, and print how many."""
+    client, chosen = (url, user, password, client_id), (identifiers, selector, takes_all)
+    _act(client, queue_name, chosen, ("moveMessage", "moveMessages"), target)
+
+
+@message.command("copy")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@click.argument("target", metavar="TARGET")
+@click.option(
+    "--id", "identifiers", type=int, multiple=True, required=True, help="A message; see the list. Repeatable."
+)
+def copy_messages(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    queue_name: str,
+    target: str,
+    identifiers: Sequence[int],
+) -> None:
+    """Copy messages of QUEUE to queue TARGET, and print how many."""
+    client = (url, user, password, client_id)
+    _act(client, queue_name, (identifiers, None, False), ("copyMessage", ""), target)
+
+
+def _message_command(name: str, operations: tuple[str, str], help_text: str) -> click.Command:
+    """Return a command that acts on the messages that its options choose."""
+
+    @connection_options
+    @click.argument("queue_name", metavar="QUEUE")
+    @_chosen
+    def run(
+        url: str,
+        user: str | None,
+        password: str | None,
+        client_id: str | None,
+        queue_name: str,
+        identifiers: Sequence[int],
+        selector: str | None,
+        takes_all: bool,
+    ) -> None:
+        _act((url, user, password, client_id), queue_name, (identifiers, selector, takes_all), operations)
+
+    return click.command(name, help=help_text)(run)
+
+
+message.add_command(
+    _message_command("delete", ("removeMessage", "removeMessages"), "Delete messages of QUEUE, and print how many.")
+)
+message.add_command(
+    _message_command(
+        "expire", ("expireMessage", "expireMessages"), "Move messages of QUEUE to its expiry address; print how many."
+    )
+)
+message.add_command(
+    _message_command(
+        "reject",
+        ("sendMessageToDeadLetterAddress", "sendMessagesToDeadLetterAddress"),
+        "Move messages of QUEUE to its dead letter address, and print how many.",
+    )
+)
+
+
+@message.command("retry")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+def retry_messages(url: str, user: str | None, password: str | None, client_id: str | None, queue_name: str) -> None:
+    """Move messages of QUEUE, such as dead letters, back to the queues that they left, and print how many."""
+
+    async def work(manager: _Manager) -> None:
+        click.echo(await manager.invoke(f"queue.{queue_name}", "retryMessages"))
+
+    _manage(url, user, password, client_id, work)
+
+
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
@@ -373,12 +600,36 @@ def close_connection(url: str, user: str | None, password: str | None, client_id
     _manage(url, user, password, client_id, work)
 
 
-@click.group(short_help="Show sessions.")
+@click.group(short_help="Show and close sessions.")
 def session() -> None:
-    """Look at the sessions of clients."""
+    """Manage the sessions of clients."""
 
 
 session.add_command(_list_command("list", "listSessions", _SESSIONS, "sessions"))
+
+
+@session.command("close")
+@connection_options
+@click.argument("connection_id", metavar="CONNECTION")
+@click.argument("identifier", metavar="ID")
+def close_session(
+    url: str, user: str | None, password: str | None, client_id: str | None, connection_id: str, identifier: str
+) -> None:
+    """Close session ID of CONNECTION, without a notice to its client."""
+
+    async def work(manager: _Manager) -> None:
+        closed = await manager.invoke("broker", "closeSessionWithID", connection_id, identifier)
+        _close(closed, f"session {identifier} of connection {connection_id}")
+
+    _manage(url, user, password, client_id, work)
+
+
+@click.group(short_help="Show producers.")
+def producer() -> None:
+    """Look at the producers of clients."""
+
+
+producer.add_command(_list_command("list", "listProducers", _PRODUCERS, "producers"))
 
 
 @click.group(short_help="Show and close consumers.")

@@ -40,6 +40,9 @@ class ClientConnection(Protocol):
     def close_by_management(self) -> None:
         """Close the connection, with its sessions."""
 
+    def close_session(self, name: str) -> bool:
+        """Close one session without a notice to the client; return False if the connection has none of that name."""
+
 
 class SessionView(Protocol):
     """Describe a session."""

@@ -89,6 +89,7 @@ class Session:
         "metadata",
         "name",
         "pre_acknowledge",
+        "producers",
         "reservation",
         "started",
         "transaction",
@@ -135,6 +136,8 @@ class Session:
         # The valve with which its connection stops all its consumers.
         self.backpressure = backpressure if backpressure is not None else kernel.schedule.make_backpressure()
         self.consumers: dict[int, Consumer] = {}
+        # Producers that the client announced, by number: the address, None for any, and the time. For management only.
+        self.producers: dict[int, tuple[str | None, int]] = {}
         # Its current transaction, local or of a branch.
         self.transaction: Transaction | None = None
         self.branch: Branch | None = None
@@ -397,6 +400,26 @@ class Session:
         if message.address in self._internal:
             return Refused(ErrorCode.ILLEGAL_STATE, f"a message to {message.address!r} must not be a large message")
         return self.admit_send(message.address)
+
+    def send_at_once(self, message: Message) -> Refused | None:
+        """Send one message outside of the transaction, as a management call does; return why it was refused."""
+        if message.address in self._internal:
+            return Refused(ErrorCode.ILLEGAL_STATE, f"{message.address!r} takes requests, and no such message")
+        refused = self.admit_send(message.address)
+        if refused is not None:
+            return refused
+        if self._memory.used_bytes >= self._memory.limit_bytes:
+            return Refused(ErrorCode.ADDRESS_FULL, "the broker is full: there is no room for a message")
+        return self._router.send(message, None, None, message.duplicate_id, self._access)
+
+    def add_producer(self, number: int, address: str | None) -> None:
+        """Keep a producer for management's lists; one beyond the limit of consumers is not kept."""
+        if len(self.producers) < self.kernel.config.consumers_per_session_max:
+            self.producers[number] = address, self.kernel.now_ms
+
+    def remove_producer(self, number: int) -> None:
+        """Forget a producer. Ignored for one that is not kept."""
+        self.producers.pop(number, None)
 
     def forget_admitted(self) -> None:
         """Check the permission to send again for each address: permissions changed."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from embedbroker.kernel import Address, Kernel
 
 from ._queue_control import remove_all
 from ._registry import Attribute, Call, Control, Operation, Work
+from ._sending import operations, send
 from ._texts import no_address, routing_types_text
 
 __all__ = ["ADDRESS"]
@@ -89,7 +91,15 @@ def _purge(call: Call) -> Work:
     return total
 
 
-_OPERATIONS = (Operation("purge", (), "long", _purge, "Remove the messages of its queues.", changes=True),)
+def _send(call: Call, *arguments: Any) -> str:
+    headers, type, body, durable, user, password, *rest = arguments
+    return send(call, call.name, headers, type, body, durable, user, password, rest[0] if rest else None)
+
+
+_OPERATIONS = (
+    *operations(_send, "Send a message to the address; return its id."),
+    Operation("purge", (), "long", _purge, "Remove the messages of its queues.", changes=True),
+)
 
 
 def _exists(kernel: Kernel, name: str) -> bool:

@@ -1,16 +1,20 @@
-"""Lists of connections, sessions and consumers, and the operations that close them."""
+"""Lists of connections, sessions, consumers and producers, and the operations that close them."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable, Iterator
 
+from attrs import frozen
+
+from embedbroker.config import Matches
 from embedbroker.kernel import ClientConnection, Consumer, Queue, Session
 
 from ._lists import PAGE_PARAMETERS
 from ._paging import Column, page_of
 from ._registry import Call, Kind, Operation, Parameter, Work
+from ._rows import Rows
 
-__all__ = ["OPERATIONS", "consumer_json", "consumers_of"]
+__all__ = ["OPERATIONS", "consumer_rows", "consumers_of"]
 
 
 def _sessions(call: Call) -> list[Session]:
@@ -25,9 +29,27 @@ def _sessions_of(call: Call, connection_id: str | None) -> list[Session]:
     ]
 
 
-def _consumers(call: Call) -> list[tuple[Session, Consumer]]:
-    """Return the consumers with their sessions; browsers, too, as Artemis lists them."""
-    return [(session, consumer) for session in _sessions(call) for consumer in session.consumers.values()]
+def _consumers(call: Call) -> Iterator[tuple[Session, Consumer]]:
+    """Yield the consumers with their sessions; browsers, too, as Artemis lists them. Sessions may end meanwhile."""
+    for session in _sessions(call):
+        for consumer in list(session.consumers.values()):
+            yield session, consumer
+
+
+@frozen
+class _Producer:
+    """Describe a producer that a client announced."""
+
+    session: Session
+    number: int
+    address: str | None
+    created_ms: int
+
+
+def _producers(call: Call) -> Iterator[_Producer]:
+    for session in _sessions(call):
+        for number, (address, created_ms) in list(session.producers.items()):
+            yield _Producer(session, number, address, created_ms)
 
 
 def _users(session: Session) -> str:
@@ -76,6 +98,7 @@ _SESSION_COLUMNS: dict[str, Column] = {
     "validatedUser": Column(lambda session: session.validated_user),
     "creationTime": Column(lambda session: session.created_ms, is_number=True),
     "consumerCount": Column(lambda session: len(session.consumers), is_number=True, stays_number=True),
+    "producerCount": Column(lambda session: len(session.producers), is_number=True, stays_number=True),
     "connectionID": Column(lambda session: _client_of(session).connection_id),
     "clientID": Column(lambda session: _client_of(session).client_id),
 }
@@ -100,6 +123,26 @@ _CONSUMER_COLUMNS: dict[str, Column] = {
 }
 
 
+_PRODUCER_COLUMNS: dict[str, Column] = {
+    "id": Column(lambda producer: producer.number, is_number=True),
+    "name": Column(lambda producer: str(producer.number)),
+    "session": Column(lambda producer: producer.session.name),
+    "connection": Column(lambda producer: _client_of(producer.session).connection_id),
+    "clientID": Column(lambda producer: _client_of(producer.session).client_id),
+    "user": Column(lambda producer: producer.session.user),
+    "validatedUser": Column(lambda producer: producer.session.validated_user),
+    "protocol": Column(lambda producer: _client_of(producer.session).protocol),
+    "address": Column(lambda producer: producer.address),
+    "localAddress": Column(lambda producer: None),
+    "remoteAddress": Column(lambda producer: _client_of(producer.session).peer),
+    "creationTime": Column(lambda producer: producer.created_ms, is_number=True),
+}
+
+
+def _list_producers(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
+    return page_of(_producers(call), _PRODUCER_COLUMNS, options, page, page_size, "creationTime")
+
+
 def _list_connections(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
     connections = list(call.kernel.clients.connections)
     return page_of(connections, _connection_columns(call), options, page, page_size, "connectionID")
@@ -116,17 +159,13 @@ def _list_consumers(call: Call, options: str | None, page: int | None, page_size
 # -- whole -----------------------------------------------------------------------------------------------------------
 
 
-def _as_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
 def _connections_json(call: Call) -> Work:
     counts: dict[ClientConnection | None, int] = {}
     for session in _sessions(call):
         counts[session.connection] = counts.get(session.connection, 0) + 1
-    rows = []
+    rows = Rows()
     for connection in list(call.kernel.clients.connections):
-        rows.append(
+        rows.add(
             {
                 "connectionID": connection.connection_id,
                 "clientAddress": connection.peer,
@@ -136,7 +175,7 @@ def _connections_json(call: Call) -> Work:
             }
         )
         yield
-    return _as_json(rows)
+    return rows.text()
 
 
 def _session_json(session: Session) -> dict[str, object]:
@@ -152,11 +191,11 @@ def _session_json(session: Session) -> dict[str, object]:
 
 
 def _rows_of_sessions(sessions: list[Session]) -> Work:
-    rows = []
+    rows = Rows()
     for session in sessions:
-        rows.append(_session_json(session))
+        rows.add(_session_json(session))
         yield
-    return _as_json(rows)
+    return rows.text()
 
 
 def _all_sessions_json(call: Call) -> Work:
@@ -192,21 +231,44 @@ def consumers_of(queue: Queue) -> list[tuple[Session | None, Consumer]]:
     ]
 
 
-def _all_consumers_json(call: Call) -> Work:
-    rows = []
-    for session, consumer in _consumers(call):
-        rows.append(consumer_json(session, consumer))
+def consumer_rows(consumers: Iterable[tuple[Session | None, Consumer]]) -> Work:
+    """Return a JSON array of consumers."""
+    rows = Rows()
+    for session, consumer in consumers:
+        rows.add(consumer_json(session, consumer))
         yield
-    return _as_json(rows)
+    return rows.text()
+
+
+def _all_consumers_json(call: Call) -> Work:
+    return consumer_rows(_consumers(call))
 
 
 def _consumers_json(call: Call, connection_id: str | None) -> Work:
-    rows = []
-    for session in _sessions_of(call, connection_id):
-        for consumer in session.consumers.values():
-            rows.append(consumer_json(session, consumer))
-            yield
-    return _as_json(rows)
+    return consumer_rows(
+        [
+            (session, consumer)
+            for session in _sessions_of(call, connection_id)
+            for consumer in session.consumers.values()
+        ]
+    )
+
+
+def _producers_json(call: Call) -> Work:
+    rows = Rows()
+    for producer in _producers(call):
+        rows.add(
+            {
+                "id": producer.number,
+                "name": str(producer.number),
+                "connectionID": _client_of(producer.session).connection_id,
+                "sessionID": producer.session.name,
+                "creationTime": producer.created_ms,
+                "destination": producer.address,
+            }
+        )
+        yield
+    return rows.text()
 
 
 def _connection_ids(call: Call) -> list[str]:
@@ -250,8 +312,26 @@ def _close_user(call: Call, user: str | None) -> bool:
     return _close_connections(list(wanted))
 
 
+def _close_consumers_of(call: Call, address_match: str | None) -> bool:
+    """Close the connections with a consumer of an address that matches; wildcards are those of address settings."""
+    matches = Matches({address_match or "": None})
+    wanted = {
+        session.connection: None
+        for session, consumer in _consumers(call)
+        if session.connection is not None and matches.of(consumer.queue.definition.address)
+    }
+    return _close_connections(list(wanted))
+
+
+def _close_session(call: Call, connection_id: str | None, session_name: str | None, _force: bool | None = None) -> bool:
+    for connection in list(call.kernel.clients.connections):
+        if connection.connection_id == connection_id:
+            return connection.close_session(session_name or "")
+    return False
+
+
 def _close_consumer(call: Call, session_name: str | None, consumer_id: str | None) -> bool:
-    for session, consumer in _consumers(call):
+    for session, consumer in list(_consumers(call)):
         if session.name == session_name and str(consumer.key) == consumer_id:
             session.close_consumer(consumer.key)
             consumer.port.closed_by_broker(consumer)
@@ -268,6 +348,8 @@ OPERATIONS = (
     Operation("listConnections", PAGE_PARAMETERS, "String", _list_connections, "A page of connections as JSON."),
     Operation("listSessions", PAGE_PARAMETERS, "String", _list_sessions, "A page of sessions as JSON."),
     Operation("listConsumers", PAGE_PARAMETERS, "String", _list_consumers, "A page of consumers as JSON."),
+    Operation("listProducers", PAGE_PARAMETERS, "String", _list_producers, "A page of producers as JSON."),
+    Operation("listProducersInfoAsJSON", (), "String", _producers_json, "All producers as JSON."),
     Operation("listConnectionsAsJSON", (), "String", _connections_json, "All connections as JSON."),
     Operation("listAllSessionsAsJSON", (), "String", _all_sessions_json, "All sessions as JSON."),
     Operation("listSessionsAsJSON", (_CONNECTION,), "String", _sessions_json, "Sessions of a connection as JSON."),
@@ -287,6 +369,25 @@ OPERATIONS = (
         "boolean",
         _close_user,
         "Close those of a user.",
+        changes=True,
+    ),
+    Operation(
+        "closeConsumerConnectionsForAddress",
+        (Parameter("address", Kind.TEXT),),
+        "boolean",
+        _close_consumers_of,
+        "Close connections with a consumer of an address that matches.",
+        changes=True,
+    ),
+    Operation(
+        "closeSessionWithID", (_CONNECTION, _SESSION), "boolean", _close_session, "Close a session.", changes=True
+    ),
+    Operation(
+        "closeSessionWithID",
+        (_CONNECTION, _SESSION, Parameter("force", Kind.BOOLEAN)),
+        "boolean",
+        _close_session,
+        "The same; it is always closed by force.",
         changes=True,
     ),
     Operation(

@@ -14,7 +14,7 @@ from embedclient.model import uuid_text
 
 from ._registry import ManagementRefused
 
-__all__ = ["BROWSE_MAX", "VALUE_MAX", "Found", "first_message", "matcher", "message_map", "search"]
+__all__ = ["BROWSE_MAX", "VALUE_MAX", "Found", "first_message", "matcher", "message_map", "search", "shown"]
 
 BROWSE_MAX = 200
 """Messages of a queue that a list or a filtered count examines."""
@@ -60,7 +60,8 @@ def _cut(text: str) -> str:
     return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}, + {len(text) - VALUE_MAX} more"
 
 
-def _shown(value: object) -> object:
+def shown(value: object) -> object:
+    """Return a value as lists show it: cut, and as JSON has it."""
     if isinstance(value, bytes | bytearray | memoryview):
         # Java prints bytes with a sign.
         return [byte - 256 if byte > 127 else byte for byte in bytes(value[:VALUE_MAX])]
@@ -79,7 +80,7 @@ def message_map(message: Message) -> dict[str, object]:
     return {
         "durable": message.durable,
         "address": message.address,
-        **({name: _shown(value) for name, value in properties.items()} if properties is not None else {}),
+        **({name: shown(value) for name, value in properties.items()} if properties is not None else {}),
         "messageID": message.message_id,
         "expiration": message.expiration,
         "type": getattr(in_core, "type", 0),

@@ -7,12 +7,13 @@ of a list: each list is data, `Column` by name.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
 
 from ._registry import ManagementRefused, Work
+from ._rows import ROWS_MAX, Rows, too_many_rows
 from ._texts import flag
 
 __all__ = ["Column", "page_of", "plain_text"]
@@ -129,7 +130,7 @@ def _matcher(options: _Options, columns: Mapping[str, Column]) -> Callable[[obje
 
 
 def page_of(
-    items: Sequence[object],
+    items: Iterable[object],
     columns: Mapping[str, Column],
     options_text: str | None,
     page: int | None,
@@ -139,7 +140,7 @@ def page_of(
     """Return the page as JSON: ``data`` with one object per element, and ``count`` of all that match.
 
     Args:
-        items: Elements of the list.
+        items: Elements of the list; they must not change while the work goes on.
         columns: Fields of an element.
         options_text: Filter and order as JSON; empty for all in the default order.
         page: Number of the page, from 1; -1 for all.
@@ -148,36 +149,61 @@ def page_of(
     """
     options = _options(options_text, columns)
     matches = _matcher(options, columns)
-    found = list(items)
-    if matches is not None:
-        found = []
-        for number, item in enumerate(items):
-            if matches(item):
-                found.append(item)
-            if not number % 4:
-                yield
-    column = columns[options.sort_field or default_sort]
-    keyed: list[tuple[object, int]] = []
-    for number, item in enumerate(found):
-        value = column.read(item)
-        keyed.append((value if column.is_number and isinstance(value, int | float) else plain_text(value), number))
-        if not number % _PART:
+    is_paged = page is not None and page_size is not None and page > 0 and page_size > 0
+    start = (page - 1) * page_size if is_paged and page is not None and page_size is not None else 0
+    end = start + page_size if is_paged and page_size is not None else ROWS_MAX
+    best = _Best(columns[options.sort_field or default_sort], end, is_descending=options.descending)
+    for number, item in enumerate(items):
+        if matches is None or matches(item):
+            best.add(item)
+            if not is_paged and best.count > ROWS_MAX:
+                raise too_many_rows()
+        if not number % 4:
             yield
-    keyed.sort(reverse=options.descending, key=_sort_key)
-    start, end = 0, len(keyed)
-    if page is not None and page_size is not None and page > 0 and page_size > 0:
-        start = (page - 1) * page_size
-        end = start + page_size
-    rows = []
-    for _value, number in keyed[start:end]:
-        item = found[number]
-        rows.append({name: _shown(each, item) for name, each in columns.items()})
+    rows = Rows()
+    for item in best.taken()[start:end]:
+        rows.add({name: _shown(each, item) for name, each in columns.items()})
         yield
-    return json.dumps({"data": rows, "count": len(keyed)}, ensure_ascii=False, separators=(",", ":"))
+    return f'{{"data":{rows.text()},"count":{best.count}}}'
 
 
-def _sort_key(entry: tuple[object, int]) -> Any:
-    value = entry[0]
+class _Best:
+    """Keep the first elements in an order, as many as the page reaches; more of a long list would take memory."""
+
+    def __init__(self, column: Column, limit: int, *, is_descending: bool) -> None:
+        self._column = column
+        self._limit = limit
+        self._is_descending = is_descending
+        self._sorted: list[tuple[int, Any, int, object]] = []
+        self._fresh: list[tuple[int, Any, int, object]] = []
+        #: Elements that were added.
+        self.count = 0
+
+    def add(self, item: object) -> None:
+        """Add an element. Elements with the same value keep their order."""
+        value = self._column.read(item)
+        if not (self._column.is_number and isinstance(value, int | float)):
+            value = plain_text(value)
+        rank, key = _sort_key(value)
+        self._fresh.append((rank, key, -self.count if self._is_descending else self.count, item))
+        self.count += 1
+        if len(self._fresh) >= max(_PART, len(self._sorted)):
+            self._merge()
+
+    def _merge(self) -> None:
+        # The third part differs, so elements themselves are never compared.
+        self._sorted += self._fresh
+        self._sorted.sort(reverse=self._is_descending)
+        del self._sorted[self._limit :]
+        self._fresh.clear()
+
+    def taken(self) -> list[object]:
+        """Return the first elements."""
+        self._merge()
+        return [entry[3] for entry in self._sorted]
+
+
+def _sort_key(value: object) -> tuple[int, Any]:
     # A column of numbers may have an empty value: those come first.
     return (0, value) if isinstance(value, int | float) else (-1 if value == "" else 1, value)
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from itertools import islice
+from typing import Any
 
-from embedbroker.kernel import Kernel, Leaving, Message, Outcome, Permission, Queue, Reference
+from embedbroker.kernel import (
+    Bookmark,
+    Consumer,
+    Kernel,
+    Leaving,
+    Message,
+    Outcome,
+    Permission,
+    Queue,
+    Reference,
+)
 from embedclient.errors import RemoteProtocolError
 
-from ._client_lists import consumer_json, consumers_of
-from ._messages import first_message, matcher, message_map, search
+from ._client_lists import consumer_rows, consumers_of
+from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, shown
+from ._paging import plain_text
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
+from ._rows import RESULT_CHARS_MAX, Rows
+from ._sending import operations, send
 from ._texts import ROUTING_TYPES, no_queue
 
 __all__ = ["QUEUE", "remove_all"]
@@ -103,15 +118,47 @@ _ATTRIBUTES = (
 # -- contents --------------------------------------------------------------------------------------------------------
 
 
-def _maps(call: Call, filter_text: str | None) -> Work:
+def _found(call: Call, filter_text: str | None) -> Generator[None, None, list[Message]]:
     queue = done(call.session.use_queue(call.name, Permission.BROWSE))
     found = yield from search(queue, matcher(call.kernel, filter_text))
-    return [message_map(reference.message) for reference in found]
+    return [reference.message for reference in found]
+
+
+def _json_of(messages: Iterable[Message]) -> str:
+    rows = Rows()
+    for message in messages:
+        rows.add(message_map(message))
+    return rows.text()
+
+
+def _maps(call: Call, filter_text: str | None = None) -> Work:
+    messages = yield from _found(call, filter_text)
+    # Counted as text: rows of large properties take memory, too.
+    return json.loads(_json_of(messages))
 
 
 def _list_as_json(call: Call, filter_text: str | None) -> Work:
-    rows = yield from _maps(call, filter_text)
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    messages = yield from _found(call, filter_text)
+    return _json_of(messages)
+
+
+def _browse_page(call: Call, page: int | None, page_size: int | None, filter_text: str | None = None) -> Work:
+    """Return one page of the messages that match, as Artemis counts them: the skipped ones match, too."""
+    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    matches = matcher(call.kernel, filter_text)
+    size = max(page_size or 0, 0)
+    start = (max(page or 1, 1) - 1) * size
+    bookmark, rows, index = Bookmark(), Rows(), 0
+    while index < start + size:
+        reference, _budget = queue.backlog.browse(bookmark, 1 << 30)
+        if reference is None:
+            break
+        if matches is None or matches(reference.message):
+            if index >= start:
+                rows.add(message_map(reference.message))
+            index += 1
+        yield
+    return json.loads(rows.text())
 
 
 def _count(call: Call, filter_text: str | None = None) -> Work:
@@ -123,13 +170,78 @@ def _count(call: Call, filter_text: str | None = None) -> Work:
     return len(found)
 
 
-def _count_delivering(call: Call, _filter_text: str | None = None) -> int:
-    return _of(call).delivering_count
+def _counts_json(messages: Iterable[Message], name: str) -> str:
+    counts: dict[str, int] = {}
+    for message in messages:
+        try:
+            value = message.property(name)
+        except RemoteProtocolError:
+            value = None
+        key = "null" if value is None else str(shown(plain_text(value) if isinstance(value, bool) else value))
+        counts[key] = counts.get(key, 0) + 1
+    return json.dumps(counts, ensure_ascii=False, separators=(",", ":"))
 
 
-def _consumers(call: Call) -> str:
-    rows = [consumer_json(session, consumer) for session, consumer in consumers_of(_of(call))]
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+def _count_groups(call: Call, filter_text: str | None, name: str | None) -> Work:
+    """Count by the value of a property, as JSON; without a property, everything under ``null``."""
+    if not name:
+        count = yield from _count(call, filter_text)
+        return json.dumps({"null": count}, separators=(",", ":"))
+    messages = yield from _found(call, filter_text)
+    return _counts_json(messages, name)
+
+
+# -- contents in delivery --------------------------------------------------------------------------------------------
+
+
+def _delivering(call: Call) -> list[tuple[Consumer, list[Message]]]:
+    """Return the first messages in delivery, by consumer."""
+    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    found: list[tuple[Consumer, list[Message]]] = []
+    room = BROWSE_MAX
+    for consumer in queue.consumers:
+        messages = [reference.message for reference in islice(consumer.unsettled.values(), room)]
+        if messages:
+            found.append((consumer, messages))
+        room -= len(messages)
+        if room <= 0:
+            break
+    return found
+
+
+def _delivering_json(call: Call) -> str:
+    rows, size = [], 0
+    for consumer, messages in _delivering(call):
+        session = consumer.owner.name if consumer.owner is not None else ""
+        name = json.dumps(f"ServerConsumer [id={consumer.key}, session={session}]", ensure_ascii=False)
+        rows.append(f'{{"consumerName":{name},"elements":{_json_of(messages)}}}')
+        size += len(rows[-1])
+        if size > RESULT_CHARS_MAX:
+            raise ManagementRefused("the messages in delivery are too large for one result")
+    return f"[{','.join(rows)}]"
+
+
+def _delivering_maps(call: Call) -> dict[str, object]:
+    return {row["consumerName"]: row["elements"] for row in json.loads(_delivering_json(call))}
+
+
+def _count_delivering(call: Call, filter_text: str | None = None) -> int:
+    matches = matcher(call.kernel, filter_text)
+    if matches is None:
+        return _of(call).delivering_count
+    return sum([matches(message) for _consumer, messages in _delivering(call) for message in messages])
+
+
+def _count_delivering_groups(call: Call, filter_text: str | None, name: str | None) -> str:
+    if not name:
+        return json.dumps({"null": _count_delivering(call, filter_text)}, separators=(",", ":"))
+    matches = matcher(call.kernel, filter_text)
+    messages = [message for _consumer, taken in _delivering(call) for message in taken]
+    return _counts_json([message for message in messages if matches is None or matches(message)], name)
+
+
+def _consumers(call: Call) -> Work:
+    return consumer_rows(consumers_of(_of(call)))
 
 
 # -- removal ---------------------------------------------------------------------------------------------------------
@@ -262,6 +374,92 @@ def _move_in_portions(call: Call, _flush_limit: int | None, filter_text: str | N
     return _move_matching(call, filter_text, queue_name)
 
 
+def _move_some(
+    call: Call,
+    _flush_limit: int | None,
+    filter_text: str | None,
+    queue_name: str | None,
+    rejects_duplicates: bool | None,
+    limit: int | None = None,
+) -> Work:
+    """Move what matches, ``limit`` messages at most; -1 or null: all."""
+    if rejects_duplicates:
+        raise ManagementRefused("rejectDuplicates is not available: duplicates are not detected by a move; use false")
+    selected, left = _selected(call, filter_text), -1 if limit is None else limit
+
+    def matches(reference: Reference) -> bool:
+        nonlocal left
+        if left == 0 or (selected is not None and not selected(reference)):
+            return False
+        left -= 1
+        return True
+
+    return _each(call, call.name, _mover(call, _target(call, queue_name)), matches)
+
+
+def _move_checked(call: Call, filter_text: str | None, queue_name: str | None, rejects_duplicates: bool | None) -> Work:
+    return _move_some(call, None, filter_text, queue_name, rejects_duplicates)
+
+
+def _move_one_checked(
+    call: Call, message_id: int | None, queue_name: str | None, rejects_duplicates: bool | None
+) -> Work:
+    if rejects_duplicates:
+        raise ManagementRefused("rejectDuplicates is not available: duplicates are not detected by a move; use false")
+    return _move_one(call, message_id, queue_name)
+
+
+# -- copies and priorities -------------------------------------------------------------------------------------------
+
+
+def _copy_one(call: Call, message_id: int | None, queue_name: str | None) -> Work:
+    """Copy one waiting message; it stays where it is."""
+    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    target = _target(call, queue_name)
+    bookmark = Bookmark()
+    while True:
+        reference, _budget = queue.backlog.browse(bookmark, 1 << 30)
+        if reference is None:
+            return False
+        if reference.message.message_id == message_id:
+            memory = call.kernel.memory
+            if memory.used_bytes >= memory.limit_bytes:
+                raise ManagementRefused("the broker is full: there is no room for a copy")
+            try:
+                call.kernel.mover.copy(reference.message, target)
+            except RemoteProtocolError as error:
+                raise ManagementRefused(f"message {message_id} cannot be copied: {error}") from None
+            return True
+        yield
+
+
+def _changing(call: Call, priority: int | None) -> Callable[[Queue, Reference], None]:
+    if priority is None or not 0 <= priority <= 9:
+        raise ManagementRefused(
+            f"AMQ229048: invalid new Priority value: {priority}. It must be between 0 and 9 (both included)"
+        )
+
+    def act(queue: Queue, reference: Reference) -> None:
+        call.kernel.mover.change_priority(queue, reference, priority)
+
+    return act
+
+
+def _change_priority(call: Call, message_id: int | None, priority: int | None) -> Work:
+    return _one(call, _changing(call, priority), message_id)
+
+
+def _change_priorities(call: Call, filter_text: str | None, priority: int | None) -> Work:
+    return _each(call, call.name, _changing(call, priority), _selected(call, filter_text))
+
+
+def _send(call: Call, *arguments: Any) -> str:
+    """Send to this queue of its address alone."""
+    headers, type, body, durable, user, password, *rest = arguments
+    address = f"{_of(call).definition.address}::{call.name}"
+    return send(call, address, headers, type, body, durable, user, password, rest[0] if rest else None)
+
+
 def _origin(call: Call, message: Message) -> Queue | None:
     """Return the queue that a message left; None if it has no origin, or its queue no longer exists."""
     try:
@@ -321,14 +519,41 @@ _FILTER = Parameter("filter", Kind.TEXT)
 _ID = Parameter("messageID", Kind.LONG)
 _FLUSH = Parameter("flushLimit", Kind.INTEGER)
 _TARGET = Parameter("otherQueueName", Kind.TEXT)
+_PAGE, _PAGE_SIZE = Parameter("page", Kind.INTEGER), Parameter("pageSize", Kind.INTEGER)
+_GROUP_BY = Parameter("groupByProperty", Kind.TEXT)
+_REJECT = Parameter("rejectDuplicates", Kind.BOOLEAN)
+_PRIORITY = Parameter("newPriority", Kind.INTEGER)
 
 _OPERATIONS = (
     Operation("listMessages", (_FILTER,), "Map[]", _maps, "Waiting messages, at most 200."),
     Operation("listMessagesAsJSON", (_FILTER,), "String", _list_as_json, "The same as JSON."),
+    Operation("browse", (), "Map[]", _maps, "Waiting messages, at most 200."),
+    Operation("browse", (_FILTER,), "Map[]", _maps, "Those that match among the first 200."),
+    Operation("browse", (_PAGE, _PAGE_SIZE), "Map[]", _browse_page, "A page of the waiting messages."),
+    Operation("browse", (_PAGE, _PAGE_SIZE, _FILTER), "Map[]", _browse_page, "A page of those that match."),
+    Operation("listDeliveringMessages", (), "Map", _delivering_maps, "Messages in delivery by consumer, at most 200."),
+    Operation("listDeliveringMessagesAsJSON", (), "String", _delivering_json, "The same as JSON."),
     Operation("peekFirstMessageAsJSON", (), "String", _peek, "The message that is next, as JSON; null without one."),
     Operation("countMessages", (), "long", _count, "Messages that wait or are in delivery."),
     Operation("countMessages", (_FILTER,), "long", _count, "Those that match among the first 200 that wait."),
+    Operation(
+        "countMessages", (_FILTER, _GROUP_BY), "String", _count_groups, "The same by the value of a property, as JSON."
+    ),
     Operation("countDeliveringMessages", (), "long", _count_delivering, "Messages in delivery."),
+    Operation(
+        "countDeliveringMessages",
+        (_FILTER,),
+        "long",
+        _count_delivering,
+        "Those that match among the first 200 of them.",
+    ),
+    Operation(
+        "countDeliveringMessages",
+        (_FILTER, _GROUP_BY),
+        "String",
+        _count_delivering_groups,
+        "The same by the value of a property, as JSON.",
+    ),
     Operation("listConsumersAsJSON", (), "String", _consumers, "Consumers and browsers as JSON."),
     Operation("removeAllMessages", (), "int", _remove_all, "Remove what waits; return how many.", changes=True),
     Operation("removeMessages", (_FILTER,), "int", _remove_matching, "Remove what matches.", changes=True),
@@ -355,6 +580,35 @@ _OPERATIONS = (
     Operation("moveMessage", (_ID, _TARGET), "boolean", _move_one, "Move one message to a queue.", changes=True),
     Operation("moveMessages", (_FILTER, _TARGET), "int", _move_matching, "Move what matches.", changes=True),
     Operation("moveMessages", (_FLUSH, _FILTER, _TARGET), "int", _move_in_portions, "The same.", changes=True),
+    Operation("moveMessage", (_ID, _TARGET, _REJECT), "boolean", _move_one_checked, "The same.", changes=True),
+    Operation("moveMessages", (_FILTER, _TARGET, _REJECT), "int", _move_checked, "The same.", changes=True),
+    Operation("moveMessages", (_FLUSH, _FILTER, _TARGET, _REJECT), "int", _move_some, "The same.", changes=True),
+    Operation(
+        "moveMessages",
+        (_FLUSH, _FILTER, _TARGET, _REJECT, Parameter("messageCount", Kind.INTEGER)),
+        "int",
+        _move_some,
+        "Move so many messages at most.",
+        changes=True,
+    ),
+    Operation("copyMessage", (_ID, _TARGET), "boolean", _copy_one, "Copy one message to a queue.", changes=True),
+    Operation(
+        "changeMessagePriority",
+        (_ID, _PRIORITY),
+        "boolean",
+        _change_priority,
+        "Give one message another priority, 0 to 9, and a new id.",
+        changes=True,
+    ),
+    Operation(
+        "changeMessagesPriority",
+        (_FILTER, _PRIORITY),
+        "int",
+        _change_priorities,
+        "Give what matches another priority.",
+        changes=True,
+    ),
+    *operations(_send, "Send a message to this queue alone; return its id."),
     Operation("retryMessage", (_ID,), "boolean", _retry_one, "Move one message back to its queue.", changes=True),
     Operation("retryMessages", (), "int", _retry_all, "Move messages back to the queues they left.", changes=True),
     Operation("resetMessagesAdded", (), "void", _reset_added, "Count from 0 again.", changes=True),

@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from embedbroker.kernel import AT_ONCE_MAX, Kernel, Permission, Refused, Session
+from embedbroker.kernel import AT_ONCE_MAX, Kernel, Message, Permission, Principal, Refused, Session
 from embedclient.model import Instant
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Control",
     "Failure",
     "Kind",
+    "Letter",
     "ManagementRefused",
     "Operation",
     "Parameter",
@@ -82,6 +83,7 @@ class Kind(Enum):
     INTEGER = "int"
     LONG = "long"
     BOOLEAN = "boolean"
+    MAP = "Map"
 
     def fits(self, value: object) -> bool:
         """Return True if a value of JSON can be an argument of this type. Null fits every type, as in Artemis."""
@@ -91,6 +93,8 @@ class Kind(Enum):
             return isinstance(value, str)
         if self is Kind.BOOLEAN:
             return isinstance(value, bool)
+        if self is Kind.MAP:
+            return isinstance(value, dict)
         limit = 1 << (31 if self is Kind.INTEGER else 63)
         return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
 
@@ -114,6 +118,37 @@ class BrokerView(Protocol):
 
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member of the cluster."""
+
+    def log_in(self, user: str, password: str | None, peer: str) -> Principal | Refused:
+        """Return the principal of a user; a broker without security admits every one."""
+
+    def compose(self, letter: Letter) -> Message:
+        """Return a message, without id.
+
+        Raises:
+            ValueError: The letter cannot become a message; the text names the part.
+        """
+
+
+@frozen
+class Letter:
+    """Describe a message to send.
+
+    Attributes:
+        address: Address, or ``address::queue``.
+        type: Artemis' number of the type: 3 is a text message.
+        body: Text, or the bytes in Base64 for all other types; None for an empty body.
+        is_durable: Whether it survives a restart.
+        headers: Properties; their values become texts.
+        has_user_id: Whether it gets a JMS message id.
+    """
+
+    address: str
+    type: int
+    body: str | None
+    is_durable: bool
+    headers: Mapping[str, object]
+    has_user_id: bool
 
 
 @frozen

@@ -7,7 +7,7 @@ owner may do everything: no permission is checked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from ._host import Host
 
 __all__ = ["AddressInfo", "Management", "QueueInfo"]
+
+_PAGE_SIZE = 2_000
+_FLUSH_LIMIT = 500
+# Number of a text message among Artemis' types.
+_TEXT = 3
 
 
 @frozen
@@ -176,6 +181,100 @@ class Management:
         removed: int = await self.invoke(f"queue.{name}", "removeAllMessages")
         return removed
 
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    async def browse(
+        self, queue: str, *, filter: str | None = None, page: int = 1, page_size: int = 100
+    ) -> list[dict[str, Any]]:
+        """Return a page of the messages that wait in a queue: headers and properties, without the body.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+            page: Number of the page, from 1.
+            page_size: Messages of a page.
+        """
+        rows: list[dict[str, Any]] = await self.invoke(f"queue.{queue}", "browse", page, page_size, filter)
+        return rows
+
+    async def send_message(
+        self, queue: str, text: str, *, properties: Mapping[str, object] | None = None, durable: bool = True
+    ) -> int:
+        """Send a text message to one queue, whose filter applies; return the message's id in the broker.
+
+        Args:
+            queue: Name of the queue.
+            text: Body of the message.
+            properties: Properties; their values become texts.
+            durable: Whether the message survives a restart.
+        """
+        arguments = (dict(properties or {}), _TEXT, text, durable, None, None, True)
+        identifier: str = await self.invoke(f"queue.{queue}", "sendMessage", *arguments)
+        return int(identifier)
+
+    async def move_messages(
+        self, queue: str, target: str, *, filter: str | None = None, limit: int | None = None
+    ) -> int:
+        """Move messages that wait in a queue to another one, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            target: Name of the other queue.
+            filter: Selector for the messages; None selects all.
+            limit: Maximum number of messages; None sets no limit.
+        """
+        arguments = (_FLUSH_LIMIT, filter, target, False, -1 if limit is None else limit)
+        moved: int = await self.invoke(f"queue.{queue}", "moveMessages", *arguments)
+        return moved
+
+    async def copy_message(self, queue: str, message_id: int, target: str) -> bool:
+        """Copy a message that waits in a queue to another one; return False if no such message waits."""
+        copied: bool = await self.invoke(f"queue.{queue}", "copyMessage", message_id, target)
+        return copied
+
+    async def remove_messages(self, queue: str, *, filter: str | None = None) -> int:
+        """Remove messages that wait in a queue and match a selector, and return how many there were."""
+        removed: int = await self.invoke(f"queue.{queue}", "removeMessages", filter)
+        return removed
+
+    async def expire_messages(self, queue: str, *, filter: str | None = None) -> int:
+        """Expire messages that wait in a queue and match a selector, and return how many there were."""
+        expired: int = await self.invoke(f"queue.{queue}", "expireMessages", filter)
+        return expired
+
+    async def reject_messages(self, queue: str, *, filter: str | None = None) -> int:
+        """Make dead letters of messages that wait in a queue and match a selector; return how many there were."""
+        rejected: int = await self.invoke(f"queue.{queue}", "sendMessagesToDeadLetterAddress", filter)
+        return rejected
+
+    async def retry_messages(self, queue: str) -> int:
+        """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
+        retried: int = await self.invoke(f"queue.{queue}", "retryMessages")
+        return retried
+
+    async def change_priority(self, queue: str, priority: int, *, filter: str | None = None) -> int:
+        """Give messages that wait in a queue another priority, 0 to 9, and new ids; return how many there were."""
+        changed: int = await self.invoke(f"queue.{queue}", "changeMessagesPriority", filter, priority)
+        return changed
+
+    # -- clients -------------------------------------------------------------------------------------------------
+
+    async def close_connections(self, *, address: str | None = None, user: str | None = None) -> bool:
+        """Close the connections of a host or of a user; return False if there were none.
+
+        Args:
+            address: Beginning of the client's address, such as ``10.0.0.7``.
+            user: Name of a user.
+
+        Raises:
+            ValueError: Neither or both of them are given.
+        """
+        if (address is None) == (user is None):
+            raise ValueError("close_connections needs an address or a user, and not both")
+        operation = "closeConnectionsForUser" if address is None else "closeConnectionsForAddress"
+        closed: bool = await self.invoke("broker", operation, user if address is None else address)
+        return closed
+
     # -- addresses -----------------------------------------------------------------------------------------------
 
     async def addresses(self) -> list[AddressInfo]:
@@ -206,5 +305,11 @@ class Management:
         await self.invoke("broker", "deleteAddress", name, deletes_queues)
 
     async def _rows(self, operation: str) -> list[dict[str, str]]:
-        page: dict[str, list[dict[str, str]]] = json.loads(await self.invoke("broker", operation, "", -1, -1))
-        return page["data"]
+        """Return all rows of a list. The broker returns them in pages: one result has a limited size."""
+        rows: list[dict[str, str]] = []
+        while True:
+            number = len(rows) // _PAGE_SIZE + 1
+            page: dict[str, Any] = json.loads(await self.invoke("broker", operation, "", number, _PAGE_SIZE))
+            rows += page["data"]
+            if len(page["data"]) < _PAGE_SIZE:
+                return rows

@@ -1,8 +1,11 @@
-"""`ThreadedManagement`: the blocking counterpart of `Management`. Adds no behaviour."""
+"""`ThreadedManagement`: the blocking counterpart of `Management`. Generated from that class: change it there.
+
+Each method is one call in the thread of the broker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -25,11 +28,22 @@ class ThreadedManagement:
         self._run = run
 
     def get(self, resource: str, attribute: str) -> Any:
-        """Return an attribute as a value of JSON."""
+        """Return an attribute as a value of JSON.
+
+        Args:
+            resource: ``broker``, ``address.NAME`` or ``queue.NAME``.
+            attribute: Name of the attribute, such as ``MessageCount``.
+        """
         return self._run(lambda: self._management.get(resource, attribute))
 
     def invoke(self, resource: str, operation: str, *arguments: object) -> Any:
-        """Run an operation, and return its result as a value of JSON."""
+        """Run an operation, and return its result as a value of JSON.
+
+        Args:
+            resource: ``broker``, ``address.NAME`` or ``queue.NAME``.
+            operation: Name of the operation, such as ``removeAllMessages``.
+            arguments: Texts, numbers, booleans or None, in the order of the operation's parameters.
+        """
         return self._run(lambda: self._management.invoke(resource, operation, *arguments))
 
     def queue_names(self) -> list[str]:
@@ -54,7 +68,16 @@ class ThreadedManagement:
         durable: bool = True,
         max_consumers: int = -1,
     ) -> None:
-        """Create a queue, and its address if it does not exist."""
+        """Create a queue, and its address if it does not exist.
+
+        Args:
+            name: Name of the queue.
+            address: Address that it is bound to; None takes the name of the queue.
+            routing_type: ``ANYCAST`` or ``MULTICAST``.
+            filter: Selector for the messages that it takes; None takes all.
+            durable: Whether it survives a restart.
+            max_consumers: Maximum number of consumers; -1 sets no limit.
+        """
         self._run(
             lambda: self._management.create_queue(
                 name,
@@ -74,12 +97,90 @@ class ThreadedManagement:
         """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay."""
         return self._run(lambda: self._management.purge_queue(name))
 
+    def browse(
+        self, queue: str, *, filter: str | None = None, page: int = 1, page_size: int = 100
+    ) -> list[dict[str, Any]]:
+        """Return a page of the messages that wait in a queue: headers and properties, without the body.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+            page: Number of the page, from 1.
+            page_size: Messages of a page.
+        """
+        return self._run(lambda: self._management.browse(queue, filter=filter, page=page, page_size=page_size))
+
+    def send_message(
+        self, queue: str, text: str, *, properties: Mapping[str, object] | None = None, durable: bool = True
+    ) -> int:
+        """Send a text message to one queue, whose filter applies; return the message's id in the broker.
+
+        Args:
+            queue: Name of the queue.
+            text: Body of the message.
+            properties: Properties; their values become texts.
+            durable: Whether the message survives a restart.
+        """
+        return self._run(lambda: self._management.send_message(queue, text, properties=properties, durable=durable))
+
+    def move_messages(self, queue: str, target: str, *, filter: str | None = None, limit: int | None = None) -> int:
+        """Move messages that wait in a queue to another one, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            target: Name of the other queue.
+            filter: Selector for the messages; None selects all.
+            limit: Maximum number of messages; None sets no limit.
+        """
+        return self._run(lambda: self._management.move_messages(queue, target, filter=filter, limit=limit))
+
+    def copy_message(self, queue: str, message_id: int, target: str) -> bool:
+        """Copy a message that waits in a queue to another one; return False if no such message waits."""
+        return self._run(lambda: self._management.copy_message(queue, message_id, target))
+
+    def remove_messages(self, queue: str, *, filter: str | None = None) -> int:
+        """Remove messages that wait in a queue and match a selector, and return how many there were."""
+        return self._run(lambda: self._management.remove_messages(queue, filter=filter))
+
+    def expire_messages(self, queue: str, *, filter: str | None = None) -> int:
+        """Expire messages that wait in a queue and match a selector, and return how many there were."""
+        return self._run(lambda: self._management.expire_messages(queue, filter=filter))
+
+    def reject_messages(self, queue: str, *, filter: str | None = None) -> int:
+        """Make dead letters of messages that wait in a queue and match a selector; return how many there were."""
+        return self._run(lambda: self._management.reject_messages(queue, filter=filter))
+
+    def retry_messages(self, queue: str) -> int:
+        """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
+        return self._run(lambda: self._management.retry_messages(queue))
+
+    def change_priority(self, queue: str, priority: int, *, filter: str | None = None) -> int:
+        """Give messages that wait in a queue another priority, 0 to 9, and new ids; return how many there were."""
+        return self._run(lambda: self._management.change_priority(queue, priority, filter=filter))
+
+    def close_connections(self, *, address: str | None = None, user: str | None = None) -> bool:
+        """Close the connections of a host or of a user; return False if there were none.
+
+        Args:
+            address: Beginning of the client's address, such as ``10.0.0.7``.
+            user: Name of a user.
+
+        Raises:
+            ValueError: Neither or both of them are given.
+        """
+        return self._run(lambda: self._management.close_connections(address=address, user=user))
+
     def addresses(self) -> list[AddressInfo]:
         """Return the figures of all addresses, in order of their creation."""
         return self._run(lambda: self._management.addresses())
 
     def create_address(self, name: str, *routing_types: str) -> None:
-        """Create an address."""
+        """Create an address.
+
+        Args:
+            name: Name of the address.
+            routing_types: ``ANYCAST``, ``MULTICAST`` or both.
+        """
         self._run(lambda: self._management.create_address(name, *routing_types))
 
     def delete_address(self, name: str, *, deletes_queues: bool = False) -> None:

@@ -126,3 +126,52 @@ def test_refusals(run: Command, words: list[str], text: str) -> None:
 def test_wrong_options(run: Command, words: list[str], text: str) -> None:
     wrong = run(*words)
     assert wrong.exit_code == 2 and text in wrong.stderr
+
+
+# -- messages --------------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_sent_shown_moved_copied_and_deleted(run: Command) -> None:
+    for name in ("orders", "other"):
+        run("queue", "create", name)
+    sent = run("message", "send", "orders", "one", "two", "three", "-p", "color=red", "-p", "size=a=b")
+    assert sent.exit_code == 0 and len(sent.stdout.split()) == 3
+    rows = of_json(run("message", "browse", "orders", "--json"))
+    assert [str(row["messageID"]) for row in rows] == sent.stdout.split()
+    assert {(row["color"], row["size"], row["durable"], row["type"]) for row in rows} == {("red", "a=b", True, 3)}
+    head, *lines = table(run("message", "browse", "orders", "--filter", "color = 'red'"))
+    assert head[:2] == ["ID", "PRIORITY"] and [line[0] for line in lines] == sent.stdout.split()
+    first, second, _third = sent.stdout.split()
+    assert run("message", "copy", "orders", "other", "--id", first, "--id", "1").stdout == "1\n"
+    assert run("message", "move", "orders", "other", "--id", first, "--id", second).stdout == "2\n"
+    assert run("message", "count", "orders").stdout == "1\n"
+    assert run("message", "count", "other", "--filter", "color = 'blue'").stdout == "0\n"
+    assert run("message", "move", "other", "orders", "--all").stdout == "3\n"
+    assert run("message", "delete", "orders", "--filter", "color = 'red'").stdout == "4\n"
+    assert run("browse", "orders").stdout == ""
+
+
+def test_messages_are_rejected_retried_and_expired(run: Command) -> None:
+    run("queue", "create", "orders")
+    run("message", "send", "orders", "one", "two", "--non-persistent")
+    assert run("message", "reject", "orders", "--all").stdout == "2\n"
+    assert run("message", "retry", "DLQ").stdout == "2\n"
+    assert run("message", "expire", "orders", "--filter", "AMQPriority = 4").stdout == "2\n"
+    assert run("browse", "ExpiryQueue").stdout == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--all", "--id", "1"], ["--id", "1", "--filter", "a = 1"]])
+def test_messages_must_be_chosen_in_one_way(run: Command, options: list[str]) -> None:
+    refused = run("message", "delete", "orders", *options)
+    assert refused.exit_code == 2 and "one of --id, --filter and --all" in refused.stderr
+
+
+def test_producers_are_shown_and_a_session_is_closed(run: Command, broker: ThreadedBroker) -> None:
+    with ConnectionFactory(broker.url, client_id="me").connect() as connection, connection.session() as session:
+        session.create_producer("queue://orders")
+        (shown,) = of_json(run("producer", "list", "--json", "--field", "address", "--value", "orders"))
+        assert shown["clientID"] == "me"
+        (own,) = of_json(run("session", "list", "--json", "--field", "id", "--value", shown["session"]))
+        assert run("session", "close", own["connectionID"], own["id"]).exit_code == 0
+        assert of_json(run("session", "list", "--json", "--field", "id", "--value", shown["session"])) == []
+    assert run("session", "close", "nope", "x").stderr == "embedbroker: there is no session x of connection nope\n"

@@ -87,3 +87,45 @@ def test_the_blocking_form() -> None:
         management.delete_address("prices", deletes_queues=True)
         with pytest.raises(JMSException, match="AMQ229203"):
             management.delete_address("prices")
+
+
+async def test_messages_are_sent_browsed_moved_copied_and_removed() -> None:
+    async with EmbeddedBroker() as broker:
+        management = broker.management
+        for name in ("orders", "other"):
+            await management.create_queue(name)
+        first = await management.send_message("orders", "one", properties={"color": "red"})
+        for text in ("two", "three", "four"):
+            await management.send_message("orders", text, durable=False)
+        (shown,) = await management.browse("orders", filter="color = 'red'")
+        assert (shown["messageID"], shown["color"], shown["durable"]) == (first, "red", True)
+        assert [row["durable"] for row in await management.browse("orders", page=2, page_size=3)] == [False]
+        assert await management.copy_message("orders", first, "other") is True
+        assert await management.copy_message("orders", 1, "other") is False
+        assert await management.move_messages("orders", "other", limit=2) == 2
+        assert await management.change_priority("other", 9, filter="color = 'red'") == 2
+        assert {row["priority"] for row in await management.browse("other", filter="color = 'red'")} == {9}
+        assert await management.reject_messages("other", filter="color = 'red'") == 2
+        assert await management.retry_messages("DLQ") == 2
+        assert await management.expire_messages("orders") == 2
+        assert await management.remove_messages("other", filter="color IS NULL") == 1
+        assert await management.message_count("ExpiryQueue") == 2
+
+
+async def test_connections_are_closed_by_address_or_user() -> None:
+    async with EmbeddedBroker() as broker:
+        async with ConnectionFactory(f"{broker.url}?reconnectAttempts=0").connect():
+            assert await broker.management.close_connections(address="10.") is False
+            assert await broker.management.close_connections(address="127.0.0.1") is True
+        assert await broker.management.close_connections(user="app") is False
+        with pytest.raises(ValueError, match="an address or a user"):
+            await broker.management.close_connections()
+
+
+async def test_all_queues_of_many_pages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embedbroker.runtime._management._PAGE_SIZE", 3)
+    async with EmbeddedBroker() as broker:
+        for number in range(7):
+            await broker.management.create_queue(f"page-{number}")
+        names = [queue.name for queue in await broker.management.queues()]
+        assert [name for name in names if name.startswith("page-")] == [f"page-{number}" for number in range(7)]

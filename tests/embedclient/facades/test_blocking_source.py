@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from embedclient import _client
-from tools.blocking_source import MODULES, TARGET, WRAPPED, source_of
+from tools.blocking_source import MANAGEMENT_TARGET, MODULES, TARGET, WRAPPED, management_source, source_of
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -26,3 +26,7 @@ def test_every_client_class_that_waits_has_a_blocking_twin() -> None:
     }
     by_hand = {"ConnectionFactory", "ServerLocator", "Opening"}
     assert waiting - by_hand - set(WRAPPED) == set()
+
+
+def test_the_blocking_management_is_up_to_date() -> None:
+    assert MANAGEMENT_TARGET.read_text() == management_source(), "run: python -m tools.blocking_source"

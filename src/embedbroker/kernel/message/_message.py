@@ -104,5 +104,14 @@ class Message(Protocol):
     def scheduled(self, deliver_at: int) -> Message:
         """Return it with another ``deliver_at``, under the same id. Its stored bytes do not hold that time."""
 
+    def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> Message:
+        """Return a copy without id for another address, with no trace of its origin.
+
+        Args:
+            address: Address of the copy.
+            priority: Priority of the copy, 0 to 9; None keeps that of the message.
+            expiration: Wall time in Unix milliseconds at which the copy expires, 0 for never.
+        """
+
     def with_expiration(self, expiration: int) -> Message:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""

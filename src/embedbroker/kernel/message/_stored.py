@@ -208,14 +208,23 @@ class StoredMessage:
         copy.deliver_at = deliver_at
         return copy
 
+    def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> StoredMessage:
+        return self._copy(self.content, address, expiration, 0, priority)
+
     def with_expiration(self, expiration: int) -> StoredMessage:
         return self._copy(self.content, self.address, expiration, self.message_id)
 
     def _copy(
-        self, content: bytes | bytearray | memoryview, address: str, expiration: int, message_id: int
+        self,
+        content: bytes | bytearray | memoryview,
+        address: str,
+        expiration: int,
+        message_id: int,
+        priority: int | None = None,
     ) -> StoredMessage:
         return StoredMessage(
-            self.codec, content, address=address, durable=self.durable, priority=self.priority, expiration=expiration,
+            self.codec, content, address=address, durable=self.durable,
+            priority=self.priority if priority is None else priority, expiration=expiration,
             timestamp=self.timestamp, message_id=message_id, body=self.body, deliver_at=self.deliver_at,
         )  # fmt: skip
 

@@ -112,6 +112,30 @@ class MessageMover:
         if alone:
             transaction.commit()
 
+    def copy(self, message: Message, destination: Queue) -> None:
+        """Send a copy of a message to one queue alone. It has a new id, and neither origin nor expiration.
+
+        Raises:
+            RemoteProtocolError: The message cannot be copied.
+        """
+        self._send_to(message.copy_to(destination.definition.address), destination, None)
+
+    def change_priority(self, queue: Queue, reference: Reference, priority: int) -> None:
+        """Replace a message by a copy with another priority, as one transaction. It goes behind others of that."""
+        message = reference.message
+        copy = message.copy_to(message.address, priority, message.expiration)
+        queue.delivering_count += 1
+        transaction = self._sender.begin()
+        transaction.take(queue, (reference,), Outcome.ACCEPTED)
+        self._send_to(copy, queue, transaction)
+        self._removal.leave(queue, (reference,), LEAVING_OF[Outcome.ACCEPTED], transaction)
+        transaction.commit()
+
+    def _send_to(self, copy: Message, queue: Queue, transaction: UnitOfWork | None) -> None:
+        copy.assign_id(self._ids.take())
+        address = self._addresses.addresses[queue.definition.address]
+        self._sender.send_copy(copy, address, [queue], transaction)
+
     def drop(
         self, queue: Queue, reference: Reference, why: Leaving, transaction: UnitOfWork | None, key: str, text: str
     ) -> None:

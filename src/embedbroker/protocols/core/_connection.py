@@ -152,6 +152,14 @@ class CoreConnection:
         else:
             self.fail("closed by management")
 
+    def close_session(self, name: str) -> bool:
+        """Close one session without a notice to the client, as Artemis does; return False without such a session."""
+        for session in list(self.sessions.values()):
+            if session.name == name:
+                session.close(failed=True)
+                return True
+        return False
+
     def log(self, text: str) -> None:
         """Log one line for the operator, with the name of the peer."""
         self._log(f"{self.link.peer}: {text}")

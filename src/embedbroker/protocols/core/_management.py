@@ -7,14 +7,15 @@ and operations, which are `embedbroker.management`'s.
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 
 from embedbroker.kernel import Kernel, Refused, Session
-from embedbroker.management import Failure, Registry, Success
+from embedbroker.management import Failure, Letter, Registry, Success
 from embedclient.errors import ErrorCode, RemoteProtocolError
-from embedclient.model import Properties, PropertyType, PropertyValue, uuid_text
+from embedclient.model import Instant, Properties, PropertyType, PropertyValue, uuid_text
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
-__all__ = ["ManagementServer"]
+__all__ = ["ManagementServer", "compose"]
 
 _REPLY_TO, _CORRELATION_ID = "JMSReplyTo", "JMSCorrelationID"
 _RESOURCE, _ATTRIBUTE, _OPERATION = "_AMQ_ResourceName", "_AMQ_Attribute", "_AMQ_OperationName"
@@ -135,6 +136,34 @@ class _Request:
             return correlation_id
         user_id = self._request.user_id
         return "null" if user_id is None else uuid_text(user_id)
+
+
+def compose(letter: Letter, now: Instant, user_id: bytes | None) -> CoreMessage:
+    """Return the message that a management call describes, without id.
+
+    Raises:
+        ValueError: The body is not Base64, or a header is not possible.
+    """
+    properties = Properties()
+    for name, value in letter.headers.items():
+        if value is not None:
+            properties.set(name, value if isinstance(value, str) else _json(value), PropertyType.STRING)
+    if letter.type == MessageType.TEXT:
+        body: bytes | bytearray = encode_text(letter.body)
+    else:
+        try:
+            body = b64decode(letter.body or "", validate=True)
+        except ValueError as error:
+            raise ValueError(f"the body of a message of type {letter.type} must be Base64: {error}") from None
+    return CoreMessage.build(
+        type=letter.type,
+        address=letter.address,
+        durable=letter.is_durable,
+        timestamp=now.wall_ms,
+        user_id=user_id,
+        properties=properties,
+        body=body,
+    )
 
 
 def _text(value: PropertyValue) -> str | None:

@@ -386,8 +386,13 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
     kernel.memory.wait(session, address, limit, grant)
 
 
-def _nothing(_session: CoreSession, _packet: CreateProducer | RemoveProducer) -> None:
-    """Do nothing: producers are announced for the management view only; a session needs no state for them."""
+def _create_producer(session: CoreSession, packet: CreateProducer) -> None:
+    """Keep a producer for the management view only."""
+    session.kernel_session.add_producer(packet.producer_id, packet.address)
+
+
+def _remove_producer(session: CoreSession, packet: RemoveProducer) -> None:
+    session.kernel_session.remove_producer(packet.producer_id)
 
 
 def _large(session: CoreSession, packet: SessionSendLarge) -> None:
@@ -404,13 +409,13 @@ def _large_chunk(session: CoreSession, packet: SessionSendContinuation) -> None:
 
 _HANDLERS: dict[type[Packet], Handler] = {
     CreateAddress: _create_address,
-    CreateProducer: _nothing,
+    CreateProducer: _create_producer,
     CreateQueue: _create_queue,
     CreateQueueV2: _create_queue_v2,
     CreateSharedQueue: _create_shared_queue,
     CreateSharedQueueV2: _create_shared_queue_v2,
     DeleteQueue: _delete_queue,
-    RemoveProducer: _nothing,
+    RemoveProducer: _remove_producer,
     SessionAddMetadata: _add_metadata,
     SessionAddMetadataV2: _add_metadata_v2,
     SessionBindingQuery: _query_address,

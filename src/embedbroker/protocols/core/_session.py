@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from embedbroker.kernel import (
+    ANONYMOUS,
     MANAGEMENT_ADDRESS,
     Body,
     Consumer,
     InternalBinding,
     Kernel,
     Permission,
+    Principal,
     Reference,
     Refused,
     Scope,
@@ -30,7 +32,7 @@ from embedbroker.kernel import (
 )
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
-from embedclient.model import Entropy, Instant, Properties, PropertyType, TypedValue
+from embedclient.model import Entropy, Instant, Properties, PropertyType, TypedValue, make_uuid
 from embedclient.wire.core import (
     ACKNOWLEDGE_BODY,
     ACKNOWLEDGE_RUN,
@@ -66,7 +68,7 @@ from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 from ._upload import Upload
 
 if TYPE_CHECKING:
-    from embedbroker.management import Registry
+    from embedbroker.management import Letter, Registry
     from embedbroker.security import SecurityManager
 
     from .._port import ConnectionPort
@@ -186,6 +188,22 @@ class CoreService:
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member of the cluster."""
         return [] if self.cluster is None else self.cluster.places()
+
+    def log_in(self, user: str, password: str | None, peer: str) -> Principal | Refused:
+        """Return the principal of a user that a management call names; without security every user is admitted."""
+        if self.security is None:
+            return ANONYMOUS
+        return self.security.log_in(user, password, peer, self.now.monotonic)
+
+    def compose(self, letter: Letter) -> CoreMessage:
+        """Return a message of management, without id.
+
+        Raises:
+            ValueError: The body is not Base64, or a header is not possible; the text names it.
+        """
+        from ._management import compose
+
+        return compose(letter, self.now, make_uuid(self.entropy, self.now) if letter.has_user_id else None)
 
     @property
     def management(self) -> Registry:

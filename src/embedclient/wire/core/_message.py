@@ -355,6 +355,10 @@ class CoreMessage:
         removals = () if _ROUTING_TYPE in changes else (_ROUTING_TYPE,)
         return self.copy_for(address, changes=changes, removals=removals, expiration=0)
 
+    def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> CoreMessage:
+        """Return a copy without id for another address; ``priority`` None keeps that of the message."""
+        return self.copy_for(address, changes={}, removals=(), expiration=expiration, priority=priority)
+
     def with_expiration(self, expiration: int) -> CoreMessage:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""
         copy = self.copy_for(self.address, changes={}, removals=(), expiration=expiration)
@@ -374,6 +378,7 @@ class CoreMessage:
         changes: Mapping[str, PropertyValue | TypedValue],
         removals: Collection[str],
         expiration: int,
+        priority: int | None = None,
     ) -> CoreMessage:
         """Return a copy without id for another address. Raise RemoteProtocolError."""
         raw = self.raw[: self._body_end]
@@ -382,7 +387,8 @@ class CoreMessage:
         raw += encode_simple_string(address)
         flag_at = self.properties_at
         raw += self.raw[self._user_id_at : flag_at - _FIXED_WRITE.size]
-        raw += _FIXED_WRITE.pack(self.type, self.durable, expiration, self.timestamp, self.priority)
+        priority = self.priority if priority is None else priority
+        raw += _FIXED_WRITE.pack(self.type, self.durable, expiration, self.timestamp, priority)
         if changes or removals:
             append_properties(raw, changed_properties(self.properties, changes, removals))
         else:

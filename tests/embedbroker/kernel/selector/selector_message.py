@@ -48,5 +48,8 @@ class Letter:
     def scheduled(self, deliver_at: int) -> Letter:
         raise AssertionError("a selector schedules nothing")
 
+    def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> Letter:
+        raise AssertionError("a selector copies nothing")
+
     def with_expiration(self, expiration: int) -> Letter:
         raise AssertionError("a selector copies nothing")

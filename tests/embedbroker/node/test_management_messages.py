@@ -1,0 +1,415 @@
+"""Management of single messages and of clients: browse, copy, move, priorities, sends, producers, sessions."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from base64 import b64encode
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from embedbroker.config import SecuritySetting, User
+from embedbroker.management._paging import Column, page_of
+from embedbroker.management._registry import ManagementRefused
+from embedbroker.management._rows import RESULT_CHARS_MAX, ROWS_MAX
+from embedclient.model import Properties, PropertyType
+from embedclient.wire.core import (
+    CoreMessage,
+    CreateProducer,
+    RemoveProducer,
+    SessionConsumerFlowCredit,
+    SessionCreateConsumer,
+    SessionReceiveMessage,
+    SessionSend,
+    SessionStart,
+    decode_text,
+)
+
+from .managing import Manager, request_of
+from .scripted import Peer, Stage, letter
+
+
+@pytest.fixture
+def manager() -> Manager:
+    return Manager(Stage().connect().open_session())
+
+
+def fill(manager: Manager, count: int, queue: str = "q", **properties: object) -> None:
+    if queue not in manager.peer.stage.node.kernel.address_manager.queues:
+        manager.peer.create_queue(queue)
+    for number in range(count):
+        values = Properties()
+        values.set("number", number, PropertyType.INT)
+        for name, value in properties.items():
+            values.set(name, value, PropertyType.STRING)  # type: ignore[arg-type]  # texts
+        message = CoreMessage.build(address=queue, durable=True, properties=values, expiration=1 << 50)
+        manager.peer.send(SessionSend(message, False, -1))
+
+
+def listed(manager: Manager, queue: str = "q") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(manager.call(f"queue.{queue}", "listMessagesAsJSON", None))
+    return found
+
+
+def numbers(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["number"] for row in rows]
+
+
+# -- browsing and counting -------------------------------------------------------------------------------------------
+
+
+def test_browse_returns_what_lists_show(manager: Manager) -> None:
+    fill(manager, 300)
+    assert manager.call("queue.q", "browse") == listed(manager)
+    assert numbers(manager.call("queue.q", "browse", "number > 197")) == [198, 199]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((1, 3), [0, 1, 2]),
+        ((2, 3), [3, 4, 5]),
+        ((100, 3), [297, 298, 299]),
+        ((101, 3), []),
+        # The skipped ones match, too, and there is no limit of examined messages.
+        ((2, 2, "number >= 250"), [252, 253]),
+        ((1, 0), []),
+        ((0, 2), [0, 1]),
+        ((-1, -1), []),
+    ],
+)
+def test_browse_returns_a_page_of_what_matches(
+    manager: Manager, arguments: tuple[object, ...], expected: list[int]
+) -> None:
+    fill(manager, 300)
+    assert numbers(manager.call("queue.q", "browse", *arguments)) == expected
+
+
+def test_messages_are_counted_by_the_value_of_a_property(manager: Manager) -> None:
+    fill(manager, 2, color="red")
+    fill(manager, 1, color="blue")
+    fill(manager, 1)
+    assert json.loads(manager.call("queue.q", "countMessages", None, "color")) == {"red": 2, "blue": 1, "null": 1}
+    assert json.loads(manager.call("queue.q", "countMessages", "color = 'red'", "color")) == {"red": 2}
+    assert json.loads(manager.call("queue.q", "countMessages", "number = 0", None)) == {"null": 3}
+    assert json.loads(manager.call("queue.q", "countMessages", None, None)) == {"null": 4}
+
+
+def test_messages_in_delivery_are_listed_and_counted(manager: Manager) -> None:
+    fill(manager, 300)
+    consumer = manager.peer.stage.connect().open_session("other")
+    consumer.send(SessionCreateConsumer(3, "q", None, False, False), SessionConsumerFlowCredit(3, -1), SessionStart())
+    manager.peer.stage.run()
+    assert manager.call("queue.q", "countDeliveringMessages") == 300
+    assert manager.call("queue.q", "countDeliveringMessages", "number < 10") == 10
+    counted = json.loads(manager.call("queue.q", "countDeliveringMessages", "number < 3", "number"))
+    assert counted == {"0": 1, "1": 1, "2": 1}
+    ((name, shown),) = manager.call("queue.q", "listDeliveringMessages").items()
+    assert name == "ServerConsumer [id=3, session=other]"
+    # As for all lists of messages, 200 are shown.
+    assert numbers(shown) == list(range(200))
+    ((entry),) = json.loads(manager.call("queue.q", "listDeliveringMessagesAsJSON"))
+    assert entry == {"consumerName": name, "elements": shown}
+    assert manager.call("queue.q", "browse") == []
+
+
+# -- copies, moves and priorities ------------------------------------------------------------------------------------
+
+
+def test_a_copy_has_a_new_id_and_no_origin_and_does_not_expire(manager: Manager) -> None:
+    fill(manager, 2)
+    manager.peer.create_queue("other")
+    first = listed(manager)[0]
+    assert manager.call("queue.q", "copyMessage", first["messageID"], "other") is True
+    assert manager.call("queue.q", "copyMessage", 1, "other") is False
+    (copy,) = listed(manager, "other")
+    assert copy["messageID"] not in (0, first["messageID"])
+    assert copy == first | {"address": "other", "messageID": copy["messageID"], "expiration": 0}
+    assert listed(manager)[0] == first
+    manager.peer.stage.node.kernel.check()
+
+
+def test_a_copy_is_as_durable_as_its_message(manager: Manager) -> None:
+    fill(manager, 1)
+    manager.peer.create_queue("other")
+    manager.call("queue.q", "copyMessage", listed(manager)[0]["messageID"], "other")
+    (copy,) = listed(manager, "other")
+    assert copy["durable"] is True
+
+
+def test_a_copy_to_a_queue_that_does_not_exist_is_refused(manager: Manager) -> None:
+    fill(manager, 1)
+    text = manager.failure("queue.q", operation="copyMessage", body='[1,"nope"]')
+    assert text == "AMQ229049: No queue found for nope"
+
+
+@pytest.mark.parametrize(("limit", "moved"), [(2, 2), (0, 0), (-1, 5), (9, 5)])
+def test_a_move_may_have_a_limit(manager: Manager, limit: int, moved: int) -> None:
+    fill(manager, 5)
+    manager.peer.create_queue("other")
+    assert manager.call("queue.q", "moveMessages", 100, None, "other", False, limit) == moved
+    assert numbers(listed(manager, "other")) == list(range(moved))
+
+
+def test_moves_that_would_detect_duplicates_are_refused(manager: Manager) -> None:
+    fill(manager, 1)
+    manager.peer.create_queue("other")
+    for body in ('["","other",true]', '[1,"other",true]'):
+        operation = "moveMessages" if body.startswith('[""') else "moveMessage"
+        text = manager.failure("queue.q", operation=operation, body=body)
+        assert "rejectDuplicates is not available" in text
+    assert manager.call("queue.q", "moveMessages", "", "other", False) == 1
+
+
+def test_a_message_with_another_priority_goes_behind_those_that_have_it(manager: Manager) -> None:
+    fill(manager, 4)
+    rows = listed(manager)
+    assert manager.call("queue.q", "changeMessagePriority", rows[3]["messageID"], 9) is True
+    assert manager.call("queue.q", "changeMessagePriority", rows[1]["messageID"], 9) is True
+    assert manager.call("queue.q", "changeMessagePriority", 1, 9) is False
+    changed = listed(manager)
+    assert [(row["number"], row["priority"]) for row in changed] == [(3, 9), (1, 9), (0, 4), (2, 4)]
+    # All but the id stays, the expiration, too.
+    assert changed[0] == rows[3] | {"priority": 9, "messageID": changed[0]["messageID"]}
+    assert manager.call("queue.q", "changeMessagesPriority", "number < 3 AND number <> 1", 0) == 2
+    assert [(row["number"], row["priority"]) for row in listed(manager)] == [(3, 9), (1, 9), (0, 0), (2, 0)]
+    manager.peer.stage.node.kernel.check()
+
+
+@pytest.mark.parametrize("priority", ["-1", "10", "null"])
+def test_a_priority_out_of_range_is_refused(manager: Manager, priority: str) -> None:
+    fill(manager, 1)
+    text = manager.failure("queue.q", operation="changeMessagesPriority", body=f'["",{priority}]')
+    shown = "None" if priority == "null" else priority
+    assert text == f"AMQ229048: invalid new Priority value: {shown}. It must be between 0 and 9 (both included)"
+
+
+# -- sends -----------------------------------------------------------------------------------------------------------
+
+
+def received(peer: Peer, queue: str = "q") -> list[CoreMessage]:
+    reader = peer.stage.connect().open_session("reader")
+    reader.send(SessionCreateConsumer(8, queue, None, False, False), SessionConsumerFlowCredit(8, -1), SessionStart())
+    peer.stage.settle_disk()
+    return [packet.message for packet in reader.packets(SessionReceiveMessage)]
+
+
+def test_a_text_is_sent_with_its_headers(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    headers = {"color": "red", "size": 3, "gone": None}
+    identifier = manager.call("address.q", "sendMessage", headers, 3, "two coffees", True, None, None, True)
+    (message,) = received(manager.peer)
+    assert (message.type, message.durable, str(message.message_id)) == (3, True, identifier)
+    assert decode_text(message.body) == "two coffees"
+    assert dict(message.properties) == {"color": "red", "size": "3"}
+    assert message.user_id is not None and message.timestamp == manager.peer.stage.now.wall_ms
+
+
+def test_other_types_have_a_body_in_base64(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    body = b64encode(b"\0\1\2").decode()
+    manager.call("queue.q", "sendMessage", {}, 4, body, False, None, None)
+    manager.call("queue.q", "sendMessage", None, 0, None, False, None, None)
+    first, second = received(manager.peer)
+    assert (first.type, bytes(first.body), first.durable, first.user_id) == (4, b"\0\1\2", False, None)
+    assert (second.type, bytes(second.body)) == (0, b"")
+
+
+def test_a_send_of_a_queue_goes_to_it_alone_and_its_filter_applies(manager: Manager) -> None:
+    for name, selector in (("one", None), ("two", "color = 'red'")):
+        manager.call("broker", "createQueue", "t", "MULTICAST", name, selector, True, -1, False, True)
+    manager.call("queue.two", "sendMessage", {"color": "red"}, 3, "a", True, None, None)
+    manager.call("queue.two", "sendMessage", {"color": "blue"}, 3, "b", True, None, None)
+    assert (manager.read("queue.one", "MessageCount"), manager.read("queue.two", "MessageCount")) == (0, 1)
+    manager.call("address.t", "sendMessage", {"color": "red"}, 3, "c", True, None, None)
+    assert (manager.read("queue.one", "MessageCount"), manager.read("queue.two", "MessageCount")) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ('[{},0,"?",true,null,null]', "the body of a message of type 0 must be Base64"),
+        ('[{},300,null,true,null,null]', "type 300 is no number of a message type"),
+        ('[[],0,null,true,null,null]', "AMQ229069: no operation sendMessage/6"),
+        ('[{},"3",null,true,null,null]', "AMQ229069: no operation sendMessage/6"),
+        ('[{},3,7,true,null,null]', "AMQ229069: no operation sendMessage/6"),
+        ('[{},3]', "AMQ229069: no operation sendMessage/2"),
+    ],
+)  # fmt: skip
+def test_a_send_with_wrong_arguments_is_refused(manager: Manager, body: str, text: str) -> None:
+    manager.peer.create_queue("q")
+    assert manager.failure("queue.q", operation="sendMessage", body=body).startswith(text)
+    assert manager.read("queue.q", "MessageCount") == 0
+
+
+def test_a_send_of_a_transacted_session_is_at_once(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    transacted = manager.peer.stage.connect().open_session("transacted", transacted=True)
+    body = '[{},3,"a",true,null,null]'
+    request = request_of("queue.q", operation="sendMessage", body=body, reply_to=None)
+    transacted.send(SessionSend(letter("mine"), False, -1), SessionSend(request, False, -1))
+    assert [message.type for message in received(manager.peer)] == [3]
+
+
+def test_a_full_broker_takes_no_message_of_management(manager: Manager) -> None:
+    fill(manager, 1, text="x" * 200_000)
+    memory = manager.peer.stage.node.kernel.memory
+    memory.limit_bytes = memory.used_bytes
+    text = manager.failure("queue.q", operation="sendMessage", body='[{},3,"a",true,null,null]')
+    assert text == "the broker is full: there is no room for a message"
+
+
+def secured() -> Manager:
+    settings = {
+        "#": SecuritySetting(send=["senders"], manage=["admins"], consume=["admins"], browse=["admins"]),
+        "replies": SecuritySetting.all("admins"),
+        "q": SecuritySetting(
+            send=["senders"], create_durable_queue=["admins"], create_address=["admins"], consume=["admins"]
+        ),
+    }
+    users = [User("admin", "a", roles=["admins"]), User("sender", "s", roles=["senders"])]
+    stage = Stage(users=users, security_settings=settings, populate_validated_user=True, failed_login_delay_ms=0)
+    manager = Manager(stage.connect().open_session(user="admin", password="a"))
+    manager.call("broker", "createQueue", "q", "ANYCAST", "q", None, True, -1, False, True)
+    return manager
+
+
+def test_a_send_is_that_of_the_caller_or_of_a_user_with_its_password() -> None:
+    manager = secured()
+    own = manager.failure("queue.q", operation="sendMessage", body='[{},3,"a",true,null,null]')
+    assert "'admin' does not have permission 'SEND'" in own
+    wrong = manager.failure("queue.q", operation="sendMessage", body='[{},3,"a",true,"sender","x"]')
+    assert wrong.startswith("AMQ229031: user 'sender'")
+    assert manager.call("queue.q", "sendMessage", {"_AMQ_VALIDATED_USER": "me"}, 3, "a", True, "sender", "s")
+    reader = manager.peer
+    reader.send(SessionCreateConsumer(8, "q", None, False, False), SessionConsumerFlowCredit(8, -1))
+    reader.stage.settle_disk()
+    (message,) = [packet.message for packet in reader.packets(SessionReceiveMessage)]
+    assert message.property("_AMQ_VALIDATED_USER") == "sender"
+
+
+def test_a_send_leaves_no_session(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    before = len(manager.peer.stage.node.kernel.clients.sessions)
+    manager.call("queue.q", "sendMessage", {}, 3, "a", True, "anyone", "x")
+    assert len(manager.peer.stage.node.kernel.clients.sessions) == before
+
+
+# -- clients ---------------------------------------------------------------------------------------------------------
+
+
+def test_producers_are_listed_while_they_exist(manager: Manager) -> None:
+    other = manager.peer.stage.connect().open_session("other")
+    other.send(CreateProducer(5, "q"), CreateProducer(6, None))
+    page = json.loads(manager.call("broker", "listProducers", "", 1, 10))
+    assert [(row["id"], row["session"], row["address"]) for row in page["data"]] == [
+        ("5", "other", "q"), ("6", "other", ""),
+    ]  # fmt: skip
+    (first, second) = json.loads(manager.call("broker", "listProducersInfoAsJSON"))
+    assert (first["id"], first["sessionID"], first["destination"], second["destination"]) == (5, "other", "q", None)
+    counts = {
+        row["id"]: row["producerCount"] for row in json.loads(manager.call("broker", "listSessions", "", 1, 10))["data"]
+    }
+    assert counts["other"] == 2
+    other.send(RemoveProducer(5), RemoveProducer(7))
+    assert json.loads(manager.call("broker", "listProducers", "", 1, 10))["count"] == 1
+    other.lose()
+    assert json.loads(manager.call("broker", "listProducers", "", 1, 10))["count"] == 0
+
+
+def test_a_session_is_closed_by_its_name(manager: Manager) -> None:
+    stage = manager.peer.stage
+    fill(manager, 3)
+    other = stage.connect().open_session("other")
+    other.send(SessionCreateConsumer(3, "q", None, False, False), SessionConsumerFlowCredit(3, -1), SessionStart())
+    stage.run()
+    connection = next(each for each in stage.node.kernel.clients.sessions if each.name == "other").connection
+    assert connection is not None
+    identifier = connection.connection_id
+    assert manager.call("broker", "closeSessionWithID", identifier, "nope") is False
+    assert manager.call("broker", "closeSessionWithID", "nope", "other") is False
+    assert manager.call("broker", "closeSessionWithID", identifier, "other", True) is True
+    assert manager.read("queue.q", "DeliveringCount") == 0
+    assert identifier in manager.call("broker", "listConnectionIDs")
+    assert manager.call("broker", "listSessions", identifier) == []
+    # Later frames of the client for it are dropped, and harm nothing.
+    other.send(SessionSend(letter("late"), False, -1))
+    assert manager.read("queue.q", "MessageCount") == 3
+
+
+def test_connections_are_closed_by_the_address_of_their_consumers(manager: Manager) -> None:
+    stage = manager.peer.stage
+    manager.peer.create_queue("orders.new")
+    other = stage.connect().open_session("other")
+    other.send(SessionCreateConsumer(3, "orders.new", None, False, False))
+    assert manager.call("broker", "closeConsumerConnectionsForAddress", "prices.#") is False
+    assert manager.call("broker", "closeConsumerConnectionsForAddress", "orders.*") is True
+    assert [each.name for each in stage.node.kernel.clients.sessions if each.name == "other"] == []
+
+
+# -- a million elements ----------------------------------------------------------------------------------------------
+
+COLUMNS = {"id": Column(lambda item: item, is_number=True), "name": Column(lambda item: f"element {item:08}")}
+
+
+def result_of(work: Generator[None, None, object]) -> tuple[dict[str, Any], int, int]:
+    """The result of a list, how many portions it had, and the most memory that it took."""
+    portions = 0
+    tracemalloc.start()
+    try:
+        while True:
+            next(work)
+            portions += 1
+    except StopIteration as end:
+        return json.loads(end.value), portions, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "first"),
+    [
+        (1_000_000, "", 0),
+        (50_000, '{"field":"","operation":"","value":"","sortField":"id","sortOrder":"desc"}', 49_999),
+        (50_000, '{"field":"name","operation":"CONTAINS","value":"7","sortField":"name","sortOrder":"desc"}', 49_997),
+    ],
+)
+def test_a_page_of_many_elements_takes_little_memory(count: int, options: str, first: int) -> None:
+    result, portions, peak = result_of(page_of(range(count), COLUMNS, options, 1, 100, "id"))
+    assert len(result["data"]) == 100 and result["data"][0]["id"] == str(first)
+    # Each portion is a few elements, so that other work goes on.
+    assert portions > count / 5
+    assert peak < 2 * 1024 * 1024, peak
+
+
+def test_a_million_elements_at_once_are_refused_and_take_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ManagementRefused, match=f"more than {ROWS_MAX} elements: request it in pages"):
+            for _ in page_of(range(1_000_000), COLUMNS, "", -1, -1, "id"):
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_rows_that_are_large_are_refused_before_they_take_memory() -> None:
+    columns = {"id": Column(lambda item: item, is_number=True), "text": Column(lambda item: "x" * 1_000_000)}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ManagementRefused, match=f"more than {RESULT_CHARS_MAX} characters"):
+            for _ in page_of(range(1000), columns, "", 1, 1000, "id"):
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 4 * RESULT_CHARS_MAX
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_page_keeps_the_order_of_equal_elements() -> None:
+    columns = {"id": Column(lambda item: item, is_number=True), "tens": Column(lambda item: item // 10, is_number=True)}
+    for order, expected in (("asc", [0, 1, 2]), ("desc", [990, 991, 992])):
+        options = json.dumps({"field": "", "operation": "", "value": "", "sortField": "tens", "sortOrder": order})
+        result, _portions, _peak = result_of(page_of(range(1000), columns, options, 1, 3, "id"))
+        assert [int(row["id"]) for row in result["data"]] == expected
