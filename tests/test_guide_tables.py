@@ -156,7 +156,7 @@ def options_of(command: click.Command) -> dict[str, str]:
     return found
 
 
-MANAGEMENT = "queue, address, connection, session, consumer"
+MANAGEMENT = "queue, address, message, connection, session, consumer, producer"
 COMMANDS = {
     "run": ("run", 0),
     "send": ("send, receive, browse", 1),
@@ -164,17 +164,28 @@ COMMANDS = {
     "browse": ("send, receive, browse", 3),
     "perf": ("perf", 0),
     "connection close": (MANAGEMENT, 1),
+    "session close": (MANAGEMENT, 1),
     "consumer close": (MANAGEMENT, 1),
+    "message retry": (MANAGEMENT, 1),
     "queue stat": (MANAGEMENT, 2),
     "address show": (MANAGEMENT, 2),
     "connection list": (MANAGEMENT, 2),
     "session list": (MANAGEMENT, 2),
     "consumer list": (MANAGEMENT, 2),
+    "producer list": (MANAGEMENT, 2),
     "queue create": (MANAGEMENT, 3),
     "queue delete": (MANAGEMENT, 4),
     "queue purge": (MANAGEMENT, 5),
-    "address create": (MANAGEMENT, 6),
-    "address delete": (MANAGEMENT, 7),
+    "message browse": (MANAGEMENT, 6),
+    "message count": (MANAGEMENT, 7),
+    "message send": (MANAGEMENT, 8),
+    "message move": (MANAGEMENT, 9),
+    "message delete": (MANAGEMENT, 9),
+    "message expire": (MANAGEMENT, 9),
+    "message reject": (MANAGEMENT, 9),
+    "message copy": (MANAGEMENT, 10),
+    "address create": (MANAGEMENT, 11),
+    "address delete": (MANAGEMENT, 12),
     "drill": ("drill", 0),
     "mask": ("mask", 0),
     "journal verify": ("journal", 0),

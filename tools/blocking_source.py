@@ -328,7 +328,7 @@ def blocking_text(text: str, indent: int) -> str:
 # -- management of a broker in a thread ------------------------------------------------------------------------------
 
 MANAGEMENT_TARGET = Path(__file__).parents[1] / "src" / "embedbroker" / "runtime" / "_threaded_management.py"
-MANAGEMENT_HEADER = '''"""`ThreadedManagement`: the blocking counterpart of `Management`. Generated from that class: change it there.
+MANAGEMENT_HEADER = '''"""`ThreadedManagement`: the blocking counterpart of `Management`. Generated from that class.
 
 Each method is one call in the thread of the broker.
 """
@@ -361,7 +361,7 @@ class ThreadedManagement:
 
 def management_source() -> str:
     """Return the text of the module with the blocking management, formatted as the project formats its code."""
-    lines = []
+    lines: list[str] = []
     for name, function in vars(Management).items():
         if not name.startswith("_"):
             lines += management_lines(name, function)

@@ -1,4 +1,4 @@
-"""`ThreadedManagement`: the blocking counterpart of `Management`. Generated from that class: change it there.
+"""`ThreadedManagement`: the blocking counterpart of `Management`. Generated from that class.
 
 Each method is one call in the thread of the broker.
 """
