@@ -43,7 +43,7 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "exclusive": Column(lambda queue: queue.definition.exclusive),
     "lastValue": Column(lambda queue: False),
     "lastValueKey": Column(lambda queue: None),
-    "scheduledCount": Column(lambda queue: 0, is_number=True),
+    "scheduledCount": Column(lambda queue: queue.scheduled_count, is_number=True),
     "groupRebalance": Column(lambda queue: False),
     "groupRebalancePauseDispatch": Column(lambda queue: False),
     "groupBuckets": Column(lambda queue: -1, is_number=True),

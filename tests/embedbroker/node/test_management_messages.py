@@ -178,6 +178,22 @@ def test_a_message_with_another_priority_goes_behind_those_that_have_it(manager:
     manager.peer.stage.node.kernel.check()
 
 
+def test_a_scheduled_message_keeps_its_time_with_another_priority(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    due_ms = manager.peer.stage.now.wall_ms + 5_000
+    values = Properties()
+    values.set("_AMQ_SCHED_DELIVERY", due_ms, PropertyType.LONG)
+    message = CoreMessage.build(address="q", durable=True, properties=values)
+    manager.peer.send(SessionSend(message, False, -1))
+    assert manager.read("queue.q", "ScheduledCount") == 1
+    assert manager.call("queue.q", "changeMessagesPriority", "", 7) == 1
+    assert (manager.read("queue.q", "ScheduledCount"), listed(manager)) == (1, [])
+    manager.peer.stage.advance(6)
+    (row,) = listed(manager)
+    assert (row["priority"], row["_AMQ_SCHED_DELIVERY"]) == (7, due_ms)
+    manager.peer.stage.node.kernel.check()
+
+
 @pytest.mark.parametrize("priority", ["-1", "10", "null"])
 def test_a_priority_out_of_range_is_refused(manager: Manager, priority: str) -> None:
     fill(manager, 1)

@@ -429,8 +429,9 @@ class ScheduledCoreMessage(CoreMessage):
         changes: Mapping[str, PropertyValue | TypedValue],
         removals: Collection[str],
         expiration: int,
+        priority: int | None = None,
     ) -> CoreMessage:
-        copy = super().copy_for(address, changes=changes, removals=removals, expiration=expiration)
+        copy = super().copy_for(address, changes=changes, removals=removals, expiration=expiration, priority=priority)
         return copy.scheduled(self.deliver_at)
 
 
