@@ -17,7 +17,7 @@ from ._ha_policy import (
 from ._matches import Matches
 from ._misfits import exposure, misfits
 from ._role import Role
-from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User, certificate_pattern
+from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User, UserSource, certificate_pattern
 
 __all__ = [
     "ANY_ROLE",
@@ -45,6 +45,7 @@ __all__ = [
     "SharedStoreBackup",
     "SharedStorePrimary",
     "User",
+    "UserSource",
     "certificate_pattern",
     "exposure",
     "misfits",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 from attrs import Attribute, field, frozen
 
@@ -25,6 +25,7 @@ from ._security import (
     ResourceLimits,
     SecuritySetting,
     User,
+    UserSource,
     as_limits,
     as_security_settings,
     as_users,
@@ -60,6 +61,11 @@ def _host(config: BrokerConfig, attribute: Attribute[str], value: object) -> Non
         raise ValueError(
             f"host must name an address to listen on, such as 127.0.0.1, or 0.0.0.0 for all, not {value!r}"
         )
+
+
+def _user_source(_config: BrokerConfig, _attribute: Attribute[Any], value: object) -> None:
+    if value is not None and not callable(getattr(value, "refresh", None)):
+        raise TypeError(f"user_source must have a method refresh, and {type(value).__name__} has none")
 
 
 def _expression(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
@@ -167,6 +173,8 @@ class BrokerConfig:
             security settings.
         users: Users with their passwords and roles.
         guest: Admits clients without valid credentials; None refuses them.
+        user_source: Reads users and guest login again when their files change, as `load_config` sets it for login
+            modules with ``reload=true``; None: they stay as they are.
         security_settings: Roles with permissions, by match text; None: every user with a role may do everything.
         resource_limits: Limits by the name of the user.
         populate_validated_user: Whether messages carry the user that sent them, as ``_AMQ_VALIDATED_USER``.
@@ -246,6 +254,7 @@ class BrokerConfig:
     security_enabled: bool | None = field(default=None, validator=optional(instance(bool)))
     users: tuple[User, ...] = field(default=(), converter=as_users)
     guest: GuestLogin | None = field(default=None, validator=optional(instance(GuestLogin)))
+    user_source: UserSource | None = field(default=None, validator=_user_source, eq=False, repr=False)
     security_settings: dict[str, SecuritySetting] | None = field(default=None, converter=as_security_settings)
     resource_limits: dict[str, ResourceLimits] = field(factory=dict, converter=as_limits)
     populate_validated_user: bool = field(default=False, validator=instance(bool))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import Attribute, field, fields, frozen
 
@@ -21,6 +21,7 @@ __all__ = [
     "ResourceLimits",
     "SecuritySetting",
     "User",
+    "UserSource",
     "as_limits",
     "as_security_settings",
     "as_users",
@@ -108,6 +109,17 @@ class GuestLogin:
     user: str = field(default="guest", validator=named)
     role: str = field(default="guests", validator=named)
     credentials_invalidate: bool = field(default=False, validator=instance(bool))
+
+
+class UserSource(Protocol):
+    """Read users from files that may change while the broker runs."""
+
+    def refresh(self) -> tuple[tuple[User, ...], GuestLogin | None] | None:
+        """Return users and guest login if the files changed since the last call; None otherwise.
+
+        Raises:
+            ValueError: The changed files are wrong. The next call raises it only after a further change.
+        """
 
 
 @frozen

@@ -7,7 +7,7 @@ elements of a broker.xml.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attrs import evolve, field, frozen
@@ -19,7 +19,7 @@ from ._findings import Findings
 from ._java_properties import read_properties
 from ._substitution import CircularProperties, substitute
 
-__all__ = ["LoginConfig", "read_login_config"]
+__all__ = ["FILE_NAME", "LoginConfig", "ReloadedLogin", "read_login_config"]
 
 FILE_NAME = "login.config"
 _DOMAIN = "activemq"
@@ -41,6 +41,8 @@ class LoginConfig:
 
     users: tuple[User, ...] = ()
     guest: GuestLogin | None = None
+    #: Files of the modules that must be read again after a change.
+    reloaded: tuple[Path, ...] = ()
 
 
 @frozen
@@ -48,6 +50,49 @@ class _Module:
     kind: str
     flag: str
     options: dict[str, str] = field(factory=dict)
+
+
+class ReloadedLogin:
+    """Read the users of a login configuration again when the files of its modules with ``reload=true`` change.
+
+    Args:
+        folder: Directory of ``login.config``.
+        properties: Values for references in files.
+        files: Files of these modules.
+    """
+
+    def __init__(self, folder: Path, properties: Mapping[str, str], files: tuple[Path, ...]) -> None:
+        self._folder = folder
+        self._properties = dict(properties)
+        self._files = files
+        self._stamps = self._stamped()
+
+    def refresh(self) -> tuple[tuple[User, ...], GuestLogin | None] | None:
+        """Return users and guest login if a file changed since the last call; None otherwise.
+
+        Raises:
+            ConfigFileError: The files are wrong now.
+        """
+        stamps = self._stamped()
+        if stamps == self._stamps:
+            return None
+        # Before the files are read: a change during that is a further one.
+        self._stamps = stamps
+        findings = Findings()
+        login = read_login_config(self._folder, self._properties, findings)
+        findings.raise_if_wrong()
+        return (login.users, login.guest) if login is not None else ((), None)
+
+    def _stamped(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in self._files]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 class _Malformed(ValueError):
@@ -112,7 +157,17 @@ def _login_of(modules: list[_Module], path: Path, findings: Findings) -> LoginCo
             findings.refuse(str(path), f"{module.kind} is {module.flag}, and is not there yet: no client could log in")
         else:
             findings.warn(str(path), f"{module.kind} is not there yet: its users cannot log in")
-    return LoginConfig(tuple(users.values()), guest)
+    return LoginConfig(tuple(users.values()), guest, tuple(_reloaded(modules, path.parent)))
+
+
+def _reloaded(modules: list[_Module], folder: Path) -> Iterator[Path]:
+    options = {_PROPERTIES: (_USERS, _ROLES), _CERTIFICATES: (_SUBJECTS, _SUBJECT_ROLES)}
+    for module in modules:
+        if module.options.get("reload", "").lower() == "true":
+            base = folder / module.options.get("baseDir", "")
+            for option in options.get(module.kind, ()):
+                if module.options.get(option):
+                    yield base / module.options[option]
 
 
 def _guest(module: _Module) -> GuestLogin:

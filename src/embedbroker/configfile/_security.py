@@ -16,7 +16,7 @@ from embedclient.model import did_you_mean
 
 from ._document import Element
 from ._findings import Findings
-from ._login_config import FILE_NAME, LoginConfig, read_login_config
+from ._login_config import FILE_NAME, LoginConfig, ReloadedLogin, read_login_config
 from ._mapping import named_once, required_attribute, value_of
 from ._values import boolean, secret, whole
 
@@ -135,6 +135,7 @@ def security_values(core: Element, folder: Path, properties: Mapping[str, str], 
         "security_settings": settings or {},
         "users": login.users,
         "guest": login.guest,
+        "user_source": ReloadedLogin(folder, properties, login.reloaded) if login.reloaded else None,
     }
 
 

@@ -19,6 +19,7 @@ from ._inputs import (
     MakeRoom,
     Manage,
     PeerClosed,
+    ReplaceUsers,
     Tick,
     Written,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "PeerClosed",
     "Ready",
     "ResumeReading",
+    "ReplaceUsers",
     "RoleChanged",
     "SendBytes",
     "StopListening",

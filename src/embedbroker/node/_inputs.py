@@ -12,6 +12,7 @@ from embedclient.engine import BytesReceived, Dialed, DialFailed, PeerClosed, Ti
 from embedclient.model import Xid
 
 if TYPE_CHECKING:
+    from embedbroker.config import GuestLogin, User
     from embedbroker.storage import DiskFault
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "MakeRoom",
     "Manage",
     "PeerClosed",
+    "ReplaceUsers",
     "Tick",
     "Written",
 ]
@@ -55,6 +57,14 @@ class CertificateReceived:
 
     connection: int
     subject: str
+
+
+@frozen
+class ReplaceUsers:
+    """Users and guest login are these from now on; sessions keep their users and roles."""
+
+    users: tuple[User, ...]
+    guest: GuestLogin | None
 
 
 @frozen
@@ -124,6 +134,7 @@ Input: TypeAlias = (
     TransportInput
     | Accepted
     | CertificateReceived
+    | ReplaceUsers
     | MakeRoom
     | DiskDone
     | DiskFailed

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from attrs import evolve
+
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
 from embedbroker.ha import Activation, LockDone, LockFailed
@@ -43,6 +45,7 @@ from ._inputs import (
     MakeRoom,
     Manage,
     PeerClosed,
+    ReplaceUsers,
     Tick,
     Written,
 )
@@ -83,7 +86,7 @@ class Node:
         self.config = config
         self._machine = machine = NodeStateMachine()
         self._step = step = CurrentStep()
-        log = NodeLog(step)
+        self._log = log = NodeLog(step)
         self.journal = journal = storage.Journal(journal_settings) if journal_settings is not None else None
         security = make_security(config, log)
         self.kernel = Kernel(
@@ -183,8 +186,8 @@ class Node:
     def _on_other(
         self,
         input: (
-            DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | MakeRoom | PeerClosed | Dialed
-            | DialFailed | DecideBranch | Manage | AuditFailed | Command
+            DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers | MakeRoom
+            | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | AuditFailed | Command
         ),
         now: Instant,
     ) -> None:  # fmt: skip
@@ -201,6 +204,8 @@ class Node:
                 self.connections.on_accepted(input, now, serving=self._admission.lets_in(self._machine.state))
             case CertificateReceived():
                 self.connections.on_certificate(input)
+            case ReplaceUsers():
+                self._replace_users(input)
             case MakeRoom():
                 self.connections.make_room(now)
             case PeerClosed():
@@ -222,6 +227,11 @@ class Node:
                 self._lifecycle.on_command(input)
             case _:
                 assert_never(input)
+
+    def _replace_users(self, wanted: ReplaceUsers) -> None:
+        if self.core.security is not None:
+            self.core.security.replace(evolve(self.config, users=wanted.users, guest=wanted.guest))
+            self._log.info(f"security: users are read again: there are {len(wanted.users)}")
 
     def next_deadline(self) -> float | None:
         """Return when a Tick is due, in monotonic seconds; the present moment means: at once."""

@@ -102,6 +102,9 @@ class EmbeddedBroker:
         for name in changes:
             if name not in _SETTINGS:
                 raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
+        if "users" in changes or "guest" in changes:
+            # Files must not replace what the program gives.
+            changes.setdefault("user_source", None)
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
         check_filters(self.config)
         check_passwords(self.config)

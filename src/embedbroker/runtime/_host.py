@@ -17,7 +17,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker import locks, storage
-from embedbroker.config import Role
+from embedbroker.config import Role, UserSource
 from embedbroker.node import (
     Accepted,
     BranchDecided,
@@ -42,6 +42,7 @@ from embedbroker.node import (
     PeerClosed,
     Ready,
     ResumeReading,
+    ReplaceUsers,
     RoleChanged,
     SendBytes,
     StopListening,
@@ -119,6 +120,8 @@ class Host:
         self.failure: str | None = None
         self.restarts = False
         self.observer: Observer | None = None
+        #: Reads users again when their files change.
+        self.user_source: UserSource | None = None
         self.on_stop_listening: Callable[[], None] = lambda: None
         self.on_let_brokers_in: Callable[[bool], None] = lambda wanted: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
@@ -337,7 +340,18 @@ class Host:
         """Serve an accepted connection until its end."""
         number = self._next_number
         self._next_number += 1
+        if self.user_source is not None:
+            self._refresh_users(self.user_source)
         await self._converse(_Peer(number, stream), Accepted(number, stream.peer))
+
+    def _refresh_users(self, source: UserSource) -> None:
+        """Read users again if their files changed. Files that cannot be used leave the previous users in force."""
+        try:
+            changed = source.refresh()
+            if changed is not None:
+                self.feed(ReplaceUsers(*changed))
+        except ValueError as error:
+            self._logger.warning("users stay as they are, their files cannot be used: %s", error)
 
     @enable_ki_protection
     async def _dial(self, order: Dial, scope: trio.CancelScope) -> None:

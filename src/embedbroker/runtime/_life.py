@@ -138,6 +138,7 @@ class Life:
                     if self._audit is not None:
                         self.host.audit_on(self._audit.disk)
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
+                    self.host.user_source = self._config.user_source
                     self.host.on_stop_listening = self._stop_listening
                     self.host.on_let_brokers_in = self._let_brokers_in
                     nursery.start_soon(self._serve)

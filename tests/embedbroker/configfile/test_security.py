@@ -377,3 +377,36 @@ def test_switches_of_the_notification_plugin_are_read_and_other_plugins_are_not(
     loaded = load_text(tmp_path, document(ACCEPTOR + "<security-enabled>false</security-enabled>" + plugins))
     assert loaded.config.send_connection_notifications and not loaded.config.send_address_notifications
     assert len(loaded.warnings) == 2
+
+
+def test_changed_files_of_a_module_that_reloads_are_read_again(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES))
+    source = secured(tmp_path).config.user_source
+    assert source is not None and source.refresh() is None
+    (tmp_path / "artemis-users.properties").write_text("admin = new\nother = x")
+    assert source.refresh() == ((User("admin", "new", roles=["amq"]), User("other", "x")), None)
+    assert source.refresh() is None
+    (tmp_path / "artemis-roles.properties").write_text("amq = admin,other")
+    changed = source.refresh()
+    assert changed is not None and [user.roles for user in changed[0]] == [{"amq"}, {"amq"}]
+
+
+def test_changed_files_that_are_wrong_are_reported_once_for_each_change(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES))
+    source = secured(tmp_path).config.user_source
+    assert source is not None
+    users = tmp_path / "artemis-users.properties"
+    users.write_text("admin = ENC(nonsense)")
+    with pytest.raises(ValueError, match="the password of user 'admin'"):
+        source.refresh()
+    assert source.refresh() is None
+    users.unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        source.refresh()
+    users.write_text("admin = x")
+    assert source.refresh() == ((User("admin", "x", roles=["amq"]),), None)
+
+
+def test_files_of_a_module_that_does_not_reload_are_read_once(tmp_path: Path) -> None:
+    write(tmp_path, modules(PROPERTIES.replace("reload=true", "reload=false")))
+    assert secured(tmp_path).config.user_source is None
