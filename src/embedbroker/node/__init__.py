@@ -18,6 +18,7 @@ from ._inputs import (
     Input,
     MakeRoom,
     Manage,
+    PasswordChecked,
     PeerClosed,
     ReplaceUsers,
     Tick,
@@ -27,6 +28,7 @@ from ._node import Node
 from ._node_state import NodeState
 from ._outputs import (
     BranchDecided,
+    CheckPassword,
     CloseConnection,
     Dial,
     LetBrokersIn,
@@ -48,6 +50,7 @@ __all__ = [
     "BranchDecided",
     "BytesReceived",
     "CertificateReceived",
+    "CheckPassword",
     "CloseConnection",
     "Command",
     "CommandKind",
@@ -70,6 +73,7 @@ __all__ = [
     "Notice",
     "Output",
     "PauseReading",
+    "PasswordChecked",
     "PeerClosed",
     "Ready",
     "ResumeReading",

@@ -33,6 +33,7 @@ __all__ = [
     "LockFailed",
     "MakeRoom",
     "Manage",
+    "PasswordChecked",
     "PeerClosed",
     "ReplaceUsers",
     "Tick",
@@ -65,6 +66,14 @@ class ReplaceUsers:
 
     users: tuple[User, ...]
     guest: GuestLogin | None
+
+
+@frozen
+class PasswordChecked:
+    """The answer to a CheckPassword with that number: whether the password is right."""
+
+    number: int
+    matches: bool
 
 
 @frozen
@@ -135,6 +144,7 @@ Input: TypeAlias = (
     | Accepted
     | CertificateReceived
     | ReplaceUsers
+    | PasswordChecked
     | MakeRoom
     | DiskDone
     | DiskFailed

@@ -44,6 +44,7 @@ from ._inputs import (
     Input,
     MakeRoom,
     Manage,
+    PasswordChecked,
     PeerClosed,
     ReplaceUsers,
     Tick,
@@ -186,8 +187,9 @@ class Node:
     def _on_other(
         self,
         input: (
-            DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers | MakeRoom
-            | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | AuditFailed | Command
+            DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
+            | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | AuditFailed
+            | Command
         ),
         now: Instant,
     ) -> None:  # fmt: skip
@@ -206,6 +208,9 @@ class Node:
                 self.connections.on_certificate(input)
             case ReplaceUsers():
                 self._replace_users(input)
+            case PasswordChecked():
+                assert self.core.security is not None
+                self.core.security.checks.on_result(input.number, matches=input.matches)
             case MakeRoom():
                 self.connections.make_room(now)
             case PeerClosed():

@@ -12,10 +12,12 @@ from embedclient.engine import CloseConnection, Dial, SendBytes, TransportOutput
 
 if TYPE_CHECKING:
     from embedbroker.locks import LeaseWork, LockWork
+    from embedbroker.security import PasswordCheck
     from embedbroker.storage import AuditWork, DiskWork
 
 __all__ = [
     "BranchDecided",
+    "CheckPassword",
     "CloseConnection",
     "Dial",
     "LetBrokersIn",
@@ -81,6 +83,13 @@ class Managed:
 
 
 @frozen
+class CheckPassword:
+    """The host must run the check in a thread, and answer with PasswordChecked."""
+
+    check: PasswordCheck
+
+
+@frozen
 class Ready:
     """The journal was read; connections are served from now on."""
 
@@ -116,6 +125,6 @@ class Stopped:
 # As text: a node without a journal does not load the definition of a disk.
 Output: TypeAlias = (
     "TransportOutput | PauseReading | ResumeReading | AuditWork | DiskWork | LockWork | LeaseWork | Notice"
-    " | BranchDecided | Managed | Ready"
+    " | BranchDecided | Managed | CheckPassword | Ready"
     " | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

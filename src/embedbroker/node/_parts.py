@@ -22,12 +22,13 @@ from ._gate import DurabilityGate
 from ._lifecycle import Lifecycle
 from ._node_state import NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
-from ._outputs import Stopped
+from ._outputs import CheckPassword, Stopped
 from ._part import Part
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
     from embedbroker.ha.replication import ReplicaDisk
+    from embedbroker.security import SecurityManager
 
 __all__ = [
     "ActivationPart",
@@ -39,12 +40,25 @@ __all__ = [
     "JournalWork",
     "KernelWork",
     "OrderlyStopEnd",
+    "PasswordHashes",
     "Recovery",
     "ReplicaWork",
 ]
 
 # A member by itself: looking it up in its enumeration costs more than the comparison, and each step compares.
 _RUNNING, _STOPPED = NodeState.RUNNING, NodeState.STOPPED
+
+
+class PasswordHashes(Part):
+    """The hashes of passwords that logins wait for: the host computes them."""
+
+    def __init__(self, security: SecurityManager) -> None:
+        self._checks = security.checks
+
+    def run(self, step: CurrentStep) -> None:
+        if self._checks.new:
+            for check in self._checks.take_new():
+                step.output(CheckPassword(check))
 
 
 class ActivationPart(Part):

@@ -24,6 +24,7 @@ from ._parts import (
     JournalWork,
     KernelWork,
     OrderlyStopEnd,
+    PasswordHashes,
     Recovery,
     ReplicaWork,
 )
@@ -106,6 +107,7 @@ def make_schedule(
         # Output for brokers, the owner and clients.
         ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None,
         s.owner_requests,
+        PasswordHashes(s.core.security) if s.core.security is not None else None,
         s.connections,
         # In front of all outputs so far: what clients receive is in the audit log before.
         s.audit if s.audit.is_wanted else None,

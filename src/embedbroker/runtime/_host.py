@@ -23,6 +23,7 @@ from embedbroker.node import (
     BranchDecided,
     BytesReceived,
     CertificateReceived,
+    CheckPassword,
     CloseConnection,
     Command,
     CommandKind,
@@ -39,6 +40,7 @@ from embedbroker.node import (
     Node,
     Notice,
     PauseReading,
+    PasswordChecked,
     PeerClosed,
     Ready,
     ResumeReading,
@@ -71,6 +73,9 @@ REPORT_WRITTEN_BYTES = 128 * 1024
 # Each lane of the disk, and the lock store, has one batch at a time. Not threads of trio's default limiter: a program
 # that keeps all of those busy, waiting for this broker perhaps, would stop its journal.
 THREADS = 5
+
+# Hashes at the same time; others wait.
+HASH_THREADS = 2
 
 # A peer that is refused often tries again, twice a second.
 _TLS_WARNED_EVERY_S = 60.0
@@ -143,6 +148,8 @@ class Host:
         self._armed_for = float("inf")
         self._given_up = False
         self._threads = trio.CapacityLimiter(THREADS)
+        # Not those of the disk: guessed passwords must not delay records.
+        self._hash_threads = trio.CapacityLimiter(HASH_THREADS)
         self._lanes: DiskLanes | None = None
         if disk is not None:
             self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take, logger.warning)
@@ -302,6 +309,8 @@ class Host:
                 self._decisions.make(output.request, output.found)
             case Managed():
                 self._calls.make(output.request, (output.value, output.failure))
+            case CheckPassword():
+                self._nursery.start_soon(self._check_password, output.check.number, output.check.run)
             case Ready():
                 self.ready.set()
             case RoleChanged():
@@ -505,6 +514,15 @@ class Host:
             await trio.sleep(1)
         finally:
             peer.stream.close()
+
+    # -- passwords -----------------------------------------------------------------------------------------------
+
+    @enable_ki_protection
+    async def _check_password(self, number: int, check: Callable[[], bool]) -> None:
+        """Compute a hash in a thread: it takes milliseconds, in which the broker serves other clients."""
+        matches = await trio.to_thread.run_sync(check, limiter=self._hash_threads, abandon_on_cancel=True)
+        if not self._given_up and not self.stopped.is_set():
+            self.feed(PasswordChecked(number, matches))
 
     # -- locks ---------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from embedclient.errors import ErrorCode
 
 from ._credentials import Credentials
 from ._failed_logins import FailedLogins, address_of
+from ._password_checks import PasswordChecks
 from ._permissions import Permissions
 from ._refusal_lines import RefusalLines
 
@@ -71,6 +72,8 @@ class SecurityManager(CommitObserver):
     def __init__(self, config: BrokerConfig, log: Callable[[str], None]) -> None:
         self._lines = RefusalLines(log)
         self._failed = FailedLogins(config.failed_login_delay_ms / 1000)
+        #: Logins that wait for hashes.
+        self.checks = PasswordChecks()
         self._uses: dict[str, _Use] = {}
         self._sessions: dict[Session, int] = {}
         self._clock = Clock()
@@ -147,6 +150,42 @@ class SecurityManager(CommitObserver):
         else:
             self._logins += 1
         return found
+
+    def log_in_later(
+        self,
+        user: str | None,
+        password: str | None,
+        peer: str,
+        now: float,
+        subject: str | None,
+        go_on: Callable[[], None],
+    ) -> Principal | Refused | None:
+        """Do what `log_in` does, without computing a hash; None if one is needed.
+
+        The host then carries out a check of `checks`, and ``go_on`` must begin the login again.
+        """
+        if self._hash_may_be_needed(user, password, peer, now, subject):
+            if self.checks.is_full:
+                text = f"AMQ229031: user {_shown(user)} from {peer}: too many logins at once; try again"
+                self._refused_logins += 1
+                self._lines.add(text, now)
+                return Refused(ErrorCode.SECURITY_EXCEPTION, text)
+            if self.checks.wait(self._credentials, user, password, go_on):
+                return None
+        return self.log_in(user, password, peer, now, subject)
+
+    def _hash_may_be_needed(
+        self, user: str | None, password: str | None, peer: str, now: float, subject: str | None
+    ) -> bool:
+        """Return False if a login is decided without a hash: by a certificate, or because it comes too early."""
+        if user is not None and user == self._config.cluster_user:
+            return False
+        holder = None if subject is None else self._credentials.of_certificate(subject)
+        if holder is not None and (password is None or user in (None, holder.name)):
+            return False
+        if self._credentials.hash_needed(user, password) is None:
+            return False
+        return not self._failed.remaining_s(address_of(peer), user, now)
 
     def _log_in(
         self, user: str | None, password: str | None, peer: str, now: float, subject: str | None

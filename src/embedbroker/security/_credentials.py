@@ -64,6 +64,8 @@ class Credentials:
         self._decoy = next((stored for stored in self._passwords.values() if stored.is_hashed), None)
         # Apart: wrong passwords, of which there may be any number, must not displace the others.
         self._valid, self._wrong = _Cache(cache_size), _Cache(cache_size)
+        # Results of hashes that were computed outside, while the logins that wait for them go on.
+        self._results: dict[bytes, bool] = {}
 
     @property
     def cached(self) -> int:
@@ -88,20 +90,40 @@ class Credentials:
             return True
         return False if key in self._wrong.entries else None
 
+    def hash_needed(self, name: str | None, password: str | None) -> tuple[bytes, StoredPassword] | None:
+        """Return what must be hashed before `verify` is quick: its key, and the hash to compare with; None: nothing."""
+        key = _key(name, password)
+        if key in self._results or self.known(name, password) is not None:
+            return None
+        stored = self._passwords.get(name or "", self._decoy)
+        return (key, stored) if stored is not None and stored.is_hashed and password is not None else None
+
+    def add_result(self, key: bytes, *, matches: bool) -> None:
+        """Let `verify` use the result of a hash that was computed outside."""
+        self._results[key] = matches
+
+    def forget_result(self, key: bytes) -> None:
+        """Forget such a result; the cache may have it by now."""
+        del self._results[key]
+
     def verify(self, name: str | None, password: str | None) -> bool:
         """Return True if the credentials are valid. Takes milliseconds for a hash that was not computed before."""
         found = self.known(name, password)
         if found is not None:
             return found
         stored = self._passwords.get(name or "")
-        if stored is None:
+        key = _key(name, password)
+        if key in self._results:
+            # What was hashed for an unknown user is another user's password.
+            valid = self._results[key] and stored is not None
+        elif stored is None:
             if self._decoy is not None:
                 self._decoy.matches(password or "")
             valid = False
         else:
             # A missing password is not an empty one.
             valid = password is not None and stored.matches(password)
-        (self._valid if valid else self._wrong).add(_key(name, password))
+        (self._valid if valid else self._wrong).add(key)
         return valid
 
 

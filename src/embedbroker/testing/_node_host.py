@@ -20,6 +20,7 @@ from embedbroker.node import (
     Accepted,
     BranchDecided,
     BytesReceived,
+    CheckPassword,
     CloseConnection,
     Command,
     CommandKind,
@@ -38,6 +39,7 @@ from embedbroker.node import (
     NodeState,
     Notice,
     Output,
+    PasswordChecked,
     PeerClosed,
     Ready,
     RoleChanged,
@@ -398,9 +400,9 @@ class NodeHost:
                 check()
         self._arm()
 
-    def _carry_out(self, outputs: list[Output]) -> list[Written]:
+    def _carry_out(self, outputs: list[Output]) -> list[Written | PasswordChecked]:
         """Carry out the node's outputs in order. Return what must be reported after all of them."""
-        written: list[Written] = []
+        written: list[Written | PasswordChecked] = []
         for output in outputs:
             match output:
                 case AuditWork() if self.audit is not None:
@@ -439,6 +441,8 @@ class NodeHost:
                 case BranchDecided():
                     for answer in self.on_decided:
                         answer(output)
+                case CheckPassword():
+                    written.append(PasswordChecked(output.check.number, output.check.run()))
                 case Ready():
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:

@@ -15,6 +15,7 @@ from embedbroker.locks import LockFault, Locks, LockSession, LockWork, called
 from embedbroker.node import (
     Accepted,
     BytesReceived,
+    CheckPassword,
     CloseConnection,
     Command,
     CommandKind,
@@ -27,6 +28,7 @@ from embedbroker.node import (
     Node,
     Notice,
     Output,
+    PasswordChecked,
     PeerClosed,
     Ready,
     RoleChanged,
@@ -35,6 +37,7 @@ from embedbroker.node import (
     Tick,
     Written,
 )
+from embedbroker.security import PasswordCheck
 from embedbroker.storage import DiskFault, DiskWork, JournalSettings
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient.model import Instant, Properties, PropertyType
@@ -275,6 +278,9 @@ class Stage:
         self.peers: dict[int, Peer] = {}
         self._numbers = 0
         self.work: list[DiskWork] = []
+        # Checks of passwords that were ordered; with `checks_passwords` False they wait for `finish_password_checks`.
+        self.password_checks: list[PasswordCheck] = []
+        self.checks_passwords = True
         self.locks = locks
         self.session: LockSession | None = None
         self.lock_work: LockWork | None = None
@@ -338,6 +344,10 @@ class Stage:
                     self.step(Written(peer.number, len(output.data)))
             case CloseConnection():
                 self.peers[output.connection].closed = output.reason
+            case CheckPassword():
+                self.password_checks.append(output.check)
+                if self.checks_passwords:
+                    self.finish_password_checks()
             case DiskWork():
                 self.work.append(output)
             case LockWork():
@@ -350,6 +360,12 @@ class Stage:
                 self.ready = True
             case Stopped():
                 self.stopped = output
+
+    def finish_password_checks(self) -> None:
+        """Let the host answer the checks of passwords that were ordered."""
+        checks, self.password_checks = self.password_checks, []
+        for check in checks:
+            self.step(PasswordChecked(check.number, check.run()))
 
     def run(self) -> int:
         """Tick while the node wants to go on at once; returns how often."""

@@ -310,6 +310,9 @@ class CoreConnection:
             self._refuse(ErrorCode.ILLEGAL_STATE, f"the connection has {limit} sessions, sessions_per_connection_max")
             return
         principal = self._log_in(packet)
+        if principal is None:
+            # It begins again when the hash of the password is computed.
+            return
         if isinstance(principal, Refused):
             self._refuse(principal.code, principal.text)
             return
@@ -352,18 +355,23 @@ class CoreConnection:
         if self.sessions.get(channel_id) is session:
             del self.sessions[channel_id]
 
-    def _log_in(self, packet: CreateSession | CreateSessionV2) -> Principal | Refused:
-        """Return the user of a new session, or why it is refused."""
+    def _log_in(self, packet: CreateSession | CreateSessionV2) -> Principal | Refused | None:
+        """Return the user of a new session, or why it is refused; None if that takes longer than this step."""
         service, user, password = self.service, packet.username, packet.password
         if service.security is None:
             if service.cluster is not None and service.cluster.refuses_login(user, password):
                 text = f"AMQ229099: wrong password for cluster user {user!r}"
                 return Refused(ErrorCode.CLUSTER_SECURITY_EXCEPTION, text)
             return ANONYMOUS
-        principal = service.security.log_in(
-            user, password, self.link.peer, service.now.monotonic, self.link.certificate_subject
+        principal = service.security.log_in_later(
+            user,
+            password,
+            self.link.peer,
+            service.now.monotonic,
+            self.link.certificate_subject,
+            lambda: self._create_session(packet) if self.link.alive else None,
         )
-        if isinstance(principal, Refused):
+        if principal is None or isinstance(principal, Refused):
             return principal
         return service.security.refuses_session(principal, self.link.id) or principal
 
