@@ -159,6 +159,8 @@ def compose(letter: Letter, now: Instant, user_id: bytes | None) -> CoreMessage:
         type=letter.type,
         address=letter.address,
         durable=letter.is_durable,
+        # As Artemis sends them.
+        priority=0,
         timestamp=now.wall_ms,
         user_id=user_id,
         properties=properties,

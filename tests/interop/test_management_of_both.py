@@ -1,0 +1,158 @@
+"""Operations and notifications of management, the same against Artemis and against our broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedbroker import EmbeddedBroker, ThreadedBroker, load_config
+from embedclient import ConnectionFactory, JMSContext, Queue, TextMessage, Topic
+from tests.interop.artemis import ArtemisBroker
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+PLUGIN = """<broker-plugins><broker-plugin
+  class-name="org.apache.activemq.artemis.core.server.plugin.impl.NotificationActiveMQServerPlugin">
+  <property key="SEND_CONNECTION_NOTIFICATIONS" value="true"/><property key="SEND_ADDRESS_NOTIFICATIONS" value="true"/>
+</broker-plugin></broker-plugins></core>"""
+
+
+class NotifyingArtemis(ArtemisBroker):
+    """An Artemis that makes notifications of addresses and connections, too."""
+
+    def _create(self) -> None:
+        super()._create()
+        file = self.directory / "etc" / "broker.xml"
+        file.write_text(file.read_text().replace("</core>", PLUGIN))
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotifyingArtemis]:
+    with NotifyingArtemis(tmp_path_factory.mktemp("notifying") / "instance") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def ours(theirs: NotifyingArtemis) -> Iterator[ThreadedBroker]:
+    file: Path = theirs.directory / "etc" / "broker.xml"
+    config = load_config(file, on_warning=lambda _text: None)
+    with EmbeddedBroker.in_thread(config, port=0, data_directory=None) as broker:
+        yield broker
+
+
+async def invoke(context: JMSContext, resource: str, operation: str, *arguments: object) -> Any:
+    replies = await context.create_temporary_queue()
+    async with context.create_consumer(replies) as consumer:
+        request = TextMessage(json.dumps(arguments), reply_to=replies)
+        request.properties["_AMQ_ResourceName"] = resource
+        request.properties["_AMQ_OperationName"] = operation
+        await context.create_producer().send(Queue("activemq.management"), request)
+        reply = await consumer.receive(timeout=30)
+    assert isinstance(reply, TextMessage)
+    return (json.loads(reply.text) if reply.text else [None])[0]
+
+
+# -- notifications ---------------------------------------------------------------------------------------------------
+
+
+async def events_of(url: str) -> list[dict[str, object]]:
+    """What a subscriber gets while an address comes and goes, and a connection: the values that do not vary."""
+    factory = ConnectionFactory(url, user="admin", password="admin")
+    kinds = "'ADDRESS_ADDED', 'ADDRESS_REMOVED', 'CONNECTION_CREATED', 'CONNECTION_DESTROYED'"
+    async with factory.create_context() as context:
+        notes = Topic("activemq.notifications")
+        async with context.create_consumer(notes, f"_AMQ_NotifType IN ({kinds})") as consumer:
+            await invoke(context, "broker", "createAddress", "both", "ANYCAST,MULTICAST")
+            await invoke(context, "broker", "createAddress", "one", "ANYCAST")
+            await invoke(context, "broker", "deleteAddress", "both")
+            await invoke(context, "broker", "deleteAddress", "one")
+            async with factory.connect():
+                pass
+            found: list[dict[str, object]] = []
+            while len([each for each in found if str(each["_AMQ_NotifType"]).startswith("CONNECTION")]) < 2:
+                message = await consumer.receive(timeout=30)
+                assert message is not None, found
+                event = {name: message.properties[name] for name in message.properties if name.startswith("_AMQ")}
+                # Temporary queues of the requests have addresses, too.
+                if event.get("_AMQ_Address") in (None, "both", "one"):
+                    found.append(event)
+    for event in found:
+        for name in ("_AMQ_NotifTimestamp", "_AMQ_ConnectionName", "_AMQ_RemoteAddress"):
+            if name in event:
+                event[name] = type(event[name]).__name__
+    return found
+
+
+async def test_notifications_of_addresses_and_connections_are_those_of_artemis(
+    theirs: NotifyingArtemis, ours: ThreadedBroker
+) -> None:
+    expected = await events_of(theirs.url)
+    assert [event["_AMQ_NotifType"] for event in expected] == [
+        "ADDRESS_ADDED", "ADDRESS_ADDED", "ADDRESS_REMOVED", "ADDRESS_REMOVED",
+        "CONNECTION_CREATED", "CONNECTION_DESTROYED",
+    ]  # fmt: skip
+    assert await events_of(ours.url) == expected
+
+
+# -- operations on messages ------------------------------------------------------------------------------------------
+
+
+async def results_of(url: str) -> dict[str, object]:
+    """The results of operations on messages, in order, with positions in place of message ids."""
+    results: dict[str, object] = {}
+    factory = ConnectionFactory(url, user="admin", password="admin")
+    async with factory.create_context() as context:
+        for name in ("managed.one", "managed.two"):
+            await invoke(context, "broker", "createQueue", json.dumps({"name": name, "routing-type": "ANYCAST"}))
+
+        async def call(label: str, operation: str, *arguments: object, queue: str = "managed.one") -> Any:
+            results[label] = result = await invoke(context, f"queue.{queue}", operation, *arguments)
+            return result
+
+        for color in ("red", "blue", "red"):
+            sent = await invoke(
+                context, "queue.managed.one", "sendMessage", {"color": color}, 3, "text", True, "admin", "admin"
+            )
+            assert int(sent) > 0
+        rows = json.loads(await invoke(context, "queue.managed.one", "listMessagesAsJSON", ""))
+        ids = [row["messageID"] for row in rows]
+        results["rows"] = [
+            {key: value for key, value in row.items() if key not in ("messageID", "timestamp", "userID")}
+            for row in rows
+        ]
+        results["groups"] = json.loads(await invoke(context, "queue.managed.one", "countMessages", None, "color"))
+        await call("count of red", "countMessages", "color = 'red'")
+        await call("copied", "copyMessage", ids[0], "managed.two")
+        await call("not copied", "copyMessage", 1, "managed.two")
+        await call("copied to nothing", "copyMessage", ids[0], "managed.nope")
+        await call("priorities", "changeMessagesPriority", "color = 'red'", 9)
+        await call("wrong priority", "changeMessagesPriority", "", 10)
+        await call("moved", "moveMessages", 500, "color = 'red'", "managed.two", False, 1)
+        await call("moved without a limit", "moveMessages", 500, None, "managed.two", False, -1)
+        await call("count of two", "countMessages", queue="managed.two")
+        await call("delivering", "listDeliveringMessagesAsJSON", queue="managed.two")
+        await call("count in delivery", "countDeliveringMessages", None, queue="managed.two")
+        await call("removed", "removeMessages", "color = 'red'", queue="managed.two")
+        await call("wrong arguments", "copyMessage", "x", "managed.two")
+        results["closed session"] = await invoke(context, "broker", "closeSessionWithID", "nope", "nope")
+        results["closed consumers"] = await invoke(context, "broker", "closeConsumerConnectionsForAddress", "nope.#")
+        producers = json.loads(await invoke(context, "broker", "listProducers", "", 1, 100))
+        results["fields of a producer"] = sorted(producers["data"][0])
+    return results
+
+
+# Counters that would cost time with each message.
+NOT_COUNTED = {"lastProducedMessageID", "msgSent", "msgSizeSent"}
+
+
+async def test_operations_on_messages_have_the_results_of_artemis(
+    theirs: NotifyingArtemis, ours: ThreadedBroker
+) -> None:
+    expected, found = await results_of(theirs.url), await results_of(ours.url)
+    fields, own = expected.pop("fields of a producer"), found.pop("fields of a producer")
+    assert isinstance(fields, list) and isinstance(own, list)
+    assert (set(fields) - set(own), expected) == (NOT_COUNTED, found)
