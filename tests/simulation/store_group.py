@@ -1,8 +1,8 @@
 """A live and backup group on one simulated disk and one simulated lock store, with a client that keeps on sending.
 
 Responsible for the world, for faults of the kind a shared store must survive, and for its checkers: one broker at a
-time has the journal, what was confirmed is there at whoever serves, and roles follow the policies. Refuses to know how
-a role comes about.
+time has the journal, what was confirmed is there at the broker that serves, and roles follow the policies. Does not
+depend on how a role comes about.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Writer:
         for start, end in frame_spans(headers):
             self._on_packet(decode_packet(buffer, start, end, _VERSION, False))
 
-    # What it says
+    # What it sends
 
     def _send(self, packet: Packet, channel: int = _CHANNEL) -> None:
         if self._link is not None:
@@ -133,7 +133,7 @@ class Writer:
 
 
 class StoreGroup:
-    """A primary and its backups. A run that breaks a promise ends in an AssertionError that says which."""
+    """A primary and its backups. A run that breaks a promise ends in an AssertionError that names it."""
 
     def __init__(self, seed: int, backups: int = 1, **policies: HAPolicy) -> None:
         self.world = World(seed)
@@ -169,7 +169,7 @@ class StoreGroup:
 
     @property
     def live(self) -> NodeHost | None:
-        """Who serves."""
+        """The host that serves."""
         return next((host for host in self.hosts.values() if host.ready), None)
 
     def numbers_at(self, host: NodeHost) -> list[int]:
@@ -241,7 +241,7 @@ class StoreGroup:
             host.stop(fails_over=fails_over)
 
     def _crash_heir(self) -> None:
-        """Whoever takes over dies, too, while it reads the journal."""
+        """The broker that takes over dies, too, while it reads the journal."""
         end = self.world.now + 0.2
         while self.world.now < end and self.world.step():
             for host in self.hosts.values():
@@ -256,7 +256,7 @@ class StoreGroup:
             if self.live is not None and self.locks.holder(Lock.FAILBACK) is not None:
                 self._count("a primary waits")
             self.disturb()
-        self.run(6.0)  # whoever is about to stop has stopped
+        self.run(6.0)  # every broker that is about to stop has stopped
         self.start(*(name for name, host in self.hosts.items() if host.node is None))
         self.run(5.0)
         assert self.roles == [Role.LIVE, *[Role.BACKUP] * (len(self.hosts) - 1)], self.roles

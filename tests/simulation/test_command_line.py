@@ -1,4 +1,4 @@
-"""What ``python -m tests.simulation`` says of a seed that fails, and of one that is not the same everywhere."""
+"""What ``python -m tests.simulation`` prints for a seed that fails, and for one that is not the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults strike at their time, and the agenda knows when all of them have healed; some wait for their moment."""
+"""Faults strike at their time, and the agenda shows when all of them have healed; some wait for their moment."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def wait_for_the_frozen_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_up_after_a_fault(patch: pytest.MonkeyPatch) -> None:
-    """Whoever waits stops asking when the store fails."""
+    """A waiting broker stops requesting the lock when the store fails."""
     on_failed = Claim.on_failed
 
     def discouraged(self: Claim, batch: int, fault: LockFault, now: float) -> None:
@@ -136,7 +136,7 @@ def give_up_after_a_fault(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_a_life_that_ended_write_on(patch: pytest.MonkeyPatch) -> None:
-    """What was under way reaches the disk when somebody else works on it."""
+    """What was under way reaches the disk when another broker works on it."""
 
     def late(self: DiskWorks) -> None:
         for work in self.under_way.values():

@@ -53,7 +53,7 @@ def test_another_broker_goes_on_with_the_same_ranges(mode: GroupMode) -> None:
 
 
 def pin_what_is_not_visible_yet(patch: pytest.MonkeyPatch) -> None:
-    """The end is the last position that was given to anybody, as if everything below it could be seen."""
+    """The end is the last position that was given out at all, as if everything below it could be seen."""
     pin = Cursors._pin
 
     def hasty(self: Cursors, queue: Queue, cursor: Cursor, *arguments: Any) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""A simulated group that replicates: who counts as live, what is seen of its copies, and what its checkers catch."""
+"""A simulated group that replicates: which host counts as live, what is seen of its copies, and what checkers catch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds of faults on replicating pairs: whoever serves has everything that was ever confirmed.
+"""Seeds of faults on replicating pairs: the broker that serves has everything that was ever confirmed.
 
 With a lock manager at most one broker of the pair confirms at a time, and the pair comes to rest with both; with votes
 among three pairs the same, as long as a primary that starts again reaches the others.
@@ -28,7 +28,7 @@ class Chaos:
         self.brokers = Brokers("pq" + self.others, manager=manager, lease_s=3.0 if manager else None, seed=seed)
         more = VOTES if self.votes else {}
         if voters_die:
-            # A broker that starts while others are dead knows of fewer than there are.
+            # A broker that starts while others are dead sees fewer than there are.
             more = {**more, "quorum_size": 3}
         policies: dict[str, ReplicationPrimary | ReplicationBackup] = {
             "p": ReplicationPrimary(check_for_active_server=True, group_name="g", **more),  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ class Chaos:
             if random.random() < 0.5:
                 brokers.manager.cut_off[random.choice(["primary 'p'", "backup 'q'"])] = None
         elif host.node is None:
-            # A primary that starts while it reaches nobody is live, which votes do not keep it from.
+            # A primary that starts while it reaches no other broker is live, which votes do not keep it from.
             if self.voters_die or not (self.votes and brokers.network.any_held):
                 host.start()
         elif what < 0.9:

@@ -1,4 +1,4 @@
-"""A few seeds run clean, twice alike, and a failure tells what one needs to know. ``nox -s simulate`` runs many."""
+"""A few seeds run clean, twice alike, and a failure shows what it takes to repeat it. ``nox -s simulate`` runs many."""
 
 from __future__ import annotations
 

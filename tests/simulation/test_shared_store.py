@@ -15,7 +15,7 @@ SEEDS = range(1, 16)
 
 
 def serving(backups: int = 1, seed: int = 1, **policies: SharedStorePrimary | SharedStoreBackup) -> StoreGroup:
-    """Everybody is started, the primary serves, and something was sent."""
+    """All brokers are started, the primary serves, and something was sent."""
     group = StoreGroup(seed, backups, **policies)
     group.start(*group.hosts)
     group.run_until(PRIMARY, Role.LIVE)
@@ -116,7 +116,7 @@ def test_a_live_broker_that_lost_its_lock_confirms_nothing_more() -> None:
     group.run(1.0)
     group.locks.revoke(Lock.LIVE)
     group.run_until(PRIMARY, Role.STOPPED, within_s=0.6)
-    group.run(0.1)  # what it had said arrives
+    group.run(0.1)  # what it had sent arrives
     confirmed = len(group.writer.confirmed)
     group.run(5.0)
     assert len(group.writer.confirmed) == confirmed

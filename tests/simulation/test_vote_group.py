@@ -1,4 +1,4 @@
-"""A simulated cluster that votes: who counts as live in a partition, what is seen of it, and what checkers catch."""
+"""A simulated cluster that votes: which host counts as live in a partition, what is seen of it, what checkers catch."""
 
 from __future__ import annotations
 

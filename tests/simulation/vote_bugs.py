@@ -1,4 +1,4 @@
-"""Bugs of brokers that vote, to be put in one at a time: in who asks, in who answers, and in what a word is worth."""
+"""Bugs of brokers that vote, to be put in one at a time: in asking, in answering, and in what a word is worth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .hunting import Bug
 __all__ = ["VOTE_BUGS"]
 
 
-# -- who asks --------------------------------------------------------------------------------------------------------
+# -- the broker that requests votes ----------------------------------------------------------------------------------
 
 
 def take_over_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def go_on_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
-    """A no, and who does not answer, counts as a yes."""
+    """A no, and a missing answer, counts as a yes."""
     count = VoteRound._count
 
     def deaf(self: VoteRound, now: float) -> None:
@@ -50,11 +50,11 @@ def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ActiveRole, "_renew", lambda self: self._node_record.count_on(self._go_on))
 
 
-# -- who answers -----------------------------------------------------------------------------------------------------
+# -- the brokers that answer -----------------------------------------------------------------------------------------
 
 
 def give_one_word_to_several(patch: pytest.MonkeyPatch) -> None:
-    """Whoever asks last gets it, and the one before keeps his."""
+    """The last broker that requests it gets it, and the one before keeps its grant."""
 
     def generous(self: VoteGrants, node_id: str, bid: VoteRequest) -> bool:
         given = self.given.get(node_id)
@@ -96,7 +96,7 @@ def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Voter, "ask", forgetful)
 
 
-# -- who waits -------------------------------------------------------------------------------------------------------
+# -- the broker that waits -------------------------------------------------------------------------------------------
 
 
 def begin_with_data_that_somebody_else_has(patch: pytest.MonkeyPatch) -> None:

@@ -32,13 +32,13 @@ class Lapses:
         self.broker.after_step.append(self._look)
 
     def add(self, name: str) -> None:
-        """A client asks for the subscription again. What comes until the broker has it goes nowhere."""
+        """A client requests the subscription again. What comes until the broker has it goes nowhere."""
         self.scene.ledger.suspend(name)
         self._names[name] = None
         self._look()
 
     def end(self, name: str) -> None:
-        """Somebody else says from here on what is promised."""
+        """End the watch: from here on another component decides what is promised."""
         self._names.pop(name, None)
 
     def _look(self) -> None:
@@ -53,7 +53,7 @@ class Lapses:
 
 @define(eq=False)
 class SharedSubscription:
-    """One subscription that is not durable, and those who share it."""
+    """One subscription that is not durable, and the users that share it."""
 
     scene: Scene
     lapses: Lapses

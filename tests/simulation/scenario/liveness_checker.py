@@ -1,7 +1,7 @@
-"""The roll call: when everything works again, each consumer has to take a message, and those who did make room.
+"""The roll call: when everything works again, each consumer has to take a message, and those that did make room.
 
-A queue that drains says nothing of a consumer that gets nothing any more while others take its share. Here whoever is
-served goes, so that in the end each one is alone with what is left.
+A queue that drains does not show a consumer that gets nothing any more while others take its share. Here a served
+consumer goes, so that in the end each one is alone with what is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .consumers import SimulatedConsumer
 
 __all__ = ["LivenessChecker"]
 
-#: Longer than the broker needs to serve whoever is there; who was away may miss a round.
+#: Longer than the broker needs to serve all present consumers; one that was away may miss a round.
 _ROUND_S = 3.0
 
 
@@ -36,11 +36,11 @@ class LivenessChecker:
 
     @property
     def absent(self) -> list[SimulatedConsumer]:
-        """Who can get messages and has not been served yet."""
+        """The consumers that can get messages and have not been served yet."""
         return [consumer for consumer in self.consumers if consumer.takes_something and not consumer.present]
 
     def steps(self) -> Steps:
-        """The script of the caller: in each round a message for everybody who is absent."""
+        """The script of the caller: in each round a message for every absent consumer."""
         session: Session = yield self.host.agent().create_session_for(SessionMode.AUTO)
         while absent := self.absent:
             for consumer in absent:

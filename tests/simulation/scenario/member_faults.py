@@ -1,7 +1,7 @@
 """Faults of the brokers of a group: crashes, orderly stops, freezes, and clocks and disks of one of them.
 
-Responsible for whom each strikes, for its end, and for starting again whoever is down. Refuses to know what gives a
-broker the right to be live, messages, and what a broker should do about any of it.
+Responsible for which broker each strikes, for its end, and for starting again a broker that is down. Does not depend on
+what gives a broker the right to be live, on messages, or on what a broker should do about any of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .members import Members
 __all__ = ["Group", "MemberFaults"]
 
 _CLOCK_JUMP_MS_MAX = 120_000
-#: Who refuses to be live for such a reason was given a wrong journal, or lost a part of it.
+#: A broker that refuses to be live for such a reason has a wrong journal, or lost a part of it.
 _RUINED = ("damaged", "is not that of", "there is no journal", "was on disk")
 
 
@@ -41,7 +41,7 @@ class Group(Protocol):
         """Something happened to it from outside: it has its time again."""
 
     def stop(self, *, fails_over: bool) -> None:
-        """An orderly stop of who is live."""
+        """An orderly stop of the live broker."""
 
     def set_full(self, host: NodeHost, full: bool) -> None:
         """Whether there is room for a host."""
@@ -49,15 +49,15 @@ class Group(Protocol):
 
 @define(eq=False)
 class MemberFaults:
-    """``prefers`` may name whom to freeze; ``on_freeze`` hears who is, and for how long.
+    """``prefers`` may return the host to freeze; ``on_freeze`` receives the frozen host and the duration in seconds.
 
-    ``on_crash`` is called before whoever has the journal crashes.
+    ``on_crash`` is called before the broker that has the journal crashes.
     """
 
     scene: Scene
     schedule: FaultSchedule
     group: Group
-    #: What a life says at its end that lost its right to be live.
+    #: The failure texts of a life that ends because it lost its right to be live.
     lost_right: Sequence[str]
     prefers: Callable[[], NodeHost | None]
     on_freeze: Callable[[NodeHost, float], None] | None = None
@@ -72,7 +72,7 @@ class MemberFaults:
         return self.group.members
 
     def watch(self) -> None:
-        """Follows who stops, and waits for moments."""
+        """Follow which hosts stop, and wait for moments."""
         self.members.after_step.append(self._look)
         for host in self.members.everybody:
             self._watch(host)
@@ -81,7 +81,7 @@ class MemberFaults:
         host.on_stopped.append(lambda failure: self._on_stopped(host, failure))
 
     def strike(self, kind: FaultKind) -> bool:
-        """One fault; False if it is none of these."""
+        """Strike with one fault; return False if it is not one of these."""
         members, random = self.members, self.scene.world.random
         match kind:
             case FaultKind.CRASH:
@@ -113,7 +113,7 @@ class MemberFaults:
         return True
 
     def somebody(self) -> NodeHost:
-        """Rather who has the journal."""
+        """Return a host, preferably the one that has the journal."""
         members = self.members
         if members.active is not None and self.scene.chance(0.6):
             return members.active
@@ -122,7 +122,7 @@ class MemberFaults:
     # Crashes
 
     def crash_when(self, condition: Callable[[NodeHost], bool]) -> None:
-        """Whoever is live crashes when a condition holds for it."""
+        """The live broker crashes when a condition holds for it."""
         self._ambush.lay(condition, runs=self.members.node is not None)
 
     def _look(self) -> None:
@@ -131,7 +131,7 @@ class MemberFaults:
             self._ambush.look(active)
 
     def crash_active(self) -> None:
-        """Whoever has the journal; one that is frozen is rather left alone, so that it wakes up."""
+        """Crash the broker that has the journal; mostly leave a frozen one alone, so that it wakes up."""
         active = self.members.active
         if active is not None and not (active.frozen and self.scene.chance(0.7)):
             self.crash(active)
@@ -158,7 +158,7 @@ class MemberFaults:
     # Stops, and starts
 
     def stop(self, host: NodeHost, *, fails_over: bool) -> None:
-        """An orderly stop of anybody. If it has not ended in time, the power goes."""
+        """An orderly stop of any host. If it has not ended in time, the power goes."""
         if not host.ready or host.frozen:
             self.schedule.healed()
             return
@@ -176,7 +176,7 @@ class MemberFaults:
         self.schedule.later(0.2 + self.scene.world.random.random(), lambda: self._start(active))
 
     def _on_stopped(self, host: NodeHost, failure: str | None) -> None:
-        """A life has ended by itself; somebody must start the host again, unless it does that itself."""
+        """A life has ended by itself; start the host again, unless it does that itself."""
         if failure is not None:
             self.scene.world.note(host.name, "failed", failure)
             if any(text in failure for text in _RUINED):
@@ -206,7 +206,7 @@ class MemberFaults:
     # Freezes
 
     def _somebody_to_freeze(self) -> NodeHost:
-        """Who has the journal, or whom somebody else has to wait for, or anybody."""
+        """The host that has the journal, or one that another host has to wait for, or any host."""
         preferred = self.prefers() if self.scene.chance(0.35) else None
         return preferred if preferred is not None else self.somebody()
 
@@ -220,7 +220,7 @@ class MemberFaults:
         scene.hit(Moment.FROZEN_LIVE if is_active else Moment.FROZEN_WAITER)
         host.freeze()
         random, life = scene.world.random, host.life
-        # Who waits has to be frozen for long to be in anybody's way.
+        # A waiting host has to be frozen for long to be in the way of others.
         spans = tuple(spans_s) or ((0.5, 3.0, 14.0, 14.0) if is_active else (1.0, 14.0, 40.0))
         duration_s = random.choice(spans) * (0.2 + random.random())
         if self.on_freeze is not None:

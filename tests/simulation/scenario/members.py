@@ -1,7 +1,7 @@
 """The brokers of a group, looked at as the one broker that they are to their clients.
 
 Responsible for whose life counts, for what users and checkers see of it, and for telling the ledger when a life ends.
-Refuses to know what gives a broker the right to be live: the group does, and says so with `take_over`.
+Does not depend on what gives a broker the right to be live: the group grants it, and calls `take_over`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .plan import PRIMARY
 
 __all__ = ["HAS_JOURNAL", "Members", "Span"]
 
-#: The roles of whoever works on the journal that clients depend on.
+#: The roles of a broker that works on the journal that clients depend on.
 HAS_JOURNAL = (Role.ACTIVATING, Role.LIVE)
 
 
@@ -47,7 +47,7 @@ class Span:
 
 @define(eq=False)
 class Members:
-    """All hosts by name. ``active`` is who has the journal, or had it last.
+    """All hosts by name. ``active`` is the host that has the journal, or had it last.
 
     ``others`` are brokers of other pairs, which no user connects to.
     """
@@ -78,7 +78,7 @@ class Members:
 
     @property
     def names(self) -> Sequence[str]:
-        """Who may be connected to."""
+        """The names of the hosts that users may connect to."""
         return tuple(self.hosts)
 
     @property
@@ -87,13 +87,13 @@ class Members:
 
     @property
     def node(self) -> Node | None:
-        """Of who has the journal; in the step in which a broker stops by itself, too, for what that still sends."""
+        """Of the host that has the journal; in the step in which it stops by itself, too, for what that still sends."""
         node = self.active.node if self.active is not None else None
         return node if node is not None and (node.role in HAS_JOURNAL or node.role is Role.STOPPED) else None
 
     @property
     def disk(self) -> SimulatedDisk:
-        """Of who has the journal, or of the primary before anybody had it."""
+        """Of the host that has the journal, or of the primary before any host had it."""
         return (self.active or self.primary).disk
 
     @property
@@ -119,7 +119,7 @@ class Members:
         return sum(not self.has(peer) for host in self.hosts.values() for peer in host.peers)
 
     def has(self, name: str) -> bool:
-        """Whether somebody is a broker."""
+        """Return True if the name is that of a broker."""
         return name in self.hosts or name in self.others
 
     @property
@@ -132,7 +132,7 @@ class Members:
         return self.active is not None and self.active.knows_session(name)
 
     def start(self) -> None:
-        """Everybody starts, in any order."""
+        """Start all hosts, in any order."""
         hosts = self.everybody
         self.scene.world.random.shuffle(hosts)
         for host in hosts:
@@ -140,7 +140,7 @@ class Members:
 
     @property
     def awake(self) -> list[NodeHost]:
-        """Who runs, and is not frozen."""
+        """The hosts that run, and are not frozen."""
         return [host for host in self.hosts.values() if host.node is not None and not host.frozen]
 
     # Whose life counts
@@ -148,7 +148,7 @@ class Members:
     def take_over(self, host: NodeHost, *, may_stop: bool = False, unnoticed: bool = False) -> None:
         """A host was granted the journal, and reads it. ``may_stop``: the one before may still be on its way out.
 
-        ``unnoticed``: nothing tells the one before, which finds out later.
+        ``unnoticed``: the one before gets no notice, and finds out later.
         """
         before = self.active
         if before is not None and before is not host and before.node is not None and before.node.role in HAS_JOURNAL:

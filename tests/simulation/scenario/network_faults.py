@@ -1,6 +1,6 @@
 """What goes wrong with clients, and between them and brokers: connections break, wait, are slow, or fall half silent.
 
-It knows clients and brokers by their names, and nothing of what they do.
+It depends on the names of clients and brokers, and on nothing that they do.
 """
 
 from __future__ import annotations

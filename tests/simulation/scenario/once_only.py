@@ -36,7 +36,7 @@ class IdentifiedLetter(Letter):
 
 @define(eq=False)
 class OnceOnlyProducer(SimulatedProducer):
-    """It sends again until it knows; a transaction in doubt goes again with the same messages, and nothing else."""
+    """It sends again until the outcome is known. A transaction in doubt goes again with the same messages alone."""
 
     _retry: list[Letter] = field(factory=list, init=False)
 

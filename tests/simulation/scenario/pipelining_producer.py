@@ -1,6 +1,6 @@
 """Producers that do not always wait for the end of a transaction, and go on with the next one.
 
-Responsible for what such a user knows and when. They refuse to know in which order the client ends transactions.
+Responsible for what such a user learns and when. They do not depend on the order in which the client ends transactions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["PipeliningProducer", "pipelining"]
 class PipeliningProducer(SimulatedProducer):
     """A transacted producer of this kind."""
 
-    #: Commits nobody waits for, with what they are about. Their outcome is noted when it is there.
+    #: Commits that no script waits for, with what they are about. Their outcome is noted when it is there.
     _left_alone: dict[str, list[Letter]] = field(factory=dict, init=False)
 
     def give_up(self) -> None:

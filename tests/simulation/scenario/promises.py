@@ -1,6 +1,6 @@
 """What a client promises for a call that a lost connection interrupts (docs/guide/failover.md): which errors there are.
 
-Responsible for the kind of error. What each of them says about the messages is the ledger's affair: one that was rolled
+Responsible for the kind of error. The ledger decides what each of them means for the messages: one that was rolled
 back must not come, one in doubt may.
 """
 

@@ -1,7 +1,7 @@
 """Faults of brokers that replicate: what can be wrong with copies, between members, and with the lock manager.
 
-Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
-broker should do about any of it.
+Responsible for when each strikes and for its end. Every fault heals by itself. Does not depend on messages, or on
+what a broker should do about any of it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReplicaFaults(CopyFaults):
         self.members = MemberFaults(*parts, _LOST_LEASE, self._copied_to, on_crash=self._count)
 
     def strike(self, kind: FaultKind) -> bool:
-        """One fault; False if it is none of these."""
+        """Strike with one fault; return False if it is not one of these."""
         match kind:
             case FaultKind.LOSE_STORE | FaultKind.BREAK_STORE | FaultKind.CUT_OFF_STORE:
                 self._strike_manager(kind)
@@ -55,7 +55,7 @@ class ReplicaFaults(CopyFaults):
     # Moments
 
     def look_at(self, host: NodeHost) -> None:
-        """After each step of anybody: does it claim a number, and a crash waits for that?"""
+        """After each step of any broker: crash it if it claims a number and a crash waits for that."""
         if not self._claiming.is_set or host.asked is None:
             return
         claims = any(isinstance(operation, SwapSequence) for operation in host.asked.operations)
@@ -65,7 +65,7 @@ class ReplicaFaults(CopyFaults):
             self.members.crash(host)
 
     def look(self) -> None:
-        """After each step of who is live: does a backup get its copy, and a crash waits for that?"""
+        """After each step of the live broker: crash if a backup gets its copy and a crash waits for that."""
         if not self._copying.is_set or self.group.members.active is None:
             return
         stream = stream_of(self.group.members.active)
@@ -81,7 +81,7 @@ class ReplicaFaults(CopyFaults):
                 self.members.crash(self.group.members.active)
 
     def _count(self, host: NodeHost) -> None:
-        """What the crash of who is live means for copies."""
+        """Count what the crash of the live broker means for copies."""
         stream = stream_of(host)
         if stream is not None and stream.is_in_sync:
             self.scene.hit(Moment.CRASH_IN_SYNC)

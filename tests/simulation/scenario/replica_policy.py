@@ -1,8 +1,8 @@
-"""Brokers that replicate: each has a disk of its own, and a lock manager says whose data is the newest.
+"""Brokers that replicate: each has its own disk, and a lock manager decides whose data is the newest.
 
 Responsible for what such a group promises: one that was replaced goes on by nothing but what its backup had, a backup
-that is in sync has what the live one has, and nobody is missing for long while somebody could serve. Refuses to know
-faults and users.
+that is in sync has what the live one has, and a live broker is not missing for long while one could serve. Does not
+depend on faults and users.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .plan import PRIMARY, GroupPlan
 
 __all__ = ["ReplicaPolicy"]
 
-#: How long nobody may serve although somebody could: a lease has to run out, a silent peer has to be given up, and who
-#: failed at either asks again after seconds.
+#: How long no broker may serve although one could: a lease has to run out, and a silent peer has to be given up. A
+#: broker that failed at either tries again after seconds.
 OUTAGE_S_MAX = 15.0
 
 
@@ -69,16 +69,16 @@ class ReplicaPolicy(GroupPolicy):
         """What the lock manager calls a host."""
         return called(host.config.ha_policy, host.name)
 
-    # Who is live
+    # Which broker is live
 
     def on_role(self, host: NodeHost, role: Role) -> None:
         if role is Role.ACTIVATING:
-            self.members.take_over(host, may_stop=True)  # whoever hands over waits until it is taken
+            self.members.take_over(host, may_stop=True)  # a broker that hands over waits until it is taken
             for other in self.members.hosts.values():
                 self.check(other)
 
     def check(self, host: NodeHost) -> None:
-        """Whoever was replaced has confirmed nothing on its own, and finds out with the first thing that it does."""
+        """A replaced broker has confirmed nothing on its own, and finds out with the first thing that it does."""
         active = self.members.active
         if host is active or not host.ready:
             return
@@ -86,15 +86,15 @@ class ReplicaPolicy(GroupPolicy):
         if not host.frozen or (stream is not None and stream.is_alone):
             self.scene.fail(f"{host.name} is live and {stream and stream.state}, beside {active and active.name}")
 
-    # Who confirms
+    # Which broker confirms
 
     def _check_alone(self, host: NodeHost) -> None:
-        """Nobody has a right to be live with what he has, if somebody else confirms without him."""
+        """No other broker may have a right to be live with its data while this one confirms without it."""
         for other in self.members.hosts.values():
             if other is not host and self._is_newest(copy_state_of(other)):
                 self.scene.fail(f"{host.name} confirms alone, and {other.name} may still be live")
 
-    # Whether somebody serves
+    # Whether a broker serves
 
     def outages(self) -> Iterator[tuple[str, bool, float, str]]:
         could = not self.members.ready and self._somebody_could()
@@ -116,7 +116,7 @@ class ReplicaPolicy(GroupPolicy):
         return False
 
     def _is_newest(self, standing: CopyState | None) -> bool:
-        """Whether the lock manager lets somebody be live with such data."""
+        """Return True if the lock manager lets a broker be live with such data."""
         if standing is None or not standing.in_sync:
             return False
         newest = self.manager.sequences.get(standing.node_id, 0)

@@ -1,8 +1,8 @@
 """Producers that publish in batches: branches that are committed together, with a marker that counts the batches.
 
 Responsible for how such a producer goes on after a failure (it prepares the same messages again in other branches, and
-asks for the same set), and for noticing a marker that is not what it was told, or a set that is there in part. A second
-copy of a batch, or a lost one, is found by the ledger.
+requests the same set), and for noticing a marker that differs from the answer, or a set that is there in part. The
+ledger finds a second copy of a batch, or a lost one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BRANCHES_MAX = 3
 #: An answer that has not come by then is lost with a connection.
 _PATIENCE_S = 4.0
 _LOOK_S = 0.5
-#: How often an answer comes, and is not heard.
+#: The chance that an answer comes, and the user ignores it.
 _FORGETS = 0.2
 
 Answer = Generator[Any, Any, tuple[str, dict[str, Any]]]
@@ -45,12 +45,12 @@ class SetProducer(OnceOnlyProducer):
 
     #: For what it chooses; nothing else is drawn from it.
     random: Random = field(init=False)
-    #: What the marker is, as far as it was told.
+    #: What the marker is, as far as it was answered.
     _value: int | None = field(default=None, init=False)
     #: Branches that may be there and are in no set that was answered.
     _left: dict[Xid, None] = field(factory=dict, init=False)
     _asked: int = field(default=0, init=False)
-    #: A set was asked for, of which nobody knows; its letters are those to retry, if it has any.
+    #: A set was requested, and its outcome is unknown; its letters are those to retry, if it has any.
     _is_in_doubt: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -135,7 +135,7 @@ class SetProducer(OnceOnlyProducer):
         self._left.clear()
 
     def _is_done_already(self) -> Generator[Any, Any, bool]:
-        """Looks at the marker, which says whether a set in doubt holds."""
+        """Look at the marker: it shows whether a set in doubt holds."""
         scene = self.scene
         status, body = yield from self._ask("marker.get", name=self.name)
         found = body.get("value")

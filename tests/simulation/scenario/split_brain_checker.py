@@ -1,6 +1,6 @@
 """The members of one pair, as each other's rivals: never do two of them confirm, each without the other.
 
-Responsible for noticing it whoever is live, and however it came to that. Refuses to know who may be.
+Responsible for noticing it whichever broker is live, and however it came to that. Does not depend on which may be.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SplitBrainChecker"]
 
 @define(eq=False)
 class SplitBrainChecker:
-    """``newest`` is who became live last."""
+    """``newest`` is the host that became live last."""
 
     scene: Scene
     hosts: Sequence[NodeHost]
@@ -40,7 +40,7 @@ class SplitBrainChecker:
 
     @property
     def live(self) -> NodeHost | None:
-        """Who serves."""
+        """The host that serves."""
         return self.newest if self.newest is not None and self.newest.ready else None
 
     def _on_role(self, host: NodeHost, role: Role) -> None:
@@ -56,7 +56,7 @@ class SplitBrainChecker:
             self._confirmed[other.name] = journal.reached if journal is not None else 0
 
     def _check(self, host: NodeHost) -> None:
-        """Whoever was replaced confirms nothing on its own. What its backup has, too, it may still confirm."""
+        """A replaced broker confirms nothing on its own. What its backup has, too, it may still confirm."""
         stream = stream_of(host) if host is not self.newest else None
         if stream is None or host.node is None or not stream.is_alone:
             return

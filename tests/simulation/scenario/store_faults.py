@@ -1,7 +1,7 @@
-"""Faults of brokers that share a store: what can be wrong with the store, the disk, and who waits for it.
+"""Faults of brokers that share a store: what can be wrong with the store, the disk, and the brokers that wait for it.
 
-Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
-broker should do about any of it.
+Responsible for when each strikes and for its end. Every fault heals by itself. Does not depend on messages, or on
+what a broker should do about any of it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .store_policy import StorePolicy
 
 __all__ = ["StoreFaults"]
 
-#: After so long a store takes locks away from a frozen machine. A live broker is sure of its own for less.
+#: After so long a store takes locks away from a frozen machine. A live broker is sure of its lock for less.
 LEASE_S = 5.0
-#: How often it does. Who waits must be in the way of others for long sometimes.
+#: How often it does. A waiting broker must be in the way of others for long sometimes.
 _LAPSES, _LAPSES_OF_WAITER = 0.9, 0.4
 _LOST_LOCK = ("live lock is", "made live on the same store")
 
@@ -52,7 +52,7 @@ class StoreFaults:
         self.members = MemberFaults(*parts, _LOST_LOCK, self._in_the_way, on_freeze=self._let_lapse)
 
     def strike(self, kind: FaultKind) -> bool:
-        """One fault; False if it is none of these."""
+        """Strike with one fault; return False if it is not one of these."""
         match kind:
             case FaultKind.LOSE_STORE:
                 self._lose_store()
@@ -68,7 +68,7 @@ class StoreFaults:
     # Moments
 
     def look_at(self, host: NodeHost) -> None:
-        """After each step of anybody: is a record on its way to the store, and a crash waits for that?"""
+        """After each step of any broker: crash it if a record is on its way to the store and a crash waits for that."""
         if not self._claiming.is_set or host.asked is None or host is self.group.members.active:
             return
         if any(isinstance(operation, WriteRecord) for operation in host.asked.operations):
@@ -89,7 +89,7 @@ class StoreFaults:
     # Freezes
 
     def _in_the_way(self) -> NodeHost | None:
-        """Who goes before others."""
+        """A host that goes before others."""
         policy, members = self.policy, self.group.members
         for holder in [policy.locks.holder(lock) for lock in (Lock.FAILBACK, Lock.BACKUP)]:
             for host in members.hosts.values():
@@ -98,7 +98,7 @@ class StoreFaults:
         return None
 
     def _let_lapse(self, host: NodeHost, duration_s: float) -> None:
-        """The store has not heard of its machine for too long."""
+        """The store has received nothing from its machine for too long."""
         life = host.life
         chance = _LAPSES if host is self.group.members.active else _LAPSES_OF_WAITER
         if duration_s > LEASE_S and self.scene.chance(chance):

@@ -1,7 +1,7 @@
-"""Brokers that share one simulated disk and one lock store: who has the journal, and what such a group promises.
+"""Brokers that share one simulated disk and one lock store: which has the journal, and what such a group promises.
 
-One at a time works on the disk, one that was replaced while it was frozen does nothing more, and nobody is missing for
-long while somebody could serve. Refuses to know faults and users.
+One at a time works on the disk, one that was replaced while it was frozen does nothing more, and a live one is not
+missing for long while one could serve. Does not depend on faults and users.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .plan import PRIMARY, GroupPlan
 
 __all__ = ["StorePolicy"]
 
-#: How long nobody may serve although somebody could: the time of two who are frozen in front of a third, and to spare.
+#: How long no broker may serve although one could: the time of two that are frozen in front of a third, and to spare.
 OUTAGE_S_MAX = 12.0
-#: And how long the live lock may be free: one asks again after a fault of the store, and leaves those who go before it,
-#: and are frozen, their time.
+#: And how long the live lock may be free: one requests it again after a fault of the store, and gives frozen brokers
+#: that go before it their time.
 FREE_S_MAX = 3.0
 FREE_PER_FROZEN_S = 5.0
 
@@ -50,7 +50,7 @@ class StorePolicy(GroupPolicy):
 
     disk: SimulatedDisk
     locks: SimulatedLocks
-    # A backup is to take over: somebody was live, and was not stopped with nobody to follow.
+    # A backup is to take over: a broker was live, and was not stopped with no successor.
     _has_heirs: bool = field(default=False, init=False)
 
     @classmethod
@@ -65,7 +65,7 @@ class StorePolicy(GroupPolicy):
         return cls(scene, network, plan, Members(scene, config, settings, hosts), disk, locks)
 
     def check_losses(self) -> None:
-        """All is over: with files of the journal missing nobody may be live. Nothing of the scenario changes."""
+        """All is over: with files of the journal missing no broker may be live. Nothing of the scenario changes."""
         members, world = self.members, self.scene.world
         config, settings = members.primary.config, members.primary.settings
         lost = LostFiles(self.disk, self.locks.read(), config, settings, world.entropy(), world.instant)
@@ -85,7 +85,7 @@ class StorePolicy(GroupPolicy):
         else:
             self.locks.full.discard(self.holder(host))
 
-    # Who has the journal
+    # Which broker has the journal
 
     def on_stop(self, host: NodeHost, *, fails_over: bool) -> None:
         hands_over = self.plan.primary_hands_over if host.name == PRIMARY else self.plan.backups_hand_over
@@ -101,7 +101,7 @@ class StorePolicy(GroupPolicy):
             self._check_record(host)
 
     def _check_record(self, host: NodeHost) -> None:
-        """Whoever takes over finds out there which node it becomes, and with which journal."""
+        """A broker that takes over finds out there which node it becomes, and with which journal."""
         assert host.node is not None
         record = self.locks.read()
         if record.node_id != host.node.node_id or record.journal_identity is None:
@@ -109,7 +109,7 @@ class StorePolicy(GroupPolicy):
 
     @property
     def _frozen_in_front(self) -> list[NodeHost]:
-        """Who goes before others, and stands still."""
+        """The hosts that go before others, and are frozen."""
         before = [self.locks.holder(lock) for lock in (Lock.BACKUP, Lock.FAILBACK)]
         return [host for host in self.members.hosts.values() if host.frozen and self.holder(host) in before]
 
@@ -120,7 +120,7 @@ class StorePolicy(GroupPolicy):
         elif host is not active and host.under_way and not host.superseded:
             self.scene.fail(f"{host.name} works on the disk although it does not have the journal")
 
-    # Whether somebody serves
+    # Whether a broker serves
 
     def outages(self) -> Iterator[tuple[str, bool, float, str]]:
         could = not self.members.ready and self._somebody_could()

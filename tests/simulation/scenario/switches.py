@@ -1,4 +1,4 @@
-"""Connection switches: somebody stops and starts all sessions of a client at any moment, and waits for no answer.
+"""Connection switches: they stop and start all sessions of a client at any moment, and wait for no answer.
 
 A connection belongs to no task, so this comes in the middle of whatever the sessions' users do.
 """

@@ -1,7 +1,7 @@
 """Faults of pairs that vote: those of the first pair's members, of the others, and of what is between all of them.
 
-Responsible for when each strikes and for its end. Every fault heals by itself. Refuses to know messages, and what a
-broker should do about any of it.
+Responsible for when each strikes and for its end. Every fault heals by itself. Does not depend on messages, or on
+what a broker should do about any of it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class VoteFaults(CopyFaults):
             self.scene.hit(Moment.VOTE_LOST)
 
     def strike(self, kind: FaultKind) -> bool:
-        """One fault; False if it is none of these."""
+        """Strike with one fault; return False if it is not one of these."""
         match kind:
             case _ if kind in _OF_VOTERS:
                 self._strike_voter(kind)
@@ -71,7 +71,7 @@ class VoteFaults(CopyFaults):
     # Moments
 
     def look(self) -> None:
-        """After each step of who is live: does a backup get its copy, and a crash waits for that?"""
+        """After each step of the live broker: crash if a backup gets its copy and a crash waits for that."""
         active = self.group.members.active
         if not self._copying.is_set or active is None:
             return
@@ -111,7 +111,8 @@ class VoteFaults(CopyFaults):
     def _crash_voter(self, live: NodeHost) -> None:
         """Crash one voter; or part the active broker and its backup, and crash all voters behind their votes.
 
-        Then the active broker dies. Its backup asks voters that have just started: they must have kept their votes.
+        Then the active broker dies. Its backup requests votes from voters that have just started: they must have
+        kept their votes.
         """
         active, backup = self.group.members.active, self._copied_to()
         if active is None or backup is None or self.scene.chance(0.5):
@@ -157,7 +158,7 @@ class VoteFaults(CopyFaults):
         return 0.01 + random.random() * random.choice((0.1, 1.0, 6.0, 6.0, 12.0))
 
     def _side(self, *, alone: bool) -> list[str]:
-        """Who is parted from the others: one of the users' pair, perhaps with some other pairs, or one other pair."""
+        """The hosts parted from the rest: one of the users' pair, perhaps with some other pairs, or one other pair."""
         random, plan = self.scene.world.random, self.policy.plan
         if alone and self.scene.chance(0.5):
             return list(random.choice(plan.voters))

@@ -1,13 +1,13 @@
-"""Pairs that vote: each broker has a disk of its own, and the live brokers of the other pairs say who of a pair may be
+"""Pairs that vote: each broker has its own disk, and the live brokers of the other pairs decide which of a pair may be
 live.
 
 Users work on the first pair; the others are pairs of the same kind, or live brokers that only answer. Responsible for
-what such a cluster promises: whoever is live has everything that was ever confirmed, no two of a pair confirm one
-without the other, and every pair of which all run and see each other has a live broker before long. Refuses to know
+what such a cluster promises: a live broker has everything that was ever confirmed, no two of a pair confirm one
+without the other, and every pair of which all run and see each other has a live broker before long. Does not depend on
 faults and users.
 
 A broker that was replaced learns of it when the others do not see it: until then it is live, and confirms nothing. Its
-clients lose it when it is replaced. (What it could tell them is no more than what they knew, but nobody can say when.)
+clients lose it when it is replaced. (What it could send them is no more than what they had, but its time is unknown.)
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class VotePolicy(GroupPolicy):
         if has_granted_votes(host):
             self.scene.hit(Moment.VOTER_RESTARTED)
 
-    # Who is live
+    # Which broker is live
 
     def on_role(self, host: NodeHost, role: Role) -> None:
         if role is not Role.ACTIVATING:
@@ -120,7 +120,7 @@ class VotePolicy(GroupPolicy):
 
     def _refuses(self, dialer: str, listener: str) -> bool:
         """Whether nothing listens: one of a pair does when it serves, or waits with data that may be the newest, and
-        clients have lost whoever was replaced."""
+        clients have lost a broker that was replaced."""
         members = self.members
         host = members.hosts.get(listener) or members.others.get(listener)
         if host is None:
@@ -128,7 +128,7 @@ class VotePolicy(GroupPolicy):
         listens = host.ready or host.lets_brokers_in
         return not listens or (host.superseded and not members.has(dialer))
 
-    # Whether somebody serves
+    # Whether a broker serves
 
     @property
     def all_run(self) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of the questions that a broker asks the others of its cluster: who may go on, and who may take over.
+"""What becomes of the votes that a broker requests from its cluster: which broker may go on, and which may take over.
 
 Responsible for counting the moments of votes. Refuses to change anything, and to judge an outcome.
 """

@@ -1,7 +1,7 @@
 """What operators decided about the branches of one transaction manager, and whether the broker stands by it.
 
-Responsible for noticing a decision that was lost, changed, or not forgotten in the end. Refuses to know what a decision
-means for messages; the manager does.
+Responsible for noticing a decision that was lost, changed, or not forgotten in the end. Does not depend on what a
+decision means for messages; the manager does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from embedclient.model import XaCode, Xid
 
 __all__ = ["HEURISTIC", "XaOperatorChecker", "XaRuling"]
 
-#: How the broker tells of them, and whether that means a commit.
+#: The codes by which the broker reports them, and whether each means a commit.
 HEURISTIC: Mapping[int, bool] = {XaCode.XA_HEURCOM: True, XaCode.XA_HEURRB: False}
 
 
@@ -33,13 +33,13 @@ class XaRuling:
 
 @define(eq=False)
 class XaOperatorChecker:
-    """Those about the branches of ``name``, who consumes ``subscription``, if anything."""
+    """The decisions about the branches of ``name``, which consumes ``subscription``, if anything."""
 
     scene: Scene
     name: str
     subscription: str | None
     _rulings: dict[Xid, XaRuling] = field(factory=dict, init=False)
-    #: The manager was told of these, and the broker is to forget them; maybe it has; and it certainly has.
+    #: The manager received these, and the broker is to forget them; maybe it has; and it certainly has.
     _heard: dict[Xid, None] = field(factory=dict, init=False)
     _forgetting: set[Xid] = field(factory=set, init=False)
     _forgotten: set[Xid] = field(factory=set, init=False)
@@ -49,19 +49,19 @@ class XaOperatorChecker:
 
     @property
     def has_unforgotten(self) -> bool:
-        """Whether the broker keeps a decision that the manager knows."""
+        """Return True if the broker keeps a decision that the manager has received."""
         return bool(self._heard)
 
     # The operator
 
     def ask(self, xid: Xid, *, commit: bool) -> None:
-        """An operator decides in the broker; what that gives back others may get before anybody hears of it."""
+        """An operator decides in the broker; others may get what that gives back before the manager is informed."""
         self._rulings[xid] = XaRuling(commit, self.scene.hits[Moment.CRASH])
         if self.subscription is not None and not commit:
             self.scene.ledger.giving_back(self.subscription)
 
     def answer(self, xid: Xid, *, found: bool) -> XaRuling | None:
-        """The broker says that it is done, or that there is nothing to decide any more: None, as if not asked."""
+        """Note the answer: it is done, or there is nothing to decide any more (None, as if not asked)."""
         ruling = self._rulings.get(xid)
         if ruling is None:
             return None
@@ -73,7 +73,7 @@ class XaOperatorChecker:
         return ruling
 
     def take(self, xid: Xid) -> XaRuling | None:
-        """The manager knows what became of the branch."""
+        """The manager has learned what became of the branch."""
         ruling = self._rulings.pop(xid, None)
         if ruling is not None:
             self._gave_back(ruling)
@@ -86,7 +86,7 @@ class XaOperatorChecker:
     # The manager
 
     def hear(self, session: Session, xid: Xid, code: XaCode, ruling: XaRuling | None) -> Steps:
-        """The broker tells of a decision: of the one that was taken there, and it keeps it until it may forget."""
+        """The broker reports a decision: the one that was taken there, and it keeps it until it may forget."""
         scene = self.scene
         if ruling is None or HEURISTIC[code] is not ruling.commit:
             self.complain(xid, code)
@@ -98,7 +98,7 @@ class XaOperatorChecker:
         yield from self._forget(session, xid)
 
     def finish(self, session: Session, found: Iterable[Xid]) -> Steps:
-        """Has everything forgotten that was heard; ``found`` is what the broker has in doubt."""
+        """Have the broker forget all decisions that it reported; ``found`` is what the broker has in doubt."""
         for xid in found:
             if xid in self._forgotten:
                 self.scene.fail(f"{self.name}: {_name(xid)} is forgotten, and there again")

@@ -1,7 +1,7 @@
-"""Producers and consumers whose transactions are XA branches, each with a transaction manager of its own.
+"""Producers and consumers whose transactions are XA branches, each with its own transaction manager.
 
-Responsible for when a branch begins and ends. They refuse to know what is done about branches of sessions that were
-lost; their managers do.
+Responsible for when a branch begins and ends. They do not depend on what is done about branches of sessions that
+were lost; their managers do.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class XaConsumer(SimulatedConsumer):
             yield from self.manager.begin(session, transaction, hurried=self._dawdles)
             self._transaction = transaction
             if session.rebuilds != rebuilds:
-                return  # it comes again: nobody has looked at it, and it was given to a session that is gone
+                return  # it comes again: no user has looked at it, and it was given to a session that is gone
         yield from super()._take(session, producer, delivery)
         yield from self._rest(session)
 
@@ -177,7 +177,7 @@ class XaConsumer(SimulatedConsumer):
             yield from self.manager.pause(session, self.manager.random.random() * 2 * self.plan.think_s)
 
     def _dawdle(self, session: Session, transaction: str) -> Steps:
-        """The branch outlives its time; others get what it took before its user hears of that."""
+        """The branch outlives its time; others get what it took before its user is informed."""
         self.scene.ledger.giving_back(self.subscription)
         try:
             yield from self.manager.dawdle(session)
