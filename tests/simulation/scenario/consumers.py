@@ -106,7 +106,7 @@ class SimulatedConsumer:
     _shown: list[str] = field(factory=list, init=False)
     #: Of these, the ones whose acknowledgement is asked for and not transacted, until it is known how that ends.
     _asked: list[str] = field(factory=list, init=False)
-    #: What the ledger was told to expect again because of a failure during the commit, or acknowledgement, under way.
+    #: What the ledger expects again because of a failure during the commit, or acknowledgement, under way.
     _foretold: list[str] = field(factory=list, init=False)
     _transaction: str | None = field(default=None, init=False)
     _in_batch: int = field(default=0, init=False)
@@ -200,7 +200,7 @@ class SimulatedConsumer:
                 if self._is_over():
                     break
                 if scene.phase is Phase.WORK and scene.chance(0.1):
-                    # A user who does not wait asks the broker whether there is really nothing.
+                    # A user that does not wait has the broker check whether there is really nothing.
                     consumer.want()
                     yield consumer.force_delivery()
                     delivery = consumer.next(scene.world.instant)
@@ -211,7 +211,7 @@ class SimulatedConsumer:
                     continue
             self._handed_at = scene.world.now
             yield from self._take(session, producer, delivery)
-            # In the end everybody settles what he sees: who still sits on something leaves, and comes again.
+            # In the end all users settle what they see: one that still holds messages leaves, and comes again.
             if scene.chance(plan.leave_chance) if scene.phase is Phase.WORK else self._is_over():
                 break
             if plan.think_s:
@@ -226,7 +226,7 @@ class SimulatedConsumer:
     def _receive(self, consumer: Consumer) -> Generator[Arrival, Any, Delivery | None]:
         """Waits for a message, as long as the user has patience; in the end for ever, so that only a message helps.
 
-        He says once that he waits. Whatever happens to what comes for him, and to his session, is not his affair.
+        The user requests a message once. It does not depend on what happens to what comes for it, and to its session.
         """
         scene = self.scene
         patience_s = scene.world.random.choice((0.02, 0.5, 5.0))
@@ -284,7 +284,7 @@ class SimulatedConsumer:
         scene.judge(finding, self.name, key)
         self._shown.append(key)
         if stale:
-            # The broker has given it to somebody else, or will: whatever this user does about it means nothing.
+            # The broker has given it to another consumer, or will: whatever this user does about it means nothing.
             yield session.consumed(delivery)
             return
         self.present = scene.phase is Phase.ROLL_CALL
@@ -296,7 +296,7 @@ class SimulatedConsumer:
             case ConsumerKind.INDIVIDUAL:
                 self._seen[delivery.message.message_id] = key
                 if delivery.message.message_id in self._seen_before_failure:
-                    # It came again already, and the client has not told yet that it has failed over.
+                    # It came again already, and the client has not reported yet that it has failed over.
                     self._seen_before_failure.remove(delivery.message.message_id)
                 yield session.consumed(delivery)
                 if scene.phase is not Phase.WORK or scene.chance(0.9):
@@ -342,14 +342,14 @@ class SimulatedConsumer:
                 finding = ledger.acknowledged(self.subscription, key, self.scene.world.now)
                 self.scene.judge(finding, self.name, key)
             else:
-                # The session was rebuilt meanwhile: the message belongs to nobody now and comes again.
+                # The session was rebuilt meanwhile: the message belongs to no consumer now and comes again.
                 ledger.acknowledgement_in_doubt(self.subscription, key)
         self._acknowledging = None
 
     def _recover(self, session: Session) -> Steps:
         """The user starts again with what was not acknowledged; only the broker's first message counts as delivered.
 
-        Which one that is nobody here knows, because a client shows messages by priority and not as they come.
+        Which one that is cannot be seen here, because a client shows messages by priority and not as they come.
         """
         self.scene.operate(self.name, "recovers")
         self.scene.ledger.interrupted(self.subscription, self._seen.values())
@@ -357,7 +357,7 @@ class SimulatedConsumer:
         yield from self._giving_back(session.rollback(last_message_as_delivered=True))
 
     def _acknowledge_one(self, session: Session, delivery: Delivery, key: str) -> Steps:
-        """An acknowledgement with a commit of its own."""
+        """An acknowledgement with a separate commit."""
         ledger = self.scene.ledger
         self._batches += 1
         self._transaction = f"{self.name}#{self._batches}"
@@ -388,7 +388,7 @@ class SimulatedConsumer:
         yield from self._finish(session, delivery)
 
     def _finish(self, session: Session, delivery: Delivery | None) -> Steps:
-        """Asks for the commit, or for the acknowledgement that is one, and notes its outcome."""
+        """Request the commit, or the acknowledgement that is one, and note its outcome."""
         scene, transaction = self.scene, self._transaction
         assert transaction is not None, "only work is committed"
         scene.operate(self.name, "commits", transaction)
@@ -396,7 +396,7 @@ class SimulatedConsumer:
         failovers, sent = self.host.failovers, self.host.commits.of(session)
         try:
             if session.rollback_only:
-                # The client rolls back instead, and others get what that returns before its user hears of it.
+                # The client rolls back instead, and others get what that returns before its user is informed.
                 self._foretell()
                 yield from self._giving_back(self._ending(session, delivery))
             else:
@@ -433,7 +433,7 @@ class SimulatedConsumer:
         return session.acknowledge(delivery)
 
     def _forward(self, producer: Producer) -> Steps:
-        """Sends a message of its own inside the transaction."""
+        """Send a new message inside the transaction."""
         scene, target = self.scene, self.forward_to
         assert target is not None, "only forwarders have a producer"
         self._forwarded += 1
@@ -455,7 +455,7 @@ class SimulatedConsumer:
         self._shown.clear()
 
     def _foretell(self) -> None:
-        """What it holds may come to others before its user hears that the client has rolled back."""
+        """What it holds may come to others before its user learns that the client has rolled back."""
         if not self._foretold:
             self._foretold = [*self._seen.values(), *self._asked]
             self.scene.ledger.interrupted(self.subscription, self._foretold)
@@ -467,7 +467,7 @@ class SimulatedConsumer:
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, FailureDetected):
             if self._committing:
-                # The client may roll back in order, and others get what that returns, before its user hears of it.
+                # The client may roll back in order, and others get what that returns, before its user is informed.
                 self._foretell()
             self._seen_before_failure = list(self._seen)
             self._rebuilds_before_failure = self._rebuilds()

@@ -39,8 +39,8 @@ __all__ = ["draw_plan"]
 #: Together with what consumers do, this gives well over 200 operations, with hardly an exception.
 _MESSAGES_MIN, _MESSAGES_MAX = 120, 180
 _FAULTS_MIN, _FAULTS_MAX = 4, 9
-#: Where memory is short, somebody who holds messages while he waits for room would wait for himself: no transactions
-#: on the sending side, nobody who forwards, nobody who acknowledges late or takes one color only.
+#: Where memory is short, a user that holds messages while it waits for room would wait for itself. Then there are no
+#: transactions on the sending side, no forwarders, and no consumers that acknowledge late or take one color only.
 _SHORT_OF_MEMORY = 0.15
 _COUNTS_FIRST = 0.15
 _SCHEDULES = 0.2
@@ -181,7 +181,7 @@ class _Draw:
             host = random.randrange(len(self.hosts))
             kind = random.choices(list(kinds), weights=list(kinds.values()))[0]
             if kind is ProducerKind.ASYNCHRONOUS and self.hosts[host].settings.confirmation_window_size < 0:
-                kind = ProducerKind.BLOCKING  # without a window nobody would tell the sender that a message is stored
+                kind = ProducerKind.BLOCKING  # without a window the sender would get no notice that a message is stored
             plan = ProducerPlan(
                 kind=kind,
                 count=count,
@@ -200,7 +200,7 @@ class _Draw:
         for topic in self.topics:
             for queue in topic.queues:
                 ranked = random.random() < 0.3
-                # Somebody who has a queue for himself and takes one color only would leave the rest to nobody.
+                # A consumer that has a queue alone and takes one color only would leave the rest to no other.
                 alone = queue.exclusive or queue.max_consumers >= 0
                 for number in range(random.randint(2, 3) if ranked or alone else random.randint(1, 2)):
                     plan = self._consumer_plan(topic)
@@ -224,7 +224,7 @@ class _Draw:
             window_bytes=random.choice((None, None, 0, 1, 1_000, -1)),
             batch_max=random.randint(1, 8),
             leave_chance=random.choice((0.05, 0.2) if topic.automatic else (0.0, 0.01, 0.05)),
-            # Long enough for the broker to look twice whether somebody still wants the queue.
+            # Long enough for the broker to look twice whether a user still wants the queue.
             away_s=random.choice((0.1, 2.0)) if topic.automatic else 0.1,
             forwards=forwards and not self.short_of_memory,
         )
@@ -260,7 +260,7 @@ class _Draw:
         windows = (3_000, 1_000) if self.short_of_memory else (65_536, 3_000, -1)
         versions = _CLIENT_VERSIONS
         if any(topic.automatic for topic in self.topics):
-            # Before this version creating a queue does not say for whom: it would be one for subscribers.
+            # Before this version, a request to create a queue has no routing type: it would be one for subscribers.
             versions = tuple(version for version in versions if version >= _VERSION_WITH_ROUTING_TYPES)
         return LocatorSettings(
             call_timeout_ms=random.choice((1_000, 5_000)),

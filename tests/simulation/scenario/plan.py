@@ -1,4 +1,4 @@
-"""The plan of a scenario: who appears with which settings, and which faults strike when, as plain values.
+"""The plan of a scenario: which users appear with which settings, and which faults strike when, as plain values.
 
 A seed is drawn into a plan by ``_draw``; a plan that was written down does not change when drawing changes. It holds
 values and reads and writes them; it runs nothing.
@@ -56,7 +56,7 @@ class QueuePlan:
 
 @frozen
 class TopicPlan:
-    """One address. ``automatic``: its queue comes with whoever wants it, and goes when nobody does."""
+    """One address. ``automatic``: its queue comes with the first user that wants it, and goes when none does."""
 
     address: str
     is_topic: bool
@@ -70,7 +70,7 @@ class HostPlan:
 
     name: str
     settings: LocatorSettings
-    #: So often somebody stops and starts everything; 0 for never.
+    #: The mean pause in seconds before all sessions are stopped and started; 0 for never.
     stop_pause_s: float = 0.0
 
 
@@ -109,7 +109,7 @@ class ListenerRole:
 
 @frozen
 class BrowserRole:
-    """Somebody who looks into queues, on a host of his own."""
+    """A user that looks into queues, on its own host."""
 
     settings: LocatorSettings
     pause_s: float
@@ -117,7 +117,7 @@ class BrowserRole:
 
 @frozen
 class ReaderRole:
-    """A reader of one queue with a cursor, on a host of its own."""
+    """A reader of one queue with a cursor, on its own host."""
 
     name: str
     queue: str
@@ -145,7 +145,7 @@ class BrokerPlan:
 class GroupMode(IntEnum):
     """What the brokers of a group have in common: one directory, or copies of each other's.
 
-    With copies, a lock manager says who may be live, or the votes of other pairs do.
+    With copies, a lock manager decides which broker may be live, or the votes of other pairs do.
     """
 
     SHARED_STORE = 0
@@ -172,7 +172,7 @@ class GroupPlan:
     quorum_size: int = -1
     #: Of votes: whether the others are pairs that ask for votes, too; or they only answer, and have no backup.
     voters_ask: bool = True
-    #: Of votes: how often a backup asks, and how long it waits in between.
+    #: Of votes: how often a backup requests them, and how long it waits in between.
     vote_retries: int = 12
     vote_retry_ms: int = 5_000
 
@@ -183,7 +183,7 @@ class GroupPlan:
 
     @property
     def voters(self) -> tuple[tuple[str, ...], ...]:
-        """Of the other pairs: who is live first, and its backup."""
+        """Of the other pairs: the broker that is live first, and its backup."""
         names = [f"voter{number}" for number in range(1, self.pairs)]
         return tuple([(name, f"{name}-backup") if self.voters_ask else (name,) for name in names])
 
@@ -212,11 +212,11 @@ class ScenarioPlan:
     listeners: tuple[ListenerRole, ...]
     browser: BrowserRole | None
     faults: tuple[FaultStrike, ...]
-    #: None: one broker of its own.
+    #: None: a single broker.
     group: GroupPlan | None = None
-    #: So often an operator looks at prepared branches, and decides some of them; 0 for never.
+    #: The mean pause in seconds before an operator looks at prepared branches, and decides some; 0 for never.
     operator_pause_s: float = 0.0
-    #: Who reads one queue in ranges, in turns.
+    #: The readers of one queue in ranges, in turns.
     readers: tuple[ReaderRole, ...] = ()
 
 
@@ -224,7 +224,7 @@ _Value = TypeVar("_Value")
 
 
 def values_of(plan: object) -> object:
-    """A plan, or a part of one, as values that JSON knows. What has its default is left out."""
+    """A plan, or a part of one, as values of JSON. What has its default is left out."""
     if isinstance(plan, IntEnum):
         return plan.name
     if isinstance(plan, tuple):

@@ -139,7 +139,7 @@ class SimulatedProducer:
                 letter = self._next_letter(None)
                 call = self._send(producers, letter)
                 if not call.done and self.scene.chance(0.05) and call.cancel():
-                    # It had not left yet, so nobody may ever see it, unless it goes again.
+                    # It had not left yet, so no consumer may ever see it, unless it goes again.
                     self.scene.world.note(self.name, "takes back", letter.key)
                     self._pending.pop(letter.key)
                     self.scene.ledger.refused(letter.key)
@@ -224,7 +224,7 @@ class SimulatedProducer:
 
     @property
     def _other_endings_are_open(self) -> bool:
-        """Whether commits are under way that nobody waits for."""
+        """Return True if commits are under way that no script waits for."""
         return False
 
     def _conclude(self, transaction: str, letters: list[Letter], error: JMSException | None) -> None:
@@ -243,7 +243,7 @@ class SimulatedProducer:
             self._doubt_transaction(transaction, letters)
 
     def _next_letter(self, transaction: str | None) -> Letter:
-        """The next message: one that must go again, or a new one. The ledger hears of it."""
+        """The next message: one that must go again, or a new one. The ledger notes it."""
         scene = self.scene
         if self._again:
             letter = self._again.popleft()

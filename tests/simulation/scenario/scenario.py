@@ -138,7 +138,7 @@ def _where(failure: Exception) -> str:
 
 
 def _sweeper_settings(plan: ScenarioPlan) -> LocatorSettings:
-    """Of who comes when all is quiet: as patient as anybody, and always with the brokers of the users."""
+    """Of the user that comes when all is quiet: as patient as any, and always with the brokers of the users."""
     settings = LocatorSettings(initial_connect_attempts=-1, reconnect_attempts=-1, ha=plan.group is not None)
     votes = plan.group is not None and plan.group.mode is GroupMode.VOTES
     return evolve(settings, use_topology_for_load_balancing=False) if votes else settings
@@ -244,7 +244,7 @@ class _Scenario:
     # Phases
 
     def _set_up(self) -> None:
-        """Addresses, queues and subscriptions exist before anybody counts on them."""
+        """Addresses, queues and subscriptions exist before any user depends on them."""
         self.broker.start()
         host = ClientHost(self.network, "founder", self.broker.names, LocatorSettings(initial_connect_attempts=-1))
         host.run("found", self._found(host))
@@ -279,7 +279,7 @@ class _Scenario:
         self.checker.watch()
         QueueChecker(self.scene, self.broker, self.cast.topics, self.checker.served).watch()
         if self.plan.broker.memory_limit_bytes is not None:
-            self._read_dead_letters()  # what nobody took away would keep the producers waiting for ever
+            self._read_dead_letters()  # dead letters left there would keep the producers waiting for ever
         for role in self.cast.roles:
             role.host.run(role.name, role.steps())
         if self.operator is not None:
@@ -305,7 +305,7 @@ class _Scenario:
         self._run_until(lambda: self._is_drained(names), _DRAIN_S, self._owed)
 
     def _call_the_roll(self) -> None:
-        """Nobody starves beside others who take his share."""
+        """Check that no consumer starves beside others that take its share."""
         self.scene.phase = Phase.ROLL_CALL
         liveness_checker = LivenessChecker(self.scene, self._sweeper_host, self.cast.consumers)
         script = self._sweeper_host.run("roll call", liveness_checker.steps())
@@ -337,7 +337,7 @@ class _Scenario:
         self._part_with([*self.cast.hosts, self._sweeper_host])
 
     def _do_more(self) -> None:
-        """What was done so far says too little."""
+        """Add a closing round: what was done so far proves too little."""
         host = self._sweeper_host
         topic = next(topic for topic in self.cast.topics if not topic.automatic)
         host.run("close", ClosingRound(self.scene, host, topic).steps())
@@ -370,7 +370,7 @@ class _Scenario:
         return [DEAD_LETTERS, EXPIRED, *(name for topic in self.cast.topics for name in topic.names)]
 
     def _is_deserted(self) -> bool:
-        """Nobody is connected, nothing that belonged to a connection is left, and decisions are forgotten."""
+        """Return True if no client is connected, nothing of a connection is left, and decisions are forgotten."""
         node = self.broker.node
         if node is None or self.broker.connections or node.core.sessions or node.kernel.branches.outcomes():
             return False
