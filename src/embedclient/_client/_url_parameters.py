@@ -104,6 +104,7 @@ LOCATOR_PARAMETERS: dict[str, tuple[str, Reader]] = {
     "producerMaxRate": ("producer_max_rate", read_integer),
     "confirmationWindowSize": ("confirmation_window_size", read_integer),
     "minLargeMessageSize": ("min_large_message_size", read_integer),
+    "maxLargeMessageBodySize": ("max_large_message_body_size", read_integer),
     "blockOnAcknowledge": ("block_on_acknowledge", read_boolean),
     "blockOnDurableSend": ("block_on_durable_send", read_boolean),
     "blockOnNonDurableSend": ("block_on_non_durable_send", read_boolean),

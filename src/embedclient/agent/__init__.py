@@ -24,6 +24,7 @@ from embedclient.wire.core import CoreMessage
 from ._agent import Agent
 from ._call import CONNECTION_ERRORS, DONE, Call, done_call, failed_call
 from ._conversion import INFLATED_BYTES_MAX, Envelope, from_core
+from ._large_content import ContentDecoder
 from ._notifications import (
     ConnectionFailed,
     FailoverCompleted,
@@ -38,9 +39,11 @@ from ._settings import LocatorSettings, SessionFlags, SessionMode
 from ._statistics import AgentStatistics, SessionStatistics
 from ._topology import Topology, TopologyNode
 from .consumer._consumer import Consumer
+from .consumer._large_message import LargeDelivery
 from .consumer._prefetch import Delivery
 from .consumer._received import Received
-from .producer._producer import Producer
+from .producer._large_body import Chunker
+from .producer._producer import Producer, Upload
 from .session._queue_state import AddressState, QueueAttributes, QueueState
 from .session._session import Session
 
@@ -58,9 +61,11 @@ __all__ = [
     "Branches",
     "BytesReceived",
     "Call",
+    "Chunker",
     "CloseConnection",
     "ConnectionFailed",
     "Consumer",
+    "ContentDecoder",
     "CoreMessage",
     "Delivery",
     "Dial",
@@ -72,6 +77,7 @@ __all__ = [
     "FailureDetected",
     "FirstElementPolicy",
     "Input",
+    "LargeDelivery",
     "LoadBalancingPolicy",
     "LocatorSettings",
     "Notification",
@@ -93,6 +99,7 @@ __all__ = [
     "Tick",
     "Topology",
     "TopologyNode",
+    "Upload",
     "Written",
     "done_call",
     "failed_call",

@@ -58,14 +58,13 @@ _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _CONNECTION_ID: Final = "__AMQ_CID"
 _GROUP_ID: Final = "_AMQ_GROUP_ID"
 _SCHEDULED: Final = "_AMQ_SCHED_DELIVERY"
-_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
 _LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
 # Properties of a body as delivered. They do not hold for a body that is sent on.
 _OF_THE_BODY: Final = (
-    (_COMPRESSED, (PropertyType.BOOLEAN,)),
+    (COMPRESSED, (PropertyType.BOOLEAN,)),
     (_LARGE_SIZE, (PropertyType.INT, PropertyType.LONG)),
 )
-_COMPRESSED_KEY: Final = property_key(_COMPRESSED)
+_COMPRESSED_KEY: Final = property_key(COMPRESSED)
 _SCHEDULED_KEY: Final = property_key(_SCHEDULED)
 _TEMPORARY: Final = "_AMQ_TEMPORARY"
 _ROUTES: Final = ("_AMQ_ROUTE_TO", "_AMQ_ACK_ROUTE_TO")
@@ -126,7 +125,7 @@ class _CoreSource:
     @property
     def is_compressed(self) -> bool:
         # The search is only a filter: a body, a value or a longer name may have the same bytes.
-        return self.core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(_COMPRESSED) is True
+        return self.core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(COMPRESSED) is True
 
     def body(self) -> BodyValue:
         """Return the decoded body.

@@ -62,9 +62,10 @@ class LocatorSettings:
         producer_window_size: bytes of credit that a producer requests at a time; -1 for no credits.
         producer_max_rate: messages per second that a producer sends; -1 for no limit.
         confirmation_window_size: bytes after which the broker confirms; -1 for never, and no reattachment.
-        min_large_message_size: bytes, at least 1; sent to the broker only.
-        compress_large_message: without effect.
-        compression_level: -1 to 9; without effect.
+        min_large_message_size: bytes, at least 1; chunks of large messages have this size. Longer bodies are sent so.
+        max_large_message_body_size: bytes of a large message's body that a receive loads; -1 for no limit, 0 for none.
+        compress_large_message: bodies of large messages are sent compressed.
+        compression_level: -1 to 9; -1 leaves it to zlib.
         cache_large_messages_client: without effect.
         block_on_acknowledge: acknowledgements wait for the broker's answer.
         block_on_durable_send: sends of durable messages wait for the broker's answer.
@@ -108,6 +109,7 @@ class LocatorSettings:
     producer_max_rate: int = _whole(-1, -1)
     confirmation_window_size: int = _whole(-1, -1)
     min_large_message_size: int = _whole(102400, 1)
+    max_large_message_body_size: int = _whole(64 * 1024 * 1024, -1)
     compress_large_message: bool = _flag(False)
     compression_level: int = _whole(-1, -1, 9)
     cache_large_messages_client: bool = _flag(False)

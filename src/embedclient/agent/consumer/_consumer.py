@@ -8,7 +8,7 @@ acknowledgements.
 from collections.abc import Callable
 from typing import Final
 
-from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.model import Instant
 from embedclient.wire.core import (
     CoreMessage,
@@ -19,7 +19,7 @@ from embedclient.wire.core import (
 )
 
 from .._call import CONNECTION_ERRORS, DONE, Call, DueCallbacks, Steps, failed_call, run_sequence, wait
-from .._rate import RateLimit, rate_limit
+from .._rate import rate_limit
 from .._settings import SessionFlags
 from .._timers import Timers
 from ..session._channel import SessionChannel
@@ -27,7 +27,7 @@ from ..session._queue_state import QueueState
 from ._acknowledgements import Acknowledgements
 from ._credits import ConsumerCredits
 from ._forced_delivery import ForcedDelivery
-from ._large_message import LargeDelivery
+from ._large_message import BodyUse, LargeBody, LargeDelivery
 from ._prefetch import Delivery, Prefetch
 
 FORCED_DELIVERY_PROPERTY: Final = "_hornetq.forced.delivery.seq"
@@ -38,12 +38,15 @@ class Consumer:
     """A session's consumer. Create it with `Session.create_consumer`."""
 
     __slots__ = (
+        "_arriving",
         "_channel",
         "_credits",
         "_due",
         "_forced",
-        "_large",
-        "_large_bytes_max",
+        "_gated",
+        "_given",
+        "_large_count",
+        "_loaded_bytes_max",
         "_on_end",
         "_prefetch",
         "_rate",
@@ -79,14 +82,15 @@ class Consumer:
         browse_only: bool,
         priority: int,
         blocks_on_acknowledge: bool,
-        large_bytes_max: int,
+        loaded_bytes_max: int,
         max_rate: int,
         on_work: Callable[[bool], None] | None,
         on_end: Callable[["Consumer"], None],
     ) -> None:
         """Call `on_work` for every acknowledgement.
 
-        Its argument: the acknowledgement is too late, its delivery was lost.
+        Its argument: the acknowledgement is too late, its delivery was lost. Bodies of large messages up to
+        `loaded_bytes_max` are loaded into memory; -1 is no limit.
         """
         self.consumer_id = consumer_id
         self.queue = queue
@@ -113,8 +117,15 @@ class Consumer:
             on_work=on_work,
         )
         self._prefetch = Prefetch()
-        self._large: LargeDelivery | None = None
-        self._large_bytes_max = large_bytes_max
+        # The large message whose body is not complete yet. The broker sends one at a time to a consumer.
+        self._arriving: LargeDelivery | None = None
+        # The body of the message that the program received last, if it reads it in chunks.
+        self._given: LargeBody | None = None
+        # How many large messages are in the buffer.
+        self._large_count = 0
+        self._loaded_bytes_max = loaded_bytes_max
+        # Whether `next` must look at the rate or at large messages: for few messages, so that the others cost nothing.
+        self._gated = self._rate is not None
         self._ready_due = False
         # Browsers work in a session that was never started.
         self._stopped = not browse_only
@@ -151,7 +162,8 @@ class Consumer:
             marker = message.property(FORCED_DELIVERY_PROPERTY)
             # A marker has its number only; a message that a browser shows may have a property of this name.
             if isinstance(marker, int) and not isinstance(marker, bool) and len(message.properties) == 1:
-                self._forced.on_arrived(marker)
+                if not self._large_count or self._is_first_whole():
+                    self._forced.on_arrived(marker)
                 return
         sequence = self._sequence
         self._sequence = sequence + 1
@@ -165,26 +177,99 @@ class Consumer:
         if not self._ready_due and not self._stopped:
             self._become_ready()
 
-    def on_large_message(self, message: CoreMessage, delivery_count: int, frame_size: int) -> None:
-        """Add the headers of a large delivery."""
-        self._large = LargeDelivery(message, delivery_count, frame_size, self._large_bytes_max)
+    def on_large_message(self, message: CoreMessage, delivery_count: int, size: int, frame_size: int) -> None:
+        """Add the headers of a large delivery, whose body of `size` bytes follows in chunks."""
+        if self._arriving is not None:
+            self._abandon(self._arriving, _delivered_again())
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        priority = message.priority
+        if priority != DEFAULT_PRIORITY:
+            self.acknowledgements.make_individual()
+        if self._credits.threshold == 0:
+            frame_size = self._credits.cost_of_wanted(frame_size)
+        delivery = LargeDelivery(
+            message,
+            delivery_count,
+            self.acknowledgements,
+            frame_size,
+            sequence,
+            LargeBody(size, self._credits, self._due),
+            self._credits,
+            self._loaded_bytes_max,
+        )
+        self._arriving = delivery
+        self._large_count += 1
+        self._gated = True
+        self._prefetch.put(delivery, priority)
+        if self._forced.is_asked and self._is_first_whole():
+            self._forced.end_with_message()
+        if not self._stopped:
+            self._become_ready()
 
     def on_continuation(self, chunk: bytes, continues: bool, frame_size: int) -> None:
-        """Add one chunk. All but the last are paid for at once, or the broker would stop in the middle.
+        """Add one chunk of the large delivery.
 
-        Raise RemoteProtocolError for a body beyond the limit.
+        Raise RemoteProtocolError for a body that is longer or shorter than announced.
         """
-        large = self._large
-        if large is None:
+        delivery = self._arriving
+        if delivery is None:
+            self._credits.pay_for_abandoned(frame_size)
             return
-        large.add(chunk)
+        delivery.body.add(chunk, continues, frame_size)
         if continues:
-            self._credits.pay_for_chunk(large.frame_size)
-            large.frame_size = frame_size
             return
-        self._large = None
-        self._credits.pay_for_chunk(large.frame_size)
-        self.on_message(large.finish(), large.delivery_count, frame_size)
+        self._arriving = None
+        if delivery.body.use is BodyUse.LOADED:
+            delivery.finish()
+            self._forced.end_with_message()
+            if not self._stopped:
+                self._become_ready()
+
+    @property
+    def receives_large(self) -> bool:
+        """Return True if a large message is wanted whose body is not complete."""
+        arriving = self._arriving
+        return arriving is not None and arriving.body.use is not BodyUse.DROPPED
+
+    def _is_first_whole(self) -> bool:
+        """Return True if the first message of the buffer can be given out, as soon as the session delivers.
+
+        Begin to load the body of a large one: a program waits for it.
+        """
+        first = self._prefetch.first if self._prefetch.highest >= 0 else None
+        return not isinstance(first, LargeDelivery) or not first.loads or first.load()
+
+    def _give_out(self, delivery: LargeDelivery, now: Instant) -> None:
+        """Handle that a large message leaves the buffer."""
+        self._large_count -= 1
+        delivery.pay_for_header()
+        if delivery.is_expired(now):
+            delivery.body.drop(JMSException("the message has expired"))
+        elif not delivery.loads:
+            delivery.body.use = BodyUse.READ
+            self._given = delivery.body
+        self._update_gate()
+
+    def _drop_given(self) -> None:
+        """Give up the rest of the body that the program did not read: it wants the next message."""
+        given, self._given = self._given, None
+        if given is not None and given.use is BodyUse.READ and not given.exhausted:
+            given.drop(
+                JMSException(
+                    "the rest of the body was dropped, because the consumer received the next message; read it before"
+                )
+            )
+        self._update_gate()
+
+    def _abandon(self, delivery: LargeDelivery, error: JMSException) -> None:
+        """Give up a large message whose delivery the broker has ended in the middle."""
+        delivery.abandon(error)
+        if delivery is self._arriving:
+            self._arriving = None
+
+    def _update_gate(self) -> None:
+        self._gated = self._rate is not None or self._large_count > 0 or self._given is not None
 
     def _become_ready(self) -> None:
         if not self._ready_due:
@@ -201,7 +286,7 @@ class Consumer:
         prefetch = self._prefetch
         credits = self._credits
         while prefetch.highest >= 0 and not self._stopped and not self.closed:
-            if self._rate is not None and not self._passes(self._rate, now):
+            if self._gated and not self._passes(now):
                 return None
             delivery = prefetch.take()
             consumed = credits.consumed_bytes + delivery.frame_size
@@ -215,6 +300,8 @@ class Consumer:
                 return delivery
             self.acknowledgements.expire(delivery.message.message_id)
             credits.want_again(prefetch.highest >= 0)
+        if self._given is not None:
+            self._drop_given()
         return None
 
     def put_back(self, delivery: Delivery) -> None:
@@ -222,12 +309,30 @@ class Consumer:
         if not self.closed:
             delivery.frame_size = 0
             self._prefetch.put_back(delivery, delivery.message.priority)
+            if isinstance(delivery, LargeDelivery):
+                self._large_count += 1
+                if delivery.body is self._given:
+                    self._given = None
+                    delivery.body.use = BodyUse.HELD
+                self._update_gate()
 
-    def _passes(self, rate: RateLimit, now: Instant) -> bool:
-        if rate.take(now.monotonic):
-            return True
-        rate.wake(self._timers, self._become_ready)
-        return False
+    def _passes(self, now: Instant) -> bool:
+        """Return True if the first message of the buffer may be given out now."""
+        if self._given is not None:
+            self._drop_given()
+        large: LargeDelivery | None = None
+        if self._large_count:
+            first = self._prefetch.first
+            if isinstance(first, LargeDelivery):
+                if first.loads and not first.is_expired(now) and not first.load():
+                    return False
+                large = first
+        if self._rate is not None and not self._rate.take(now.monotonic):
+            self._rate.wake(self._timers, self._become_ready)
+            return False
+        if large is not None:
+            self._give_out(large, now)
+        return True
 
     # --- credits ---
 
@@ -291,9 +396,20 @@ class Consumer:
         """
         if not self.acknowledgements.required:
             return
+        error = _delivered_again()
+        if self._given is not None:
+            self._given.abandon(error)
+        if self._arriving is not None:
+            self._abandon(self._arriving, error)
         # One by one: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
-            self._credits.give_back(delivery.frame_size)
+            if isinstance(delivery, LargeDelivery):
+                delivery.abandon(error)
+            else:
+                self._credits.give_back(delivery.frame_size)
+        self._given = None
+        self._large_count = 0
+        self._update_gate()
         self.acknowledgements.go_back(self._sequence)
         self._credits.want_again(self._prefetch.highest >= 0)
 
@@ -303,7 +419,7 @@ class Consumer:
         Deliveries from now on are given out only when the whole reconnect is complete and listeners have been notified.
         The program must learn first that the messages it holds are going to come again.
         """
-        self._forget_deliveries()
+        self._forget_deliveries(_delivered_again())
         self._stopped = True
         self.acknowledgements.rebuild(self._sequence)
         channel = self._channel
@@ -313,10 +429,15 @@ class Consumer:
         self._credits.rebuild()
         self._forced.rebuild(started)
 
-    def _forget_deliveries(self) -> None:
+    def _forget_deliveries(self, error: JMSException) -> None:
         for _ in self._prefetch.clear():
             pass
-        self._large = None
+        for body in (self._given, None if self._arriving is None else self._arriving.body):
+            if body is not None:
+                body.forget(error)
+        self._arriving = self._given = None
+        self._large_count = 0
+        self._update_gate()
 
     def on_disconnected(self, error: JMSException) -> None:
         """Handle a close of the consumer by the broker: its queue was deleted, or management closed it."""
@@ -352,10 +473,17 @@ class Consumer:
     def _end(self, error: JMSException) -> None:
         self.closed = self.acknowledgements.closed = True
         self.closed_error = error
-        self._forget_deliveries()
+        self._forget_deliveries(error)
         self._on_end(self)
         self._forced.fail(error)
         self._become_ready()
 
     def _closed_failure(self) -> JMSException:
         return self.closed_error or ConnectionClosedException("the consumer is closed")
+
+
+def _delivered_again() -> JMSException:
+    text = (
+        "the delivery ended before the body was read; the broker delivers the message again, unless it is acknowledged"
+    )
+    return exception_for(ErrorCode.LARGE_MESSAGE_INTERRUPTED, text)

@@ -76,11 +76,19 @@ class ConsumerCredits:
             # One credit let the message through and left the broker's balance negative; the rest makes it 0 again.
             self._grant(frame_size - 1)
 
-    def pay_for_chunk(self, frame_size: int) -> None:
-        """Pay for a chunk of a large message at once, or the broker would stop in the middle."""
-        if self._window == 0:
+    def pay_for_chunk(self, frame_size: int, last: bool) -> None:
+        """Pay for a packet of a large message. With window 0 all but the last make the broker go on with it."""
+        if last or self._window != 0:
+            self.give_back(frame_size)
+        else:
             self._grant(frame_size)
-        elif self._window > 0:
+
+    def pay_for_abandoned(self, frame_size: int) -> None:
+        """Pay for a packet of a large message whose delivery the broker ended in the middle."""
+        if self._window == 0:
+            # What the broker sent last, and so the balance, is unknown. The next request sets it.
+            self._balance_unknown = True
+        else:
             self.give_back(frame_size)
 
     def want(self, buffered: bool) -> None:

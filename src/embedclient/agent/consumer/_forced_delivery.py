@@ -72,6 +72,19 @@ class ForcedDelivery:
             else:
                 self._succeed()
 
+    @property
+    def is_asked(self) -> bool:
+        """Return True if a program waits for the mark."""
+        return self._call is not None
+
+    def end_with_message(self) -> None:
+        """End the wait for the mark as if it had come: a large message in front of it is whole.
+
+        The broker sends the mark in the middle of a large message. That one carries no information.
+        """
+        if self._call is not None:
+            self.on_arrived(self._count - 1)
+
     def hold(self, *, again: bool = False) -> None:
         """Hold a mark that comes from now on until `release`.
 

@@ -69,6 +69,11 @@ class Prefetch:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def first(self) -> Delivery:
+        """Return the message that `take` would return. The buffer must not be empty."""
+        return self._levels[self.highest][0]
+
     def put(self, delivery: Delivery, priority: int) -> None:
         self._levels[priority].append(delivery)
         self._count += 1

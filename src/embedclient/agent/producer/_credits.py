@@ -50,6 +50,26 @@ class AddressCredits:
         self.balance -= size
         return True
 
+    def charge(self, size: int) -> None:
+        """Take credit for a part of a large message that has left already. The balance may be negative then."""
+        needed = max(size, self._half_window)
+        if needed > self.balance + self.arriving:
+            self._ask(needed - self.arriving)
+        self.balance -= size
+
+    def is_settled(self) -> bool:
+        """Return True if all that has left is paid. Raise AddressFullException as `take` does."""
+        if self.balance < 0:
+            return False
+        self._check_refused()
+        return True
+
+    def _check_refused(self) -> None:
+        if self._refused:
+            self._refused = False
+            self.balance = 0
+            raise exception_for(ErrorCode.ADDRESS_FULL, f"address {self.address!r} is full")
+
     def on_granted(self, credits: int) -> None:
         self.balance += credits
         # The broker grants a rejected request once more with a separate packet, which is not counted as arriving.

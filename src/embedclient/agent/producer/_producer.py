@@ -5,18 +5,56 @@ in front of a send: the channel holds those.
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from embedclient.errors import ConnectionClosedException, JMSException
+from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
+from embedclient.model import PropertyType, TypedValue
 from embedclient.wire.core import FRAME_HEADER_SIZE, SEND_TRAILER, CoreMessage, RemoveProducer
 
 from .._call import DONE, Call, DueCallbacks, failed_call
+from .._large_content import COMPRESSED
 from .._rate import rate_limit
 from .._settings import LocatorSettings, SessionFlags
 from ..session._channel import SessionChannel
-from ..session._requests import Send
+from ..session._requests import LargeSend, Send
 from ._credits import AddressCredits, CreditTable
+from ._large_body import Chunk, FedBody, HeldBody
 
 VERSION_WITH_PRODUCERS = 134
+# A body goes into chunks if it and these bytes are longer than minLargeMessageSize (core-protocol 5.6).
+_LENGTH_FIELD_BYTES: Final = 4
+_LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+
+
+class Upload:
+    """A large message whose sender feeds the chunks of its body. `call` is its outcome.
+
+    Wait for `room`, then `put` a chunk, until the last one. `abort` ends an upload in the middle: the broker drops what
+    it has, with the next large message of the session or with the session.
+    """
+
+    __slots__ = ("_body", "_channel", "call")
+
+    def __init__(self, channel: SessionChannel, call: Call[None], body: FedBody) -> None:
+        self.call = call
+        self._channel = channel
+        self._body = body
+        call.when_done(body.end)
+
+    def room(self) -> Call[None]:
+        """Return a call that is done when `put` may be called. It fails when the message cannot be sent any more."""
+        if self.call.done:
+            return self.call
+        return self._body.room
+
+    def put(self, chunk: Chunk, body_bytes: int) -> None:
+        """Give the next chunk. `body_bytes` is the size of the body so far, before compression."""
+        self._body.put(chunk, body_bytes)
+        self._channel.pump()
+
+    def abort(self, error: JMSException) -> None:
+        """Give the message up, unless its last chunk has left."""
+        self._channel.abort_upload(self.call, error)
 
 
 class Producer:
@@ -26,8 +64,11 @@ class Producer:
         "_blocks_on_durable",
         "_blocks_on_non_durable",
         "_channel",
+        "_compression_level",
         "_due",
+        "_large_from",
         "_message_bytes_max",
+        "_min_large_size",
         "_on_end",
         "_on_work",
         "_rate",
@@ -66,6 +107,10 @@ class Producer:
         self._blocks_on_non_durable = settings.block_on_non_durable_send and flags.auto_commit_sends
         # A larger frame ends the connection, and would do so again after each reattachment that repeats it.
         self._message_bytes_max = settings.frame_size_bytes_max - FRAME_HEADER_SIZE - SEND_TRAILER.size
+        self._min_large_size = settings.min_large_message_size
+        # No shorter message is large, or too large.
+        self._large_from = min(self._min_large_size, self._message_bytes_max)
+        self._compression_level = settings.compression_level if settings.compress_large_message else None
         self._rate = rate_limit(settings.producer_max_rate)
         self.credits: AddressCredits | None = None
         if table is not None and address is not None:
@@ -78,8 +123,8 @@ class Producer:
         """
         if self.closed:
             return failed_call(self.closed_error or _closed())
-        if len(message.raw) > self._message_bytes_max:
-            return failed_call(self._too_large(message))
+        if len(message.raw) > self._large_from:
+            return self._send_long(message, confirmed=False)
         if self._on_work is not None:
             self._on_work()
         if self._blocks_on_durable if message.durable else self._blocks_on_non_durable:
@@ -105,13 +150,87 @@ class Producer:
         """
         if self.closed:
             return failed_call(self.closed_error or _closed())
-        if len(message.raw) > self._message_bytes_max:
-            return failed_call(self._too_large(message))
+        if len(message.raw) > self._large_from:
+            return self._send_long(message, confirmed=True)
         if self._on_work is not None:
             self._on_work()
         return self._enter(message, blocking=False, confirmed=True)
 
-    def _enter(self, message: CoreMessage, *, blocking: bool, confirmed: bool) -> Call[None]:
+    # --- large messages ---
+
+    @property
+    def compression_level(self) -> int | None:
+        """Return the level that bodies of large messages are compressed with, None for none."""
+        return self._compression_level
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Return the size of the chunks of large messages."""
+        return self._min_large_size
+
+    def open_upload(self, header: CoreMessage, *, confirmed: bool = False) -> Upload:
+        """Begin a large message whose body is fed. `header` is the message without body.
+
+        Raise JMSException.
+        """
+        if self.closed:
+            raise self.closed_error or _closed()
+        if self._compression_level is not None:
+            header = header.with_body(b"", {COMPRESSED: True})
+        self._check_header(header)
+        body = FedBody(self._due)
+        return Upload(self._channel, self._enter_large(header, body, confirmed=confirmed), body)
+
+    def shrunk(self, message: CoreMessage, data: bytes, body_bytes: int) -> CoreMessage:
+        """Return the message with a compressed body that is short enough for one packet."""
+        return message.with_body(data, {COMPRESSED: True, _LARGE_SIZE: TypedValue(body_bytes, PropertyType.LONG)})
+
+    def _send_long(self, message: CoreMessage, *, confirmed: bool) -> Call[None]:
+        """Send a message that is large, unless its length is that of its properties."""
+        whole = message.body
+        if len(whole) + _LENGTH_FIELD_BYTES <= self._min_large_size:
+            if len(message.raw) > self._message_bytes_max:
+                return failed_call(self._too_large(message))
+            return self._send_whole(message, confirmed=confirmed)
+        body = HeldBody(whole, self._min_large_size, self._compression_level)
+        header = CoreMessage.parse_header(message.header)
+        if self._compression_level is not None:
+            first = body.peek()
+            assert first is not None
+            if first[1]:
+                return self._send_whole(self.shrunk(message, first[0], body.body_bytes), confirmed=confirmed)
+            header = header.with_body(b"", {COMPRESSED: True})
+        try:
+            self._check_header(header)
+        except JMSException as error:
+            return failed_call(error)
+        return self._enter_large(header, body, confirmed=confirmed)
+
+    def _send_whole(self, message: CoreMessage, *, confirmed: bool) -> Call[None]:
+        if self._on_work is not None:
+            self._on_work()
+        return self._enter(message, blocking=not confirmed and self._blocks(message), confirmed=confirmed)
+
+    def _blocks(self, message: CoreMessage) -> bool:
+        return self._blocks_on_durable if message.durable else self._blocks_on_non_durable
+
+    def _check_header(self, header: CoreMessage) -> None:
+        size = len(header.header)
+        if size >= self._min_large_size:
+            text = (
+                f"the message was not sent: headers and properties of a large message take {size:,} bytes, and must take "
+                f"less than minLargeMessageSize={self._min_large_size:,}"
+            )
+            raise exception_for(ErrorCode.ILLEGAL_STATE, text)
+
+    def _enter_large(self, header: CoreMessage, body: HeldBody | FedBody, *, confirmed: bool) -> Call[None]:
+        if self._on_work is not None:
+            self._on_work()
+        return self._enter(header, blocking=not confirmed and self._blocks(header), confirmed=confirmed, body=body)
+
+    def _enter(
+        self, message: CoreMessage, *, blocking: bool, confirmed: bool, body: HeldBody | FedBody | None = None
+    ) -> Call[None]:
         call: Call[None] = Call(self._due)
         table = self._table
         credits = self.credits
@@ -119,7 +238,11 @@ class Producer:
             # Held while it waits, so that the balance is not dropped as unused meanwhile.
             held = credits = table.acquire(message.address)
             call.when_done(lambda: table.release(held))
-        return self._channel.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
+        if body is None:
+            return self._channel.send(Send(call, message, self.producer_id, credits, blocking, confirmed, self._rate))
+        return self._channel.send(
+            LargeSend(call, message, self.producer_id, credits, blocking, confirmed, self._rate, body)
+        )
 
     def _too_large(self, message: CoreMessage) -> JMSException:
         return JMSException(

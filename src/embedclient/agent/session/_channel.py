@@ -27,6 +27,7 @@ from embedclient.wire.core import (
     Packet,
     PacketsConfirmed,
     SessionCommit,
+    SessionSendLarge,
     encode_packet,
     encode_send,
 )
@@ -34,10 +35,11 @@ from embedclient.wire.core import (
 from .._call import DONE, Call, DueCallbacks, failed_call
 from .._connection import Connection
 from .._deadlines import Deadlines
+from .._rate import RateLimit
 from .._settings import LocatorSettings
 from .._timers import Timers
 from ..producer._async_sends import AsyncSends
-from ._requests import Request, Send, is_counted
+from ._requests import LargeSend, Request, Send, is_counted
 from ._send_queue import SendQueue
 
 VERSION_WITH_CORRELATION: Final = 130
@@ -109,8 +111,9 @@ class SessionChannel:
         )
         self._pumping = False
         self._in_flight: Request | None = None
-        # The session has to be made again, for one of three reasons: its count is in doubt; its state here differs from
-        # the broker's; or the broker has a request in flight, has had time for it twice, and does not answer.
+        # The session has to be made again, for one of four reasons: its count is in doubt; its state here differs from
+        # the broker's; the broker has a request in flight, has had time for it twice, and does not answer; or it
+        # repeats chunks of a large message.
         self._given_up = False
         self.async_sends = AsyncSends(self._peer_count, on_send_refused)
         self._next_blocking_id = _FIRST_BLOCKING_ID
@@ -199,6 +202,18 @@ class SessionChannel:
             self._deadlines.start(request, lambda: self._on_silence(request))
         return True
 
+    def doubt(self) -> None:
+        """Have the session made again in the reconnect that is in progress: its broker repeats chunks of a body.
+
+        History of the fault that this avoids, in an Artemis broker (2.44):
+
+        1. It reads each chunk of a large message into the same array, and keeps the packets of the last chunks for a
+           reattachment. They share the array.
+        2. The connection is lost in the middle of a large message, and the session is reattached.
+        3. The repeated packets carry the bytes of the last chunk that was read. The body is corrupt.
+        """
+        self._given_up = True
+
     def give_up(self, cause: JMSException) -> None:
         """Have the session made again, in a reconnect that begins now unless one is in progress."""
         self._given_up = True
@@ -209,6 +224,7 @@ class SessionChannel:
         """Start numbers again for a peer that has forgotten the session. Release calls in flight with UNBLOCKED."""
         request, self._in_flight = self._in_flight, None
         self._given_up = False
+        self._restart_large(cause)
         sends = self.async_sends.forget()
         if request is not None:
             self._deadlines.stop(request)
@@ -222,6 +238,33 @@ class SessionChannel:
         # Last: a sequence that continued just now may have posted packets for the old session.
         self._channel.reset()
         self._peer_count.reset()
+
+    def _restart_large(self, cause: JMSException) -> None:
+        """Begin a large message again that the broker has in part only. Fail it if its body cannot be read again."""
+        first = self.backlog[0] if self.backlog else None
+        if not isinstance(first, LargeSend) or not first.started or first.restart() or self.closed_error is not None:
+            return
+        text = (
+            "the connection was lost in the middle of a large message, which was not sent; its body can be read only once, so "
+            f"send it again with a new one: {cause}"
+        )
+        error = exception_for(ErrorCode.LARGE_MESSAGE_INTERRUPTED, text)
+        error.linked_exception = cause
+        self.fail_send(first, error)
+
+    def fail_send(self, send: Send, error: JMSException) -> None:
+        """Fail a message that has not left, or not as a whole."""
+        if self.backlog.withdraw(send):
+            self.backlog.drop(send, error)
+            self.pump()
+
+    def abort_upload(self, call: Call[None], error: JMSException) -> None:
+        """Fail the large message of this call, unless its last chunk has left."""
+        for entry in self.backlog:
+            if entry.call is call:
+                assert isinstance(entry, LargeSend)
+                self.fail_send(entry, error)
+                return
 
     def close(self, error: JMSException, cause: JMSException | None = None) -> None:
         """Close the channel. Fail waiting entries with `error`; release calls in flight because of `cause`."""
@@ -386,21 +429,15 @@ class SessionChannel:
         return True
 
     def _issue_send(self, send: Send) -> bool:
+        if send.__class__ is LargeSend:
+            return self._issue_large(send)
         if send.blocking and self._in_flight is not None:
             return False
         if self._channel.over_limit:
             # The broker has more to confirm than this side keeps; it confirms in its periodic check at the latest.
             return False
-        if send.rate is not None:
-            if not self._timers.current:
-                # Counted from the last step, a second may be over that has only begun.
-                self._due.add(self.pump)
-                return False
-            if not send.rate.take(self._timers.now):
-                send.rate.wake(self._timers, self.pump)
-                return False
-            # Counted once, even if it must wait for credits now.
-            send.rate = None
+        if send.rate is not None and not self._passes_rate(send, send.rate):
+            return False
         try:
             if send.credits is not None and not send.credits.take(send.message.encoded_size):
                 return False
@@ -414,13 +451,100 @@ class SessionChannel:
         elif self.numbered:
             self._send_numbered(connection, send.message, send.sender_id, send.call if send.confirmed else None)
         else:
-            connection.write_parts(self._frame_parts(send.message, False, 0, send.sender_id))
+            connection.write_parts(send.frame(self.channel_id, self.version, False, 0))
         if not send.blocking and not (send.confirmed and self.numbered):
             if send.confirmed or not connection.congested:
                 send.call.succeed(None)
             else:
                 connection.drain_waiters.append(send.call)
         return True
+
+    def _passes_rate(self, send: Send, rate: RateLimit) -> bool:
+        if not self._timers.current:
+            # Counted from the last step, a second may be over that has only begun.
+            self._due.add(self.pump)
+            return False
+        if not rate.take(self._timers.now):
+            rate.wake(self._timers, self.pump)
+            return False
+        # Counted once, even if it must wait for credits now.
+        send.rate = None
+        return True
+
+    def _issue_large(self, send: LargeSend) -> bool:
+        """Send what may leave of a large message (core-protocol 4.7). Return True when no more of it follows."""
+        connection = self.connection
+        assert connection is not None
+        if send.rate is not None and not self._passes_rate(send, send.rate):
+            return False
+        while not self._channel.over_limit and not send.call.done:
+            if connection.congested:
+                drained: Call[None] = Call(self._due)
+                drained.when_done(self.pump)
+                connection.drain_waiters.append(drained)
+                return False
+            try:
+                if not send.may_continue():
+                    return False
+            except JMSException as error:
+                self.backlog.drop(send, error)
+                return True
+            if not send.started:
+                send.started = True
+                self.post(SessionSendLarge(send.message))
+                send.charge(len(send.message.header))
+                continue
+            chunk = send.body.peek()
+            if chunk is None or (chunk[1] and send.blocking and self._in_flight is not None):
+                return False
+            send.chunk = chunk
+            send.body.pop()
+            self._send_chunk(connection, send)
+            if chunk[1]:
+                return True
+        return send.call.done
+
+    def _send_chunk(self, connection: Connection, send: LargeSend) -> None:
+        """Send one chunk. With a confirmation window, every chunk is answered."""
+        data, last = send.chunk
+        if last and send.blocking:
+            self._send_blocking(connection, send)
+            send.charge(send.sent_bytes)
+            return
+        correlation_id = 0
+        if self.numbered:
+            answer = self._answer_to_chunk(send, last) if send.confirmed or not last else None
+            correlation_id = self.async_sends.add(answer, self._channel.next_command_id)
+        answered = correlation_id > 0 and self.version >= VERSION_WITH_CORRELATION
+        frame, _, _ = send.frame(self.channel_id, self.version, answered, correlation_id)
+        self.post_frame(frame)
+        send.charge(send.sent_bytes)
+        if last and not (send.confirmed and self.numbered):
+            self._complete_unanswered(connection, send)
+
+    def _answer_to_chunk(self, send: LargeSend, last: bool) -> Call[None]:
+        """Return the call for the answer to the present chunk."""
+        answer: Call[None] = Call(self._due)
+        life = send.lives
+
+        def follow() -> None:
+            if answer.error is None:
+                if last:
+                    send.call.succeed(None)
+            elif last:
+                send.call.fail(answer.error)
+            elif life == send.lives:
+                self.fail_send(send, answer.error)
+
+        answer.when_done(follow)
+        return answer
+
+    def _complete_unanswered(self, connection: Connection, send: Send) -> None:
+        """End the call of a send that gets no answer."""
+        if send.confirmed or not connection.congested:
+            send.call.succeed(None)
+        else:
+            connection.drain_waiters.append(send.call)
 
     def _send_blocking(self, connection: Connection, send: Send) -> None:
         reply: Call[Packet] = Call(self._due)
@@ -433,7 +557,7 @@ class SessionChannel:
         self._deadlines.start(request, lambda: self._on_timeout(request))
         call = send.call
         reply.when_done(lambda: call.succeed(None) if reply.error is None else call.fail(reply.error))
-        parts = self._frame_parts(send.message, True, correlation_id, send.sender_id)
+        parts = send.frame(self.channel_id, self.version, True, correlation_id)
         if self.numbered:
             frame = b"".join(parts)
             self._channel.sent(frame)

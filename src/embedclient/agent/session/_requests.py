@@ -9,13 +9,17 @@ from embedclient.wire.core import (
     CoreMessage,
     Packet,
     SessionAddMetadataV2,
+    SessionSendContinuation,
     SessionUniqueAddMetadata,
+    encode_packet,
+    encode_send,
     is_confirmed,
 )
 
 from .._call import Call
 from .._rate import RateLimit
 from ..producer._credits import AddressCredits
+from ..producer._large_body import Chunk, FedBody, HeldBody
 
 if TYPE_CHECKING:
     from .._connection import Connection
@@ -86,6 +90,67 @@ class Send:
         self.blocking = blocking
         self.confirmed = confirmed
         self.rate = rate
+
+    def frame(
+        self, channel_id: int, version: int, answered: bool, correlation_id: int
+    ) -> tuple[bytes, bytes | bytearray, bytes]:
+        """Return the frame that sends it, in parts."""
+        return encode_send(self.message.raw, channel_id, version, answered, correlation_id, self.sender_id)
+
+
+class LargeSend(Send):
+    """An outgoing large message: its headers, then the chunks of its body. `message` has no body.
+
+    It keeps its place in the queue until its last chunk has left. `started`: the headers have left.
+    """
+
+    __slots__ = ("body", "chunk", "lives", "sent_bytes", "started")
+
+    def __init__(
+        self,
+        call: Call[None],
+        message: CoreMessage,
+        sender_id: int,
+        credits: AddressCredits | None,
+        blocking: bool,
+        confirmed: bool,
+        rate: RateLimit | None,
+        body: HeldBody | FedBody,
+    ) -> None:
+        super().__init__(call, message, sender_id, credits, blocking, confirmed, rate)
+        self.body = body
+        self.started = False
+        # How many times it began. Answers to chunks of an earlier life carry no information.
+        self.lives = 0
+        # The chunk that leaves now.
+        self.chunk: Chunk = (b"", False)
+        # The size of the last frame.
+        self.sent_bytes = 0
+
+    def restart(self) -> bool:
+        """Begin again, for a broker that forgot the session. Return True if the body can be read again."""
+        self.started = False
+        self.lives += 1
+        return self.body.rewind()
+
+    def charge(self, size: int) -> None:
+        """Take credit for a packet that has left (core-protocol 7.4). The balance may be negative then."""
+        if self.credits is not None:
+            self.credits.charge(size)
+
+    def may_continue(self) -> bool:
+        """Return True if the packets that have left are paid. Raise AddressFullException."""
+        return self.credits is None or self.credits.is_settled()
+
+    def frame(
+        self, channel_id: int, version: int, answered: bool, correlation_id: int
+    ) -> tuple[bytes, bytes | bytearray, bytes]:
+        """Return the frame that sends the present chunk."""
+        data, last = self.chunk
+        packet = SessionSendContinuation(data, not last, self.body.body_bytes, answered, correlation_id, self.sender_id)
+        frame = encode_packet(packet, channel_id, version)
+        self.sent_bytes = len(frame)
+        return frame, b"", b""
 
 
 def is_counted(packet: Packet) -> bool:

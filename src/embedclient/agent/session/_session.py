@@ -215,10 +215,14 @@ class Session:
             case SessionReceiveLarge():
                 consumer = self.consumers.get(packet.consumer_id)
                 if consumer is not None:
-                    consumer.on_large_message(packet.message, packet.delivery_count, frame_size)
+                    consumer.on_large_message(
+                        packet.message, packet.delivery_count, packet.large_message_size, frame_size
+                    )
             case SessionReceiveContinuation():
                 consumer = self.consumers.get(packet.consumer_id)
-                if consumer is not None:
+                if consumer is not None and not self.channel.speaking and consumer.receives_large:
+                    self.channel.doubt()
+                elif consumer is not None:
                     consumer.on_continuation(packet.chunk, packet.continues, frame_size)
             case DisconnectConsumer():
                 consumer = self.consumers.get(packet.consumer_id)
@@ -288,7 +292,7 @@ class Session:
                 browse_only=browse_only,
                 priority=priority,
                 blocks_on_acknowledge=self._settings.block_on_acknowledge,
-                large_bytes_max=self._settings.frame_size_bytes_max,
+                loaded_bytes_max=self._settings.max_large_message_body_size,
                 max_rate=self._settings.consumer_max_rate,
                 on_work=None if self._commits_acks else self._on_acknowledgement,
                 on_end=self._on_consumer_end,

@@ -359,6 +359,20 @@ class CoreMessage:
         """Return a copy without id for another address; ``priority`` None keeps that of the message."""
         return self.copy_for(address, changes={}, removals=(), expiration=expiration, priority=priority)
 
+    def with_body(
+        self, body: bytes | bytearray | memoryview, changes: Mapping[str, PropertyValue | TypedValue] | None = None
+    ) -> CoreMessage:
+        """Return a copy with another body, and with some properties set. Raise RemoteProtocolError."""
+        raw = bytearray(_I32.pack(_BODY_OFFSET + len(body)))
+        raw += body
+        if changes:
+            flag_at = self.properties_at
+            raw += memoryview(self.raw)[self._body_end : flag_at]
+            append_properties(raw, changed_properties(self.properties, changes, ()))
+        else:
+            raw += self.header
+        return CoreMessage.parse(raw)
+
     def with_expiration(self, expiration: int) -> CoreMessage:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""
         copy = self.copy_for(self.address, changes={}, removals=(), expiration=expiration)
