@@ -48,6 +48,7 @@ from ..wire.core import (
     encode_text,
     property_key,
 )
+from ._large_content import COMPRESSED
 
 __all__ = ["INFLATED_BYTES_MAX", "Envelope", "from_core"]
 

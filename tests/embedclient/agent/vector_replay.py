@@ -34,7 +34,7 @@ from embedclient.agent import (
     Tick,
     Written,
 )
-from embedclient.model import Instant, RoutingType, TransportConfiguration
+from embedclient.model import Instant, Properties, RoutingType, TransportConfiguration
 from embedclient.wire.core import (
     HANDSHAKE,
     ClusterTopologyV4,
@@ -49,6 +49,8 @@ from embedclient.wire.core import (
     ReattachSession,
     SessionCommit,
     SessionSend,
+    SessionSendContinuation,
+    SessionSendLarge,
     decode_packet,
     encode_packet,
     frame_spans,
@@ -60,6 +62,7 @@ CONNECTOR = TransportConfiguration("recorded", parameters={"host": "127.0.0.1", 
 # The servers of recorded pairs, by their ports.
 SERVERS = {64617: "A", 64717: "B"}
 UNORDERED_MAX = 8
+_IDENTIFIED = (SessionCommit, SessionSend, SessionSendContinuation)
 
 T = TypeVar("T")
 
@@ -82,7 +85,20 @@ def _without_names(packet: Packet) -> Packet:
 
 
 def _without_id(packet: Packet) -> Packet:
-    return packet.replace(correlation_id=0) if isinstance(packet, (SessionCommit, SessionSend)) else packet
+    return packet.replace(correlation_id=0) if isinstance(packet, _IDENTIFIED) else packet
+
+
+def _comparable(packet: Packet) -> Packet:
+    """Without ids, and with the properties in one order: Java has them in that of a hash table."""
+    packet = _without_id(packet)
+    message: CoreMessage | None = getattr(packet, "message", None)
+    if message is None:
+        return packet
+    ordered = Properties.of_entries(dict(sorted(message.properties.typed_items())))
+    bare = message.copy_for(
+        message.address, changes={}, removals=list(message.properties), expiration=message.expiration
+    )
+    return packet.replace(message=bare.with_body(message.body, dict(ordered.typed_items())))
 
 
 def load(lines: list[dict[str, Any]], only: Collection[int]) -> list[Recorded]:
@@ -158,11 +174,7 @@ class VectorReplay:
     ) -> None:
         """`then` are recordings in which the same client goes on."""
         self._recorded = load(story(folder, name, then), only)
-        self._sends = [
-            item.packet.message
-            for item in self._recorded
-            if item.from_client and isinstance(item.packet, SessionSend) and not _repeated(self._recorded, item)
-        ]
+        self._sends = sent_messages([item for item in self._recorded if not _repeated(self._recorded, item)])
         self.seconds = 1.0
         # How many more connections break; -1: all that did.
         self.losses = -1
@@ -223,10 +235,10 @@ class VectorReplay:
                 continue
             if packet == item.packet:
                 return channel_id, packet
-            if item.packet is not None and _without_id(packet) == _without_id(item.packet):
+            if item.packet is not None and _comparable(packet) == _comparable(item.packet):
                 # Here a commit has an id always, and what follows it other ones; the answers have to fit.
-                assert isinstance(packet, (SessionCommit, SessionSend))
-                self._answer_ids[channel_id] = packet.correlation_id
+                if isinstance(packet, _IDENTIFIED):
+                    self._answer_ids[channel_id] = packet.correlation_id
                 return channel_id, packet
         return None
 
@@ -293,7 +305,7 @@ class VectorReplay:
         """The recording is through, and the client sent nothing else."""
         self.play()
         assert self.through, f"not said: {self.expected}"
-        assert self._produced == []
+        assert self._produced == [], self._produced
 
     # --- what nearly all recordings begin and end with ---
 
@@ -391,7 +403,23 @@ class VectorReplay:
         return delivery
 
 
+def sent_messages(recorded: Sequence[Recorded]) -> list[CoreMessage]:
+    """The messages of the recorded sends; a large one has its whole body."""
+    messages: list[CoreMessage] = []
+    body = bytearray()
+    for item in recorded:
+        match item.packet:
+            case SessionSend() | SessionSendLarge():
+                messages.append(item.packet.message)
+                body = bytearray()
+            case SessionSendContinuation():
+                body += item.packet.chunk
+                messages[-1] = messages[-1].with_body(body)
+    return messages
+
+
 def _repeated(recorded: list[Recorded], item: Recorded) -> bool:
     """Whether a send is one of before, on a new connection."""
-    first = next(other for other in recorded if other.frame == item.frame)
-    return first is not item
+    if not isinstance(item.packet, SessionSend | SessionSendContinuation) or not item.packet.requires_response:
+        return False  # without an id, equal chunks of one body have equal frames
+    return next(other for other in recorded if other.frame == item.frame) is not item

@@ -218,8 +218,8 @@ class Producer:
         size = len(header.header)
         if size >= self._min_large_size:
             text = (
-                f"the message was not sent: headers and properties of a large message take {size:,} bytes, and must take "
-                f"less than minLargeMessageSize={self._min_large_size:,}"
+                f"the message was not sent: headers and properties of a large message take {size:,} bytes; "
+                f"the limit is minLargeMessageSize={self._min_large_size:,}"
             )
             raise exception_for(ErrorCode.ILLEGAL_STATE, text)
 

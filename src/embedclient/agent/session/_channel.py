@@ -245,8 +245,8 @@ class SessionChannel:
         if not isinstance(first, LargeSend) or not first.started or first.restart() or self.closed_error is not None:
             return
         text = (
-            "the connection was lost in the middle of a large message, which was not sent; its body can be read only once, so "
-            f"send it again with a new one: {cause}"
+            "the message was not sent: the connection was lost in the middle, and the body can be read once only; "
+            f"send it again with a new body: {cause}"
         )
         error = exception_for(ErrorCode.LARGE_MESSAGE_INTERRUPTED, text)
         error.linked_exception = cause
@@ -506,7 +506,7 @@ class SessionChannel:
 
     def _send_chunk(self, connection: Connection, send: LargeSend) -> None:
         """Send one chunk. With a confirmation window, every chunk is answered."""
-        data, last = send.chunk
+        last = send.chunk[1]
         if last and send.blocking:
             self._send_blocking(connection, send)
             send.charge(send.sent_bytes)

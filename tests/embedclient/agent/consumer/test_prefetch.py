@@ -1,16 +1,11 @@
-"""The buffer of a consumer, and large messages on their way in."""
+"""The buffer of a consumer."""
 
 from __future__ import annotations
 
 from typing import cast
 
-import pytest
-
 from embedclient.agent import Delivery
-from embedclient.agent.consumer._large_message import LargeDelivery
 from embedclient.agent.consumer._prefetch import DeliveryAcknowledger, Prefetch
-from embedclient.errors import RemoteProtocolError
-from embedclient.wire.core import CoreMessage
 from tests.embedclient.agent.node_pair import text_message
 
 
@@ -32,21 +27,3 @@ def test_clearing_gives_back_what_was_in_it() -> None:
         prefetch.put(delivery(number, number), number)
     assert [taken.sequence for taken in prefetch.clear()] == [2, 1, 0]
     assert prefetch.highest == -1
-
-
-def test_a_large_message_is_joined_from_its_chunks() -> None:
-    whole = CoreMessage.build(address="q", body=b"abcdefghij", priority=7)
-    header = CoreMessage.parse_header(whole.header)
-    large = LargeDelivery(header, 1, 100, 10)
-    for chunk in (b"abcd", b"efgh", b"ij", b""):
-        large.add(chunk)
-    message = large.finish()
-    assert message.raw == whole.raw
-    assert (message.address, message.priority) == ("q", 7)
-
-
-def test_a_large_message_beyond_the_limit_breaks_the_connection() -> None:
-    large = LargeDelivery(CoreMessage.build(address="q"), 1, 100, 10)
-    large.add(b"12345678")
-    with pytest.raises(RemoteProtocolError, match="more than 10 bytes"):
-        large.add(b"123")
