@@ -166,6 +166,10 @@ class MessageFormatException(JMSException, ValueError):
     """A message value cannot be converted to the requested type."""
 
 
+class BodyTooLargeException(MessageFormatException):
+    """The body of a large message is above the limit of what is loaded into memory; it can be read in pieces."""
+
+
 class MessageNotReadableException(JMSException):
     """The body is being written and cannot be read."""
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from embedclient.agent import LargeDelivery
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 from embedclient.model import JMSMessage, Queue, TemporaryQueue
 
 from ._conversion import decode
 from ._inbox import Inbox
+from ._large_message import LargeBodyStream
 from ._session_context import SessionContext
 
 
@@ -61,7 +63,10 @@ class QueueBrowser:
         if delivery is None:
             await self._end_look()
             return None
-        return decode(delivery, self._queue, _refuse)
+        source = None
+        if isinstance(delivery, LargeDelivery):
+            source = LargeBodyStream(self._context.edge, delivery, self._queue, _ignore)
+        return decode(delivery, self._queue, _refuse, source)
 
     async def start_over(self) -> None:
         """End this pass; the next message is the first of a new one. Each iteration begins with this call."""
@@ -108,6 +113,10 @@ class _Look:
         if message is None:
             raise StopAsyncIteration
         return message
+
+
+async def _ignore(_: LargeDelivery) -> None:
+    """Handle the end of a body: nothing is acknowledged."""
 
 
 async def _refuse() -> None:

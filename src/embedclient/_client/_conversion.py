@@ -10,13 +10,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from embedclient.agent import Delivery, from_core
 from embedclient.errors import MessageFormatException
 from embedclient.model import (
+    BodyStream,
     BytesMessage,
     Destination,
     JMSMessage,
     MapMessage,
+    MessageSource,
     PropertyValue,
+    Readable,
+    ReadableBody,
     StreamMessage,
     TextMessage,
+    is_readable,
 )
 
 Body = (
@@ -28,14 +33,28 @@ Body = (
     | Mapping[str, PropertyValue]
     | list[PropertyValue]
     | tuple[PropertyValue, ...]
+    | Readable
 )
 """A value that can be sent: a message, or a value that becomes one."""
+
+
+def readable_of(body: Body) -> Readable | None:
+    """Return what the body is read from while it is sent, None for a body that is in memory."""
+    source = body.untouched_body if isinstance(body, BytesMessage) else None
+    if isinstance(source, ReadableBody):
+        return source.readable
+    if isinstance(source, BodyStream) and not source.is_loaded:
+        return source.chunks(None)
+    if isinstance(body, JMSMessage | str | bytes | bytearray | memoryview | Mapping | list | tuple):
+        return None
+    return body if is_readable(body) else None
 
 
 def as_message(body: Body) -> JMSMessage:
     """Return the message for a value.
 
-    Text becomes a TextMessage, bytes a BytesMessage, a mapping a MapMessage, a list or tuple a StreamMessage.
+    Text becomes a TextMessage, bytes or a readable a BytesMessage, a mapping a MapMessage, a list or tuple a
+    StreamMessage.
     """
     if isinstance(body, JMSMessage):
         return body
@@ -47,7 +66,11 @@ def as_message(body: Body) -> JMSMessage:
         return MapMessage(body)
     if isinstance(body, Sequence):
         return StreamMessage(body)
-    raise MessageFormatException(f"a {type(body).__name__} cannot be sent; make it a message, str, bytes, dict or list")
+    if is_readable(body):
+        return BytesMessage(body)
+    raise MessageFormatException(
+        f"a {type(body).__name__} cannot be sent; make it a message, str, bytes, dict, list or readable"
+    )
 
 
 def as_content(body: Body) -> JMSMessage | str | bytes:
@@ -55,8 +78,13 @@ def as_content(body: Body) -> JMSMessage | str | bytes:
     return body if body.__class__ is bytes or body.__class__ is str else as_message(body)
 
 
-def decode(delivery: Delivery, destination: Destination, acknowledge: Callable[[], Awaitable[None]]) -> JMSMessage:
-    """Return the message of a delivery. Its parts are decoded on first access."""
-    message = from_core(delivery.message, delivery.delivery_count, destination)
+def decode(
+    delivery: Delivery,
+    destination: Destination,
+    acknowledge: Callable[[], Awaitable[None]],
+    source: MessageSource | None = None,
+) -> JMSMessage:
+    """Return the message of a delivery. Its parts are decoded on first access, from `source` if there is one."""
+    message = from_core(delivery.message, delivery.delivery_count, destination, source)
     message.on_acknowledge = acknowledge
     return message

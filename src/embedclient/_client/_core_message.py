@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
+from os import PathLike
 from typing import Protocol
 
 from embedclient.agent import CoreMessage, Delivery
 from embedclient.errors import IllegalStateException, InvalidDestinationException
-from embedclient.model import Properties
+from embedclient.model import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress, Properties, Target
 
 
 class Acknowledge(Protocol):
@@ -50,7 +51,8 @@ class ClientMessage:
         user_id: bytes | None = None,
         properties: Properties | None = None,
     ) -> None:
-        self.body = body
+        self._body = body
+        self.body_stream: BodyStream | None = None
         self.address = address
         self.type = type
         self.durable = durable
@@ -64,7 +66,9 @@ class ClientMessage:
         self.on_acknowledge: OnAcknowledge | None = None
 
     @classmethod
-    def received(cls, delivery: Delivery, acknowledge: Acknowledge) -> ClientMessage:
+    def received(
+        cls, delivery: Delivery, acknowledge: Acknowledge, body_stream: BodyStream | None = None
+    ) -> ClientMessage:
         """Return the message of a delivery. For the client's use."""
         core = delivery.message
         message = cls(
@@ -81,7 +85,50 @@ class ClientMessage:
         message.message_id = core.message_id
         message.delivery_count = delivery.delivery_count
         message.on_acknowledge = partial(acknowledge, delivery)
+        message.body_stream = body_stream
         return message
+
+    @property
+    def body(self) -> bytes:
+        """Return the encoded body.
+
+        Raises:
+            BodyTooLargeException: it is a large message whose body is above `maxLargeMessageBodySize`.
+        """
+        if self.body_stream is not None:
+            self.body_stream.check_loaded()
+        return self._body
+
+    @body.setter
+    def body(self, value: bytes) -> None:
+        self._body = value
+        self.body_stream = None
+
+    def chunks(self, *, progress: Progress | None = None) -> BodyChunks:
+        """Return the encoded body, piece by piece, for `async for`, or `for` in the blocking facade.
+
+        A large message is read while it arrives. It can be read once, before its consumer receives the next message.
+
+        Args:
+            progress: called as `progress(done, total)` after each piece, with bytes.
+
+        Raises:
+            IllegalStateException: the body was read before.
+            JMSException: while it is read, the rest of the body cannot be read any more.
+        """
+        if self.body_stream is None:
+            return MemoryChunks(self._body, progress)
+        return self.body_stream.chunks(progress)
+
+    def save_to(self, target: str | PathLike[str] | Target, *, progress: Progress | None = None) -> Awaitable[None]:
+        """Write the encoded body to a file: a path, or an object with `write`.
+
+        Raises: as `chunks`, and OSError for the file.
+        """
+        if self.body_stream is not None:
+            return self.body_stream.save_to(target, progress)
+        MemoryChunks(self._body, progress).save_to(target)
+        return DONE_WAITING
 
     def acknowledge(self) -> Awaitable[None]:
         """Acknowledge this message and all messages that its consumer received before it.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from embedclient.agent import AddressState, Call, Delivery, QueueAttributes, QueueState, Received
+from embedclient.agent import AddressState, Call, Delivery, LargeDelivery, QueueAttributes, QueueState, Received
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
@@ -22,6 +22,7 @@ from ._core_message import ClientMessage
 from ._edge import Edge
 from ._endings import Endings
 from ._inbox import Inbox, OneTask, post
+from ._large_message import LargeBodyStream
 from ._opening import Opening
 from ._ownership import own
 from ._receive_many import take_many
@@ -129,7 +130,8 @@ class ClientConsumer:
         if delivery is None:
             return None
         self._received.note((delivery,))
-        return ClientMessage.received(delivery, self._acknowledge)
+        stream = LargeBodyStream(self._edge, delivery) if isinstance(delivery, LargeDelivery) else None
+        return ClientMessage.received(delivery, self._acknowledge, stream)
 
     async def _acknowledge(self, delivery: Delivery, *, individually: bool) -> None:
         received = self._received

@@ -79,6 +79,9 @@ class Edge(Protocol):
     async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
         """Wait as `settle` does, but end early when the task is cancelled; the next wait raises the cancellation."""
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Run work that may block, such as that of a file, in a thread. A cancellation waits for its end."""
+
     def signal(self) -> Signal: ...
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> SpawnedTask:

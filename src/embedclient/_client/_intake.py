@@ -10,16 +10,19 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
-from embedclient.agent import CONNECTION_ERRORS, Call, Delivery, SessionMode, from_core
+from embedclient.agent import CONNECTION_ERRORS, DONE, Call, Delivery, LargeDelivery, SessionMode, from_core
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.errors import ConnectionClosedException, IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
 
 from ._closing import settle_or_hurry
 from ._inbox import Inbox
+from ._large_message import LargeBodyStream
 from ._session_context import SessionContext
 
 T = TypeVar("T")
+# In these modes a message is acknowledged when the program gets it.
+_CONSUMED_WITH_BODY = (SessionMode.AUTO, SessionMode.DUPS_OK)
 MessageListener = Callable[[JMSMessage], Awaitable[None] | None]
 
 
@@ -31,6 +34,7 @@ class Intake:
         "_consumed",
         "_context",
         "_flush_soon",
+        "_unread",
         "agent_consumer",
         "destination",
         "inbox",
@@ -46,6 +50,8 @@ class Intake:
         self.destination = destination
         self.inbox = Inbox(context.edge, context.agent_session, agent_consumer, context.one_task)
         self.listener: MessageListener | None = None
+        # A message that the program has without its body, in a mode in which receiving acknowledges.
+        self._unread: LargeDelivery | None = None
 
     def check_open(self) -> None:
         if self.agent_consumer.closed:
@@ -58,19 +64,49 @@ class Intake:
             raise IllegalStateException("a consumer with a message listener cannot receive")
 
     def message(self, delivery: Delivery) -> JMSMessage:
-        message = from_core(delivery.message, delivery.delivery_count, self.destination)
+        source = None
+        if delivery.__class__ is LargeDelivery:
+            source = LargeBodyStream(self._context.edge, delivery, self.destination, self.body_was_read)
+        message = from_core(delivery.message, delivery.delivery_count, self.destination, source)
         message.on_acknowledge = partial(self._acknowledge, delivery)
         return message
 
     def hand_over(self, delivery: Delivery) -> tuple[JMSMessage, Call[None]]:
         """Return the message, consumed as the session's mode requires, and a call for `settle`, unless it is DONE."""
+        if self._unread is not None or delivery.__class__ is LargeDelivery:
+            return self._hand_over_large(delivery)
         return self.message(delivery), self.consume(delivery)
+
+    def _hand_over_large(self, delivery: Delivery) -> tuple[JMSMessage, Call[None]]:
+        """Hand over a large message, or the message after one.
+
+        If its body is not in memory, it counts as consumed when the body was read, or when the next message is
+        received. Until then a lost connection, or a close, returns it to the queue.
+        """
+        message = self.message(delivery)
+        self._consume_unread()
+        if isinstance(delivery, LargeDelivery) and not delivery.loads and self._context.mode in _CONSUMED_WITH_BODY:
+            self._unread = delivery
+            return message, DONE
+        return message, self.consume(delivery)
+
+    def _consume_unread(self) -> None:
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            self.consume(unread)
+
+    async def body_was_read(self, delivery: LargeDelivery) -> None:
+        """Handle that the program has the whole body of a message."""
+        if delivery is self._unread:
+            self._unread = None
+            await self.settle(self.consume(delivery))
 
     def hand_over_body(self, delivery: Delivery, kind: type[T]) -> tuple[T, Call[None]]:
         """Return the body only, otherwise like `hand_over`. A delivery without such a body raises and is not received.
 
         In the modes CLIENT and TRANSACTED the program acknowledges later: there JMS counts it as received.
         """
+        self._consume_unread()
         try:
             body = self.message(delivery).body
             if body is None:

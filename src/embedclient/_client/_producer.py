@@ -9,18 +9,21 @@ from collections.abc import Generator
 
 from embedclient.agent import DONE, Call, CoreMessage, Envelope
 from embedclient.errors import (
+    BodyTooLargeException,
     ConnectionClosedException,
     IllegalStateException,
     InvalidDestinationException,
     JMSException,
 )
-from embedclient.model import DeliveryMode, Destination
+from embedclient.model import DeliveryMode, Destination, Progress, Readable
 
 from ._closing import settle_closing
-from ._conversion import Body, as_content
+from ._conversion import Body, as_content, readable_of
 from ._destinations import as_destination
 from ._edge import Edge, Signal
+from ._inbox import post
 from ._session_context import SessionContext
+from ._upload import send_readable
 
 ENVELOPES_MAX = 1_000
 # The sum of this and the present time in milliseconds must fit the 64 bits of the wire format. It is 31,000 years.
@@ -123,8 +126,9 @@ class MessageProducer:
         priority: int | None = None,
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Send a message, or a value that becomes one: str, bytes, dict or list.
+        """Send a message, or a value that becomes one: str, bytes, dict, list, or a readable of bytes.
 
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. A cancelled send of a persistent message may or may not have reached the broker.
@@ -136,6 +140,8 @@ class MessageProducer:
             priority: 0 to 9.
             time_to_live: seconds until the message expires, 0 to 1e12; 0 means never.
             delivery_delay: seconds before the message is delivered, 0 to 1e12; 0 delivers at once.
+            progress: called as `progress(done, total)` for each part of the body that leaves, with bytes; `total` is
+                None if the size of a readable is unknown.
 
         Raises:
             InvalidDestinationException: the destination does not exist and may not be created (a temporary one never
@@ -157,7 +163,17 @@ class MessageProducer:
             await context.prepare(envelope.destination)
             # A temporary destination may be deleted while a producer has it: the context checks it for each send.
             self._is_prepared = self._destination is not None and not self._destination.is_temporary
-        core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
+        readable: Readable | None = None
+        try:
+            core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
+        except (IllegalStateException, BodyTooLargeException):
+            readable = readable_of(message)
+            if readable is None:
+                raise
+            core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay, True)
+        if readable is not None or progress is not None:
+            await self._send_parts(core, readable, progress)
+            return
         call = self._agent_producer.send(core)
         if call is DONE:
             edge.flush_soon()
@@ -168,6 +184,22 @@ class MessageProducer:
             except InvalidDestinationException:
                 context.forget_temporaries()
                 raise
+
+    async def _send_parts(self, core: CoreMessage, readable: Readable | None, progress: Progress | None) -> None:
+        """Send a message whose body is read meanwhile, or whose progress is reported."""
+        context, producer = self._context, self._agent_producer
+        try:
+            if readable is not None:
+                await send_readable(context.edge, context.one_task, producer, core, readable, progress)
+            elif producer.is_large(core):
+                await send_readable(context.edge, context.one_task, producer, core.with_body(b""), core.body, progress)
+            else:
+                await post(context.edge, context.one_task, producer, core)
+                if progress is not None:
+                    progress(len(core.body), len(core.body))
+        except InvalidDestinationException:
+            context.forget_temporaries()
+            raise
 
     def send_nowait(
         self,
@@ -181,7 +213,8 @@ class MessageProducer:
     ) -> Receipt:
         """Queue a message and return at once; await the receipt to learn the outcome.
 
-        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's.
+        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's. A body
+        that is read while it is sent needs `send`.
         """
         envelope = self._addressed(destination)
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
@@ -225,6 +258,7 @@ class MessageProducer:
         priority: int | None,
         time_to_live: float | None,
         delivery_delay: float | None,
+        without_body: bool = False,
     ) -> CoreMessage:
         context = self._context
         now_ms = context.edge.now().wall_ms
@@ -249,6 +283,7 @@ class MessageProducer:
             expiration=now_ms + max(1, round(lifetime * 1000)) if lifetime else 0,
             delivery_time=now_ms + round(delay * 1000) if delay else 0,
             user_id=None if self.disable_message_id else context.message_ids.next(now_ms),
+            without_body=without_body,
         )
 
 

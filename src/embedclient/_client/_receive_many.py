@@ -5,7 +5,8 @@ Responsible for the number of messages. Does not depend on their contents.
 
 from __future__ import annotations
 
-from embedclient.agent import Delivery
+from embedclient.agent import Delivery, LargeDelivery
+from embedclient.errors import BodyTooLargeException
 
 from ._inbox import Inbox
 
@@ -19,6 +20,12 @@ async def take_many(inbox: Inbox, messages_max: int, bytes_max: int, timeout_s: 
     first = await (inbox.take_now(patient=True) if timeout_s is None else inbox.take(timeout_s))
     if first is None:
         return []
+    if _is_unloaded(first):
+        inbox.agent_consumer.put_back(first)
+        raise BodyTooLargeException(
+            f"{first} has a body above maxLargeMessageBodySize, so it cannot be received whole: raise that parameter "
+            "of the URL, or receive it with receive() and read its chunks()"
+        )
     found = [first]
     size = first.message.encoded_size
     now, take = inbox.edge.now(), inbox.agent_consumer.next
@@ -26,7 +33,14 @@ async def take_many(inbox: Inbox, messages_max: int, bytes_max: int, timeout_s: 
         delivery = take(now)
         if delivery is None:
             break
+        if _is_unloaded(delivery):
+            inbox.agent_consumer.put_back(delivery)
+            break
         found.append(delivery)
         size += delivery.message.encoded_size
     inbox.edge.flush_soon()
     return found
+
+
+def _is_unloaded(delivery: Delivery) -> bool:
+    return isinstance(delivery, LargeDelivery) and not delivery.loads

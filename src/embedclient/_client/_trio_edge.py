@@ -164,6 +164,9 @@ class TrioEdge:
                 call.on_done = None
         return call.done
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work)
+
     def signal(self) -> TrioSignal:
         return TrioSignal()
 

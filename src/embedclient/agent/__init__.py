@@ -23,7 +23,7 @@ from embedclient.wire.core import CoreMessage
 
 from ._agent import Agent
 from ._call import CONNECTION_ERRORS, DONE, Call, done_call, failed_call
-from ._conversion import INFLATED_BYTES_MAX, Envelope, from_core
+from ._conversion import INFLATED_BYTES_MAX, Envelope, core_source, from_core
 from ._large_content import ContentDecoder
 from ._notifications import (
     ConnectionFailed,
@@ -101,6 +101,7 @@ __all__ = [
     "TopologyNode",
     "Upload",
     "Written",
+    "core_source",
     "done_call",
     "failed_call",
     "from_core",

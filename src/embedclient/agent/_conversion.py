@@ -21,6 +21,7 @@ from ..model import (
     Headers,
     JMSMessage,
     MapMessage,
+    MessageSource,
     ObjectMessage,
     Properties,
     PropertyType,
@@ -48,9 +49,9 @@ from ..wire.core import (
     encode_text,
     property_key,
 )
-from ._large_content import COMPRESSED
+from ._large_content import COMPRESSED, ContentDecoder
 
-__all__ = ["INFLATED_BYTES_MAX", "Envelope", "from_core"]
+__all__ = ["INFLATED_BYTES_MAX", "Envelope", "core_source", "from_core"]
 
 INFLATED_BYTES_MAX: Final = 100 * 1024 * 1024
 """Maximum size in bytes of an inflated body; it is decoded in one piece."""
@@ -128,6 +129,20 @@ class _CoreSource:
         # The search is only a filter: a body, a value or a longer name may have the same bytes.
         return self.core.raw.find(_COMPRESSED_KEY) >= 0 and self.properties().get(COMPRESSED) is True
 
+    def content(self) -> bytes:
+        """Return the content of the body as `ContentDecoder` defines it. Raise MessageFormatException."""
+        try:
+            decoder = ContentDecoder.for_message(self.core)
+        except RemoteProtocolError as error:
+            raise MessageFormatException(f"the properties are malformed: {error}") from error
+        content = bytearray()
+        for piece in decoder.feed(self.core.body):
+            content += piece
+            if len(content) > INFLATED_BYTES_MAX and self.is_compressed:
+                raise MessageFormatException(f"the compressed body holds more than {INFLATED_BYTES_MAX} bytes")
+        decoder.finish()
+        return bytes(content)
+
     def body(self) -> BodyValue:
         """Return the decoded body.
 
@@ -155,10 +170,21 @@ class _CoreSource:
             raise MessageFormatException(f"the body is malformed: {error}") from error
 
 
-def from_core(core: CoreMessage, delivery_count: int, destination: Destination | None = None) -> JMSMessage:
+def core_source(core: CoreMessage, destination: Destination | None) -> _CoreSource:
+    """Return a core message as the source of a JMS message's parts."""
+    return _CoreSource(core, destination)
+
+
+def from_core(
+    core: CoreMessage,
+    delivery_count: int,
+    destination: Destination | None = None,
+    source: MessageSource | None = None,
+) -> JMSMessage:
     """Return the JMS message for a delivered core message. Bodies and properties are decoded on access.
 
-    ``destination`` is the consumer's: a message without its destination is regarded as one of that kind.
+    ``destination`` is the consumer's: a message without its destination is regarded as one of that kind. ``source``
+    replaces the core message as the source of the parts.
 
     Raises:
         MessageFormatException: the message is of a type that JMS does not have.
@@ -166,7 +192,7 @@ def from_core(core: CoreMessage, delivery_count: int, destination: Destination |
     kind = _CLASSES.get(core.type)
     if kind is None:
         raise MessageFormatException(f"a message of type {core.type} is not a JMS message")
-    return kind.received(_CoreSource(core, destination), delivery_count)
+    return kind.received(_CoreSource(core, destination) if source is None else source, delivery_count)
 
 
 class Envelope:
@@ -201,12 +227,14 @@ class Envelope:
         timestamp: int = 0,
         expiration: int = 0,
         delivery_time: int = 0,
+        without_body: bool = False,
     ) -> CoreMessage:
         """Return the core message that sends ``content``. The headers of a JMS message are set to the values sent.
 
         Args:
             user_id: 16 bytes behind JMSMessageID; None leaves it out.
             timestamp, expiration, delivery_time: Unix milliseconds, 0 for none.
+            without_body: leave out the body of a bytes message, which is sent in pieces.
 
         Raises:
             MessageFormatException: a message that was received and is passed on cannot be read.
@@ -220,7 +248,7 @@ class Envelope:
             core_type, body = _TEXT, encode_text(content)
         else:
             message = content
-            core_type, body = _encoded_body(message)
+            core_type, body = (_BYTES, b"") if without_body else _encoded_body(message)
         if delivery_time or message is not None:
             template = self._template_for(message, delivery_time)
         core = template.message(body, core_type, durable, priority, timestamp, expiration, user_id)

@@ -35,6 +35,10 @@ class ContentDecoder:
         """Return the decoder for a message's body. Raise RemoteProtocolError."""
         return cls(header.type, compressed=header.property(COMPRESSED) is True)
 
+    def content_size(self, body_bytes: int) -> int | None:
+        """Return the size of the content in bytes, None for a text: its UTF-8 may have any size."""
+        return None if self._utf_16 is not None else body_bytes - self._framing_left
+
     def feed(self, chunk: bytes | memoryview) -> Iterator[bytes]:
         """Yield the content of one chunk, in pieces. Raise MessageFormatException."""
         if self._inflater is None:

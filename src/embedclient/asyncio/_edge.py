@@ -310,6 +310,14 @@ class AsyncioEdge:
             task.uncancel()  # so that the request counts once
             task.cancel()
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        ended = self._loop.run_in_executor(None, work)
+        try:
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            await asyncio.wait([ended])
+            raise
+
     def signal(self) -> AsyncioSignal:
         return AsyncioSignal()
 

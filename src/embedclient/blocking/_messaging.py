@@ -102,8 +102,9 @@ class MessageProducer:
         priority: int | None = None,
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        """Send a message, or a value that becomes one: str, bytes, dict or list.
+        """Send a message, or a value that becomes one: str, bytes, dict, list, or a readable of bytes.
 
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. An interrupted send of a persistent message may or may not have reached the broker.
@@ -115,6 +116,8 @@ class MessageProducer:
             priority: 0 to 9.
             time_to_live: seconds until the message expires, 0 to 1e12; 0 means never.
             delivery_delay: seconds before the message is delivered, 0 to 1e12; 0 delivers at once.
+            progress: called as `progress(done, total)` for each part of the body that leaves, with bytes; `total` is
+                None if the size of a readable is unknown.
 
         Raises:
             InvalidDestinationException: the destination does not exist and may not be created (a temporary one never
@@ -135,6 +138,7 @@ class MessageProducer:
             priority=priority,
             time_to_live=time_to_live,
             delivery_delay=delivery_delay,
+            progress=progress,
         )
 
     def send_nowait(
@@ -149,7 +153,8 @@ class MessageProducer:
     ) -> Receipt:
         """Queue a message and return at once; wait for the receipt to learn the outcome.
 
-        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's.
+        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's. A body
+        that is read while it is sent needs `send`.
         """
         return Receipt(
             self._portal,

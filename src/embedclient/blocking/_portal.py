@@ -339,11 +339,14 @@ class Portal:
     # Values that make calls when they are used
 
     def message(self, message: M) -> M:
-        """Return a message whose `acknowledge()` blocks and returns None instead of an awaitable."""
+        """Return a message whose `acknowledge()` and access to a large body block, instead of returning awaitables."""
         acknowledge: Callable[..., Awaitable[None]] | None = message.on_acknowledge
         if acknowledge is not None:
             blocking: Callable[..., Any] = partial(self.call, acknowledge)
             message.on_acknowledge = blocking
+        stream = message.body_stream
+        if stream is not None:
+            stream.use_calls(self.call)
         return message
 
     def listener(self, listener: Callable[..., object] | None) -> Callable[..., Awaitable[None]] | None:

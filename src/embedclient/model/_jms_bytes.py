@@ -14,6 +14,7 @@ from typing import Final
 from ..errors import MessageEOFException, MessageFormatException
 from ._destination import Destination
 from ._jms_body import BodiedMessage
+from ._jms_streams import Readable, ReadableBody, is_readable
 from ._properties import PropertyValue
 
 __all__ = ["BytesMessage"]
@@ -36,6 +37,8 @@ class BytesMessage(BodiedMessage):
     gives all bytes in either mode and does not move the cursor. Readers raise ``MessageEOFException`` at the end, and
     ``MessageNotReadableException`` while the message is written; writers raise ``MessageNotWriteableException`` while
     it is read, and ``MessageFormatException`` for a value that does not fit.
+
+    The data may be a readable, such as a file: it is read when the message is sent, as a large message of any size.
     """
 
     __slots__ = ("_content", "_cursor")
@@ -45,7 +48,7 @@ class BytesMessage(BodiedMessage):
 
     def __init__(
         self,
-        data: bytes | bytearray | memoryview = b"",
+        data: bytes | bytearray | memoryview | Readable = b"",
         *,
         properties: Mapping[str, PropertyValue] | None = None,
         correlation_id: str | bytes | None = None,
@@ -53,8 +56,15 @@ class BytesMessage(BodiedMessage):
         type: str | None = None,
     ) -> None:
         super().__init__(properties=properties, correlation_id=correlation_id, reply_to=reply_to, type=type)
-        self._content = data if data.__class__ is bytes else _as_bytes(data)
+        self._content = data if data.__class__ is bytes else self._taken(data)
         self._cursor = 0
+
+    def _taken(self, data: object) -> bytes:
+        """Return bytes as such. Keep a readable for the send."""
+        if isinstance(data, bytes | bytearray | memoryview) or not is_readable(data):
+            return _as_bytes(data)
+        self._body_source = ReadableBody(data)  # type: ignore[arg-type]  # it was checked just now
+        return b""
 
     @property
     def body(self) -> bytes:
@@ -65,6 +75,7 @@ class BytesMessage(BodiedMessage):
     def body(self, value: bytes | bytearray | memoryview) -> None:
         self._check_writeable()
         self._content = _as_bytes(value)
+        self._body_source = None
 
     @property
     def body_length(self) -> int:
@@ -222,7 +233,7 @@ class BytesMessage(BodiedMessage):
         return self._content
 
     def _writable(self) -> bytearray:
-        content = self._content
+        content = self._content if self._body_source is None else self._loaded()
         if not isinstance(content, bytearray):
             content = self._content = bytearray(content)
         return content
@@ -250,7 +261,7 @@ class BytesMessage(BodiedMessage):
         return value
 
 
-def _as_bytes(value: bytes | bytearray | memoryview) -> bytes:
+def _as_bytes(value: object) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise MessageFormatException(f"a bytes message holds bytes, not {value.__class__.__name__}")
     return bytes(value)

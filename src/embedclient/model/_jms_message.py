@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
+from os import PathLike
 from typing import Protocol, Self, TypeAlias, TypeVar
 
 from attrs import define
@@ -23,7 +24,9 @@ from ..errors import (
 from ._destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, parse_destination
 from ._jms_properties import MessageProperties, is_header_name
 from ._jms_property_access import PropertyAccess
+from ._jms_streams import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
+from ._saving import Target
 
 __all__ = ["BodyValue", "DeliveryMode", "Headers", "JMSMessage", "MessageSource"]
 
@@ -163,6 +166,12 @@ class JMSMessage(PropertyAccess):
     def untouched_body(self) -> MessageSource | None:
         """Return the source, as long as the body was neither decoded nor replaced."""
         return self._body_source
+
+    @property
+    def body_stream(self) -> BodyStream | None:
+        """Return the access to the body of a large message, None if this is not one."""
+        source = self._body_source
+        return source if isinstance(source, BodyStream) else None
 
     def stored(self) -> Properties:
         """Return all properties with their types, hidden ones and headers included. They must not be changed."""
@@ -354,6 +363,58 @@ class JMSMessage(PropertyAccess):
             return body
         wanted = getattr(kind, "__name__", kind)  # unions have no name
         raise MessageFormatException(f"the body is {type(body).__name__}, not {wanted}")
+
+    def chunks(self, *, progress: Progress | None = None) -> BodyChunks:
+        """Return the content of the body, piece by piece, for `async for`, or `for` in the blocking facade.
+
+        The content of a text is its UTF-8, that of a bytes message its bytes, and that of an object its serialised
+        form. Maps and streams are as they are encoded. A compressed body is decompressed on the way. A large message
+        is read while it arrives: the pieces that are not read yet wait at the broker. It can be read once, before its
+        consumer receives the next message.
+
+        Args:
+            progress: called as `progress(done, total)` after each piece, with bytes; `total` is None if unknown.
+
+        Raises:
+            MessageFormatException: the message has no such content, or the body is malformed.
+            IllegalStateException: the body was read before.
+            JMSException: while it is read, the rest of the body cannot be read any more.
+        """
+        source = self._body_source
+        return (
+            source.chunks(progress) if isinstance(source, BodyStream) else MemoryChunks(self._content_bytes(), progress)
+        )
+
+    def save_to(self, target: str | PathLike[str] | Target, *, progress: Progress | None = None) -> Awaitable[None]:
+        """Write the content of the body to a file: what `chunks` returns.
+
+        A file of that path appears, or is replaced, when it is whole. Until then its name ends in `.part`.
+
+        Args:
+            target: a path, or an object with `write`, such as a file opened in the mode `wb`.
+            progress: as in `chunks`.
+
+        Raises: as `chunks`, and OSError for the file.
+        """
+        source = self._body_source
+        if isinstance(source, BodyStream):
+            return source.save_to(target, progress)
+        MemoryChunks(self._content_bytes(), progress).save_to(target)
+        return DONE_WAITING
+
+    def _content_bytes(self) -> bytes:
+        """Return the content of a body that is in memory."""
+        content: Callable[[], bytes] | None = getattr(self._body_source, "content", None)
+        if content is not None:
+            return content()
+        body = self.body
+        if body is None:
+            return b""
+        if isinstance(body, str):
+            return body.encode("utf-8", "surrogatepass")
+        if isinstance(body, bytes):
+            return body
+        raise MessageFormatException(f"a {self.__class__.__name__} has no bytes; read its entries")
 
     def _begin_reading(self) -> None:
         """Set up a message with a body for reading; the body is not decoded yet."""

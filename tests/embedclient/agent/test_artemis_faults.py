@@ -328,4 +328,4 @@ def test_a_session_rebuilt_on_a_connection_that_broke_again_counts_as_rebuilt_wh
     assert [each for each in pair.notifications if isinstance(each, FailoverCompleted)] == [FailoverCompleted(False)]
     delivery = consumer.next(pair.now)
     assert delivery is not None and text_of(delivery) == "one"
-    pair.finish(producer.send(text_message("x" * 100_000, "q")))
+    pair.finish(producer.send(text_message("x" * 50_000, "q")))

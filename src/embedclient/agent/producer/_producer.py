@@ -49,8 +49,9 @@ class Upload:
 
     def put(self, chunk: Chunk, body_bytes: int) -> None:
         """Give the next chunk. `body_bytes` is the size of the body so far, before compression."""
-        self._body.put(chunk, body_bytes)
-        self._channel.pump()
+        if not self.call.done:
+            self._body.put(chunk, body_bytes)
+            self._channel.pump()
 
     def abort(self, error: JMSException) -> None:
         """Give the message up, unless its last chunk has left."""
@@ -168,6 +169,10 @@ class Producer:
         """Return the size of the chunks of large messages."""
         return self._min_large_size
 
+    def is_large(self, message: CoreMessage) -> bool:
+        """Return True if the message is sent in chunks."""
+        return len(message.body) + _LENGTH_FIELD_BYTES > self._min_large_size
+
     def open_upload(self, header: CoreMessage, *, confirmed: bool = False) -> Upload:
         """Begin a large message whose body is fed. `header` is the message without body.
 
@@ -188,7 +193,7 @@ class Producer:
     def _send_long(self, message: CoreMessage, *, confirmed: bool) -> Call[None]:
         """Send a message that is large, unless its length is that of its properties."""
         whole = message.body
-        if len(whole) + _LENGTH_FIELD_BYTES <= self._min_large_size:
+        if not self.is_large(message):
             if len(message.raw) > self._message_bytes_max:
                 return failed_call(self._too_large(message))
             return self._send_whole(message, confirmed=confirmed)
