@@ -5,11 +5,16 @@ import static interop.Broker.next;
 import static interop.Broker.nothing;
 import static interop.Broker.same;
 
+import java.io.BufferedInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import javax.jms.BytesMessage;
 import javax.jms.MapMessage;
+import javax.jms.Message;
 import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
 import javax.jms.Session;
@@ -32,6 +37,74 @@ final class PythonCases {
    static void addTo(Map<String, Matrix.Case> cases) {
       cases.put("takes-from-python", PythonCases::takes);
       cases.put("leaves-for-python", PythonCases::leaves);
+      cases.put("takes-large-from-python", PythonCases::takesLarge);
+      cases.put("leaves-large-for-python", PythonCases::leavesLarge);
+   }
+
+   /** Numbers of eight bytes, from zero on: a large body that both ends can make and compare. */
+   private static final class Numbers extends InputStream {
+      private final long size;
+      private long at;
+
+      Numbers(long size) {
+         this.size = size;
+      }
+
+      @Override
+      public int read() {
+         return at == size ? -1 : (int) (at / 8 >>> 8 * (7 - at++ % 8)) & 0xff;
+      }
+   }
+
+   /** Compares what is written with the numbers. */
+   private static final class Comparing extends OutputStream {
+      private final Numbers expected;
+      long count;
+
+      Comparing(long size) {
+         expected = new Numbers(size);
+      }
+
+      @Override
+      public void write(int value) throws IOException {
+         if (expected.read() != (value & 0xff)) {
+            throw new IOException("byte " + count + " differs");
+         }
+         count++;
+      }
+   }
+
+   private static void takesLarge(Broker broker) throws Exception {
+      Session session = broker.session();
+      MessageConsumer consumer = session.createConsumer(session.createQueue("large-python-to-java"));
+      for (int i = 0; i < 3; i++) {
+         Message message = next(consumer);
+         long size = message.getLongProperty("size");
+         Comparing comparing = new Comparing(size);
+         message.setObjectProperty("JMS_AMQ_SaveStream", comparing);
+         same(size, comparing.count);
+      }
+      TextMessage text = (TextMessage) next(consumer);
+      same("ü\uD83D\uDE00".repeat(200_000), text.getText());
+      MapMessage map = (MapMessage) next(consumer);
+      same(300_000, map.getBytes("b").length);
+      nothing(consumer);
+   }
+
+   private static void leavesLarge(Broker broker) throws Exception {
+      Session plain = broker.session();
+      Session compressed = broker.session("compressLargeMessage=true");
+      for (Session session : List.of(plain, compressed)) {
+         MessageProducer producer = session.createProducer(session.createQueue("large-java-to-python"));
+         for (long size : new long[] {1L << 20, 100L << 20}) {
+            BytesMessage bytes = session.createBytesMessage();
+            bytes.setObjectProperty("JMS_AMQ_InputStream", new BufferedInputStream(new Numbers(size)));
+            bytes.setLongProperty("size", size);
+            producer.send(bytes);
+         }
+         producer.send(session.createTextMessage("ü\uD83D\uDE00".repeat(200_000)));
+         producer.send(session.createObjectMessage("o".repeat(200_000)));
+      }
    }
 
    private static void takes(Broker broker) throws Exception {
