@@ -99,7 +99,7 @@ IMPORTS = {
     "._session": "Session",
     "._xa_resource": "XAResource",
     "embedclient.errors": "JMSException",
-    "embedclient.model": "DeliveryMode Destination JMSMessage Properties PropertyValue Queue RoutingType "
+    "embedclient.model": "DeliveryMode Destination JMSMessage Progress Properties PropertyValue Queue RoutingType "
     "TemporaryQueue TemporaryTopic Topic TransportConfiguration XaCode XaFlag Xid",
 }
 HEADER = '''"""{title}, for threads and scripts. Generated from the async classes: change those.

@@ -33,12 +33,6 @@ from ._ownership import own
 from ._url import ClientURL, parse_url
 
 DEFAULT_URL = "tcp://localhost:61616"
-# Settings of large messages, by their names in a URL.
-_OF_LARGE_MESSAGES = {
-    "compressLargeMessage": "compress_large_message",
-    "compressionLevel": "compression_level",
-    "cacheLargeMessagesClient": "cache_large_messages_client",
-}
 _log = logging.getLogger("embedclient")
 
 
@@ -197,11 +191,8 @@ def _tell(listener: Callable[[Notification], None], notification: Notification) 
 def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str]) -> None:
     for name in ignored:
         _log.warning("%s has no effect in a client: it is a parameter of acceptors", name)
-    usual = LocatorSettings()
-    for name, attribute in _OF_LARGE_MESSAGES.items():
-        value = getattr(settings, attribute)
-        if value != getattr(usual, attribute):
-            _log.warning("%s=%s has no effect: this client sends every message in one piece", name, value)
+    if settings.cache_large_messages_client:
+        _log.warning("cacheLargeMessagesClient has no effect: save_to() writes a large message to a file")
 
 
 def check_tls(value: object) -> None:

@@ -228,5 +228,6 @@ ACCEPTOR_ONLY = ACCEPTOR_PARAMETERS.difference(
 )
 
 SYNONYMS = {"HA": "ha", "clientId": "clientID", "groupId": "groupID", "userName": "user", "username": "user"}
+SYNONYMS["compressLargeMessages"] = "compressLargeMessage"
 # One page of Artemis' manual has the short name.
 SYNONYMS["loadBalancingPolicyClassName"] = "connectionLoadBalancingPolicyClassName"

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from embedclient import _client
 from embedclient._client import Body
-from embedclient.model import DeliveryMode, Destination, JMSMessage, PropertyValue, Queue, TemporaryQueue
+from embedclient.model import DeliveryMode, Destination, JMSMessage, Progress, PropertyValue, Queue, TemporaryQueue
 
 from ._portal import Portal
 

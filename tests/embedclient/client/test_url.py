@@ -156,18 +156,17 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     assert isinstance(caught.value, JMSException | ValueError)
 
 
-def test_settings_of_large_messages_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_settings_of_large_messages(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "embedclient")  # the command line, tested in this process too, wants less
-    factory = ConnectionFactory("tcp://h?compressLargeMessage=true&compressionLevel=9&cacheLargeMessagesClient=true")
-    assert factory.settings.compress_large_message
-    assert [record.getMessage().partition(" has no effect")[0] for record in caplog.records] == [
-        "compressLargeMessage=True",
-        "compressionLevel=9",
-        "cacheLargeMessagesClient=True",
-    ]
-    caplog.clear()
-    ConnectionFactory("tcp://h?compressLargeMessage=false&minLargeMessageSize=1000")
+    factory = ConnectionFactory("tcp://h?compressLargeMessages=true&compressionLevel=9&maxLargeMessageBodySize=-1")
+    settings = factory.settings
+    assert (settings.compress_large_message, settings.compression_level) == (True, 9)
+    assert settings.max_large_message_body_size == -1
     assert caplog.records == []
+    ConnectionFactory("tcp://h?cacheLargeMessagesClient=true")
+    assert [record.getMessage().partition(" has no effect")[0] for record in caplog.records] == [
+        "cacheLargeMessagesClient"
+    ]
 
 
 def test_what_would_change_nothing_is_accepted() -> None:

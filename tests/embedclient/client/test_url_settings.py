@@ -29,6 +29,7 @@ TABLE: list[tuple[str, str, object, object]] = [
     ("producerMaxRate", "producer_max_rate", -1, 1_017),
     ("confirmationWindowSize", "confirmation_window_size", -1, 1_018),
     ("minLargeMessageSize", "min_large_message_size", 102_400, 1_019),
+    ("maxLargeMessageBodySize", "max_large_message_body_size", 64 << 20, 1_034),
     ("compressLargeMessage", "compress_large_message", False, True),
     ("compressionLevel", "compression_level", -1, 7),
     ("cacheLargeMessagesClient", "cache_large_messages_client", False, True),
