@@ -68,17 +68,21 @@ if TYPE_CHECKING:
     )
     from embedclient.errors import JMSException, XAException
     from embedclient.model import (
+        BodyChunks,
         BytesMessage,
         DeliveryMode,
         Destination,
         MapMessage,
         MessageProperties,
         ObjectMessage,
+        Progress,
         Properties,
         PropertyType,
         PropertyValue,
         Queue,
+        Readable,
         RoutingType,
+        SaveTarget,
         StreamMessage,
         TemporaryQueue,
         TemporaryTopic,
@@ -110,9 +114,10 @@ __getattr__ = lazy_names(
         ),
         ".errors": "JMSException XAException errors",
         ".model": (
-            "BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Properties PropertyType "
-            "PropertyValue Queue RoutingType StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic TLSSettings "
-            "TransportConfiguration TypedValue XaCode XaFlag Xid Message=JMSMessage"
+            "BodyChunks BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Progress "
+            "Properties PropertyType PropertyValue Queue Readable RoutingType SaveTarget StreamMessage TemporaryQueue "
+            "TemporaryTopic TextMessage Topic TLSSettings TransportConfiguration TypedValue XaCode XaFlag Xid "
+            "Message=JMSMessage"
         ),
     },
 )
@@ -120,6 +125,7 @@ __all__ = [
     "AcknowledgeMode",
     "AddressState",
     "Body",
+    "BodyChunks",
     "BytesMessage",
     "ClientConsumer",
     "ClientMessage",
@@ -155,6 +161,7 @@ __all__ = [
     "Notification",
     "ObjectMessage",
     "Opening",
+    "Progress",
     "Properties",
     "PropertyType",
     "PropertyValue",
@@ -164,9 +171,11 @@ __all__ = [
     "QueueState",
     "RandomPolicy",
     "RandomStickyPolicy",
+    "Readable",
     "Receipt",
     "RoundRobinPolicy",
     "RoutingType",
+    "SaveTarget",
     "SendRefused",
     "ServerLocator",
     "Session",

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = [
     "AddressFullException",
+    "BodyTooLargeException",
     "BrokerFailed",
     "ConnectionClosedException",
     "ConnectionFailedException",

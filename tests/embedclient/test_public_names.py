@@ -21,7 +21,16 @@ OURS = {
     if name[0].isupper() and not name.isupper()
 }
 # What sending and receiving do to a message. They are no part of the API and left out of its documentation.
-WITHIN = {"encoded", "on_acknowledge", "received", "stored", "stored_for_writing", "untouched_body", "was_sent"}
+WITHIN = {
+    "encoded",
+    "on_acknowledge",
+    "received",
+    "stored",
+    "stored_for_writing",
+    "untouched_body",
+    "was_sent",
+    "body_stream",
+}
 
 
 def annotations_of(public: type) -> Iterator[tuple[str, str]]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from functools import partial
-from os import PathLike
 from typing import Protocol
 
 from embedclient.agent import CoreMessage, Delivery
 from embedclient.errors import IllegalStateException, InvalidDestinationException
-from embedclient.model import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress, Properties, Target
+from embedclient.model import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress, Properties, SaveTarget
 
 
 class Acknowledge(Protocol):
@@ -120,7 +119,7 @@ class ClientMessage:
             return MemoryChunks(self._body, progress)
         return self.body_stream.chunks(progress)
 
-    def save_to(self, target: str | PathLike[str] | Target, *, progress: Progress | None = None) -> Awaitable[None]:
+    def save_to(self, target: SaveTarget, *, progress: Progress | None = None) -> Awaitable[None]:
         """Write the encoded body to a file: a path, or an object with `write`.
 
         Raises: as `chunks`, and OSError for the file.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from os import PathLike
 from typing import Any, Final, Self
 
 from embedclient.agent import ContentDecoder, LargeDelivery, core_source
@@ -28,7 +27,7 @@ from embedclient.model import (
     MemoryChunks,
     Progress,
     Properties,
-    Target,
+    SaveTarget,
     TargetFile,
 )
 
@@ -46,7 +45,7 @@ class LargeBodyStream(BodyStream):
     Args:
         destination: the consumer's.
         on_end: called when the program has the whole content of a body that was not in memory. None for the core
-            layer: the content is the body as it is encoded then, and nothing is acknowledged.
+            layer: the content is the encoded body then, and nothing is acknowledged.
     """
 
     __slots__ = ("_begun", "_call", "_delivery", "_edge", "_on_end", "_raw", "_source")
@@ -104,7 +103,7 @@ class LargeBodyStream(BodyStream):
             return MemoryChunks(self.content(), progress)
         return self._begin(progress, self._on_end)
 
-    def save_to(self, target: str | PathLike[str] | Target, progress: Progress | None) -> Awaitable[None]:
+    def save_to(self, target: SaveTarget, progress: Progress | None) -> Awaitable[None]:
         file = TargetFile(target)
         if self._call is not None:
             waited: Awaitable[None] = self._call(self._save, file, progress)

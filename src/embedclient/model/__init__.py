@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         ReadableBody,
         is_readable,
     )
-    from ._saving import Target, TargetFile
+    from ._saving import SaveTarget, TargetFile
 
 __all__ = [
     "ACCEPTOR_PARAMETERS",
@@ -88,10 +88,10 @@ __all__ = [
     "Readable",
     "ReadableBody",
     "RoutingType",
+    "SaveTarget",
     "StreamMessage",
     "TLSContext",
     "TLSSettings",
-    "Target",
     "TargetFile",
     "TemporaryQueue",
     "TemporaryTopic",
@@ -140,6 +140,6 @@ __getattr__ = lazy_names(
         "._jms_selector": "filter_for_selector selector_text",
         "._jms_stream": "StreamMessage",
         "._jms_streams": "DONE_WAITING BodyChunks BodyStream MemoryChunks Progress Readable ReadableBody is_readable",
-        "._saving": "Target TargetFile",
+        "._saving": "SaveTarget TargetFile",
     },
 )

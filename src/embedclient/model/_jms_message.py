@@ -8,11 +8,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from enum import IntEnum
-from os import PathLike
-from typing import Protocol, Self, TypeAlias, TypeVar
-
-from attrs import define
+from typing import Self, TypeVar
 
 from ..errors import (
     IllegalStateException,
@@ -24,16 +20,14 @@ from ..errors import (
 from ._destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic, parse_destination
 from ._jms_properties import MessageProperties, is_header_name
 from ._jms_property_access import PropertyAccess
+from ._jms_source import BodyValue, DeliveryMode, Headers, MessageSource
 from ._jms_streams import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress
-from ._properties import Properties, PropertyType, PropertyValue, TypedValue
-from ._saving import Target
+from ._properties import Properties, PropertyType, PropertyValue
+from ._saving import SaveTarget
 
 __all__ = ["BodyValue", "DeliveryMode", "Headers", "JMSMessage", "MessageSource"]
 
 T = TypeVar("T")
-
-BodyValue: TypeAlias = str | bytes | bytearray | memoryview | Properties | list[TypedValue] | None
-"""Text; the data of a bytes or object message; map entries; stream items; or nothing."""
 
 _CORRELATION_ID = "JMSCorrelationID"
 _REPLY_TO = "JMSReplyTo"
@@ -41,43 +35,7 @@ _TYPE = "JMSType"
 _MILLISECONDS_END = 1 << 63
 
 
-class DeliveryMode(IntEnum):
-    """Whether a message survives a restart of the broker (JMSDeliveryMode)."""
-
-    NON_PERSISTENT = 1
-    PERSISTENT = 2
-
-
 _DELIVERY_MODES = tuple(DeliveryMode)
-
-
-@define
-class Headers:
-    """The headers that sending sets.
-
-    Values that a program writes into them before sending have no effect, by the JMS rules.
-    """
-
-    message_id: str | None = None
-    destination: Destination | None = None
-    delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
-    priority: int = 4
-    timestamp: int = 0
-    expiration: int = 0
-    delivery_time: int = 0
-
-
-class MessageSource(Protocol):
-    """The source of the parts of a message that crossed the wire; each is decoded on access."""
-
-    def headers(self) -> Headers:
-        """Return the headers that were set by sending."""
-
-    def properties(self) -> Properties:
-        """Return all properties, the broker's included. Shared: the message copies before it writes."""
-
-    def body(self) -> BodyValue:
-        """Return the decoded body. Raise MessageFormatException when it is malformed."""
 
 
 class JMSMessage(PropertyAccess):
@@ -385,7 +343,7 @@ class JMSMessage(PropertyAccess):
             source.chunks(progress) if isinstance(source, BodyStream) else MemoryChunks(self._content_bytes(), progress)
         )
 
-    def save_to(self, target: str | PathLike[str] | Target, *, progress: Progress | None = None) -> Awaitable[None]:
+    def save_to(self, target: SaveTarget, *, progress: Progress | None = None) -> Awaitable[None]:
         """Write the content of the body to a file: what `chunks` returns.
 
         A file of that path appears, or is replaced, when it is whole. Until then its name ends in `.part`.

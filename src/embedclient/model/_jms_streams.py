@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, NoReturn, Protocol, Self, TypeAlias
 
 from ..errors import IllegalStateException
-from ._saving import Target, TargetFile
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from ._jms_message import BodyValue, Headers
-    from ._properties import Properties
+from ._jms_source import MessageSource
+from ._saving import SaveTarget, TargetFile
 
 __all__ = [
     "DONE_WAITING",
@@ -60,13 +55,13 @@ class ReadableBody:
     def __init__(self, readable: Readable) -> None:
         self.readable = readable
 
-    def headers(self) -> Headers:
+    def headers(self) -> NoReturn:
         raise AssertionError("a body has no headers")
 
-    def properties(self) -> Properties:
+    def properties(self) -> NoReturn:
         raise AssertionError("a body has no properties")
 
-    def body(self) -> BodyValue:
+    def body(self) -> NoReturn:
         """Raise IllegalStateException."""
         raise IllegalStateException(f"the body is read from {self.readable!r} while send() sends it, and only then")
 
@@ -115,7 +110,7 @@ class MemoryChunks(BodyChunks):
         except StopIteration:
             raise StopAsyncIteration from None
 
-    def save_to(self, target: str | PathLike[str] | Target) -> None:
+    def save_to(self, target: SaveTarget) -> None:
         """Write all pieces. Raise OSError."""
         file = TargetFile(target)
         try:
@@ -127,7 +122,7 @@ class MemoryChunks(BodyChunks):
             raise
 
 
-class BodyStream(ABC):
+class BodyStream(MessageSource, ABC):
     """The source of a received message whose body is read while it arrives. The client implements it."""
 
     __slots__ = ()
@@ -142,23 +137,11 @@ class BodyStream(ABC):
         """Raise BodyTooLargeException if the body is not in memory."""
 
     @abstractmethod
-    def headers(self) -> Headers:
-        """Return the headers that were set by sending."""
-
-    @abstractmethod
-    def properties(self) -> Properties:
-        """Return all properties, the broker's included."""
-
-    @abstractmethod
-    def body(self) -> BodyValue:
-        """Return the decoded body if it is in memory. Raise BodyTooLargeException otherwise."""
-
-    @abstractmethod
     def chunks(self, progress: Progress | None) -> BodyChunks:
         """Return the content, piece by piece."""
 
     @abstractmethod
-    def save_to(self, target: str | PathLike[str] | Target, progress: Progress | None) -> Awaitable[None]:
+    def save_to(self, target: SaveTarget, progress: Progress | None) -> Awaitable[None]:
         """Write the content to a file."""
 
     @abstractmethod

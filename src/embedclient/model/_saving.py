@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeAlias
 
-__all__ = ["Target", "TargetFile"]
+__all__ = ["SaveTarget", "TargetFile"]
 
 
-class Target(Protocol):
+class Writable(Protocol):
     """An object to which the content is written, such as a file opened in the mode `wb`."""
 
     def write(self, data: bytes, /) -> object:
         """Write all of the data."""
+
+
+SaveTarget: TypeAlias = str | os.PathLike[str] | Writable
+"""A path, or an object with `write`, such as a file opened in the mode `wb`."""
 
 
 class TargetFile:
@@ -25,10 +29,10 @@ class TargetFile:
     A path gets the file with `finish`, and keeps what it had before until then. Objects with `write` stay open.
     """
 
-    def __init__(self, target: str | os.PathLike[str] | Target) -> None:
+    def __init__(self, target: SaveTarget) -> None:
         self._path: Path | None = None
         self._file: IO[bytes] | None = None
-        self._target: Target | None = None
+        self._target: Writable | None = None
         if isinstance(target, str | os.PathLike):
             self._path = Path(target)
         elif hasattr(target, "write"):

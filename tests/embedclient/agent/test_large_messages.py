@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from embedclient.agent import (
@@ -36,7 +38,7 @@ def bytes_message(body: bytes, *, priority: int = 4, expiration: int = 0) -> Cor
 class Stage:
     """An agent, the double, one session, and a queue."""
 
-    def __init__(self, *, mode: SessionMode = SessionMode.AUTO, **settings: int | bool) -> None:
+    def __init__(self, *, mode: SessionMode = SessionMode.AUTO, **settings: Any) -> None:
         self.double = LargeDouble(chunk_bytes=CHUNK)
         self.pair = NodePair(LocatorSettings(min_large_message_size=CHUNK, **settings), self.double)
         self.session: Session = self.pair.finish(self.pair.agent.create_session_for(mode))

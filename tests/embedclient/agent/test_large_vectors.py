@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ CHUNK = 10240
 READ_IN_CHUNKS = 0
 
 
-def settings(**more: int | bool) -> LocatorSettings:
+def settings(**more: Any) -> LocatorSettings:
     return LocatorSettings(min_large_message_size=CHUNK, **more)
 
 
@@ -97,8 +98,9 @@ def test_compressed_bodies() -> None:
     for _ in range(4):
         compressed = replay.message()
         bodies.append(zlib.decompress(compressed.body))
-        plain = {"changes": {}, "removals": ("_AMQ_LARGE_COMPRESSED", "_AMQ_LARGE_SIZE"), "expiration": 0}
-        replay.finish(producer.send(compressed.copy_for(compressed.address, **plain).with_body(bodies[-1])))
+        of_the_body = ("_AMQ_LARGE_COMPRESSED", "_AMQ_LARGE_SIZE")
+        plain = compressed.copy_for(compressed.address, changes={}, removals=of_the_body, expiration=0)
+        replay.finish(producer.send(plain.with_body(bodies[-1])))
     consumer = replay.finish(session.destinations.open_queue_consumer("lg.c"))
     for body in bodies:
         got = replay.receive(session, consumer)
