@@ -229,7 +229,7 @@ class _Dressed:
 
 
 class _DressedMessage:
-    """A received message of the blocking facade: acknowledging it blocks."""
+    """A received message of the blocking facade: acknowledging it blocks, and so does reading a large body."""
 
     def __init__(self, message: JMSMessage | _client.ClientMessage) -> None:
         self._message = message
@@ -243,6 +243,13 @@ class _DressedMessage:
 
     async def acknowledge(self) -> None:
         assert self._message.acknowledge() is None
+
+    async def save_to(self, target: Any, **options: Any) -> None:
+        self._message.save_to(target, **options)
+
+    async def chunks(self, **options: Any) -> AsyncIterator[bytes]:
+        for piece in self._message.chunks(**options):
+            yield piece
 
     async def acknowledge_individually(self) -> None:
         assert isinstance(self._message, _client.ClientMessage)
