@@ -143,6 +143,7 @@ class Inbox:
                 return delivery
             if not in_time:
                 return await self._ask_and_take(patient=False)
+            edge.flush_soon()  # of a large message that arrives, the beginning was paid for just now
         self._raise_failure()
         return None
 

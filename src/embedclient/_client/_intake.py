@@ -87,6 +87,7 @@ class Intake:
         self._consume_unread()
         if isinstance(delivery, LargeDelivery) and not delivery.loads and self._context.mode in _CONSUMED_WITH_BODY:
             self._unread = delivery
+            self._flush_soon()
             return message, DONE
         return message, self.consume(delivery)
 
@@ -158,7 +159,10 @@ class Intake:
     # For the session's listener task
 
     def next_delivery(self) -> Delivery | None:
-        return self.agent_consumer.next(self._context.edge.now())
+        delivery = self.agent_consumer.next(self._context.edge.now())
+        if delivery is None:
+            self._flush_soon()  # of a large message that arrives, the beginning was paid for just now
+        return delivery
 
     def watch(self, on_ready: Callable[[], None] | None) -> None:
         """Call `on_ready` on arrivals instead of waking a waiting receive; None restores the inbox."""
