@@ -87,7 +87,6 @@ class Intake:
         self._consume_unread()
         if isinstance(delivery, LargeDelivery) and not delivery.loads and self._context.mode in _CONSUMED_WITH_BODY:
             self._unread = delivery
-            self._flush_soon()
             return message, DONE
         return message, self.consume(delivery)
 

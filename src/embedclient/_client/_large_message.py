@@ -64,6 +64,7 @@ class LargeBodyStream(BodyStream):
         self._raw = on_end is None
         self._begun = False
         self._call: Callable[..., Any] | None = None
+        edge.flush_soon()  # the headers were paid for just now
 
     def headers(self) -> Headers:
         return self._source.headers()
