@@ -13,6 +13,7 @@ from embedclient.agent import SessionMode
 from embedclient.model import (
     DeliveryMode,
     Destination,
+    Progress,
     PropertyValue,
     Queue,
     TemporaryQueue,
@@ -97,12 +98,12 @@ class JMSProducer:
         self._producer.disable_message_timestamp = disable
         return self
 
-    async def send(self, destination: Destination | str, message: Body) -> Self:
+    async def send(self, destination: Destination | str, message: Body, *, progress: Progress | None = None) -> Self:
         """Send a message, or a value that becomes one, as `MessageProducer.send` does.
 
         Raises: as `MessageProducer.send`.
         """
-        await self._producer.send(self._dressed(message), destination=destination)
+        await self._producer.send(self._dressed(message), destination=destination, progress=progress)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:

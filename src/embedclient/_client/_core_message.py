@@ -11,7 +11,17 @@ from typing import Protocol
 
 from embedclient.agent import CoreMessage, Delivery
 from embedclient.errors import IllegalStateException, InvalidDestinationException
-from embedclient.model import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress, Properties, SaveTarget
+from embedclient.model import (
+    DONE_WAITING,
+    BodyChunks,
+    BodyStream,
+    MemoryChunks,
+    Progress,
+    Properties,
+    Readable,
+    ReadableBody,
+    SaveTarget,
+)
 
 
 class Acknowledge(Protocol):
@@ -26,7 +36,7 @@ class ClientMessage:
     """A message of the core layer.
 
     Args:
-        body: the encoded body.
+        body: the encoded body; or a readable, such as a file, which is read while the message is sent.
         address: the address to send to; None uses that of the producer.
         type: the message type of the CORE protocol.
         durable: the message survives a restart of the broker.
@@ -39,7 +49,7 @@ class ClientMessage:
 
     def __init__(
         self,
-        body: bytes = b"",
+        body: bytes | Readable = b"",
         *,
         address: str | None = None,
         type: int = 0,
@@ -50,7 +60,12 @@ class ClientMessage:
         user_id: bytes | None = None,
         properties: Properties | None = None,
     ) -> None:
-        self._body = body
+        self.readable: Readable | None = None
+        self._body = b""
+        if isinstance(body, bytes | bytearray | memoryview):
+            self._body = body
+        else:
+            self.readable = body
         self.body_stream: BodyStream | None = None
         self.address = address
         self.type = type
@@ -93,7 +108,10 @@ class ClientMessage:
 
         Raises:
             BodyTooLargeException: it is a large message whose body is above `maxLargeMessageBodySize`.
+            IllegalStateException: the body is a readable, which is read when the message is sent.
         """
+        if self.readable is not None:
+            ReadableBody(self.readable).body()
         if self.body_stream is not None:
             self.body_stream.check_loaded()
         return self._body
@@ -101,7 +119,7 @@ class ClientMessage:
     @body.setter
     def body(self, value: bytes) -> None:
         self._body = value
-        self.body_stream = None
+        self.body_stream = self.readable = None
 
     def chunks(self, *, progress: Progress | None = None) -> BodyChunks:
         """Return the encoded body, piece by piece, for `async for`, or `for` in the blocking facade.
@@ -168,5 +186,5 @@ class ClientMessage:
             expiration=self.expiration,
             user_id=self.user_id,
             properties=self.properties,
-            body=self.body,
+            body=self.body if self.readable is None else b"",
         )

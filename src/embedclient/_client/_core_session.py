@@ -15,7 +15,7 @@ from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
-from embedclient.model import Properties, RoutingType, selector_text
+from embedclient.model import Progress, Properties, RoutingType, selector_text
 
 from ._closing import settle_closing
 from ._core_message import ClientMessage
@@ -27,6 +27,7 @@ from ._opening import Opening
 from ._ownership import own
 from ._receive_many import take_many
 from ._send_many import post_all
+from ._upload import post_parts
 from ._xa_resource import XAResource, xa_resource_of
 
 T = TypeVar("T")
@@ -164,7 +165,9 @@ class ClientProducer:
         """Return the address it sends to; None if every message or send names its own address."""
         return self._agent_producer.address
 
-    async def send(self, message: ClientMessage, *, address: str | None = None) -> None:
+    async def send(
+        self, message: ClientMessage, *, address: str | None = None, progress: Progress | None = None
+    ) -> None:
         """Send one message.
 
         `block_on_durable_send` and `block_on_non_durable_send` of the settings decide whether the call waits for the
@@ -173,10 +176,15 @@ class ClientProducer:
         Args:
             message: the message.
             address: the address of this send; None uses the producer's address, or else the message's.
+            progress: as in `MessageProducer.send`.
 
         Raises: as `MessageProducer.send`.
         """
-        await post(self._edge, self._one_task, self._agent_producer, message.encoded(address or self.address))
+        core = message.encoded(address or self.address)
+        if message.readable is None and progress is None:
+            await post(self._edge, self._one_task, self._agent_producer, core)
+        else:
+            await post_parts(self._edge, self._one_task, self._agent_producer, core, message.readable, progress)
 
     async def send_encoded(
         self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None

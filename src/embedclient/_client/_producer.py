@@ -21,9 +21,8 @@ from ._closing import settle_closing
 from ._conversion import Body, as_content, readable_of
 from ._destinations import as_destination
 from ._edge import Edge, Signal
-from ._inbox import post
 from ._session_context import SessionContext
-from ._upload import send_readable
+from ._upload import post_parts
 
 ENVELOPES_MAX = 1_000
 # The sum of this and the present time in milliseconds must fit the 64 bits of the wire format. It is 31,000 years.
@@ -187,16 +186,9 @@ class MessageProducer:
 
     async def _send_parts(self, core: CoreMessage, readable: Readable | None, progress: Progress | None) -> None:
         """Send a message whose body is read meanwhile, or whose progress is reported."""
-        context, producer = self._context, self._agent_producer
+        context = self._context
         try:
-            if readable is not None:
-                await send_readable(context.edge, context.one_task, producer, core, readable, progress)
-            elif producer.is_large(core):
-                await send_readable(context.edge, context.one_task, producer, core.with_body(b""), core.body, progress)
-            else:
-                await post(context.edge, context.one_task, producer, core)
-                if progress is not None:
-                    progress(len(core.body), len(core.body))
+            await post_parts(context.edge, context.one_task, self._agent_producer, core, readable, progress)
         except InvalidDestinationException:
             context.forget_temporaries()
             raise

@@ -17,7 +17,7 @@ from embedclient.errors import ErrorCode, JMSException, MessageFormatException
 from embedclient.model import Progress, Readable
 
 from ._edge import Edge
-from ._inbox import OneTask
+from ._inbox import OneTask, post
 
 READ_BYTES: Final = 256 * 1024
 
@@ -101,6 +101,25 @@ def _gathered(pieces: Iterator[bytes]) -> bytes:
         if len(gathered) >= READ_BYTES:
             break
     return bytes(gathered)
+
+
+async def post_parts(
+    edge: Edge,
+    one_task: OneTask,
+    producer: AgentProducer,
+    message: CoreMessage,
+    readable: Readable | None,
+    progress: Progress | None,
+) -> None:
+    """Send a message with the body that `readable` gives, or report the progress of one that is in memory."""
+    if readable is not None:
+        await send_readable(edge, one_task, producer, message, readable, progress)
+    elif producer.is_large(message):
+        await send_readable(edge, one_task, producer, message.with_body(b""), message.body, progress)
+    else:
+        await post(edge, one_task, producer, message)
+        if progress is not None:
+            progress(len(message.body), len(message.body))
 
 
 async def send_readable(

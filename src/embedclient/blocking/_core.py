@@ -13,7 +13,7 @@ from embedclient import _client
 from embedclient._client import ClientMessage
 from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
 from embedclient.errors import JMSException
-from embedclient.model import Properties, RoutingType, TransportConfiguration
+from embedclient.model import Progress, Properties, RoutingType, TransportConfiguration
 
 from ._portal import Portal
 from ._xa_resource import XAResource
@@ -300,7 +300,7 @@ class ClientProducer:
         """Return the address it sends to; None if every message or send names its own address."""
         return self._inner.address
 
-    def send(self, message: ClientMessage, *, address: str | None = None) -> None:
+    def send(self, message: ClientMessage, *, address: str | None = None, progress: Progress | None = None) -> None:
         """Send one message.
 
         `block_on_durable_send` and `block_on_non_durable_send` of the settings decide whether the call waits for the
@@ -309,10 +309,11 @@ class ClientProducer:
         Args:
             message: the message.
             address: the address of this send; None uses the producer's address, or else the message's.
+            progress: as in `MessageProducer.send`.
 
         Raises: as `MessageProducer.send`.
         """
-        self._portal.call(self._inner.send, message, address=address)
+        self._portal.call(self._inner.send, message, address=address, progress=progress)
 
     def send_encoded(
         self, messages: Sequence[bytearray], *, confirmed: bool = False, timeout: float | None = None

@@ -443,12 +443,12 @@ class JMSProducer:
         self._portal.call_now(self._inner.set_disable_message_timestamp, disable)
         return self
 
-    def send(self, destination: Destination | str, message: Body) -> Self:
+    def send(self, destination: Destination | str, message: Body, *, progress: Progress | None = None) -> Self:
         """Send a message, or a value that becomes one, as `MessageProducer.send` does.
 
         Raises: as `MessageProducer.send`.
         """
-        self._portal.call(self._inner.send, destination, message)
+        self._portal.call(self._inner.send, destination, message, progress=progress)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:

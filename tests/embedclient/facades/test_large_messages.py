@@ -6,10 +6,11 @@ import io
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from embedclient import BytesMessage, MapMessage, ObjectMessage, Queue, TextMessage, errors
+from embedclient import BytesMessage, ClientMessage, MapMessage, ObjectMessage, Queue, Readable, TextMessage, errors
 from embedclient.errors import BodyTooLargeException, IllegalStateException, JMSException, MessageFormatException
 from embedclient.model import JMSMessage
 from tests.embedclient.facades.conftest import Client, connected
@@ -161,7 +162,7 @@ async def test_a_readable_that_fails_sends_nothing(client: Client, url: str) -> 
         with pytest.raises(OSError, match="the disk is gone"):
             await producer.send(failing())
         with pytest.raises(MessageFormatException, match="not as str"):
-            await producer.send(io.StringIO("text"))
+            await producer.send(cast("Readable", io.StringIO("text")))
         await producer.send("small")
         got = await consumer.receive(5)
         assert got is not None
@@ -197,6 +198,28 @@ async def test_send_nowait_takes_bodies_in_memory_only(client: Client, url: str)
             message = await consumer.receive(5)
             assert message is not None
             assert message.body == BODY
+
+
+async def test_the_core_layer_sends_and_saves(client: Client, url: str, tmp_path: Path) -> None:
+    done: list[tuple[int, int | None]] = []
+    async with client.server_locator(f"{url}?{STREAMED}").create_session_factory() as factory:
+        session = await factory.create_session()
+        await session.start()
+        await session.create_queue("large")
+        producer = session.create_producer("large")
+        for body in (BODY, io.BytesIO(BODY), b"short"):
+            await producer.send(ClientMessage(body), progress=lambda *progress: done.append(progress))
+            assert done[-1][0] == done[-1][1]
+        consumer = await session.create_consumer("large")
+        for content in (BODY, BODY, b"short"):
+            message = await consumer.receive(5)
+            assert message is not None
+            await message.save_to(tmp_path / "file")
+            assert (tmp_path / "file").read_bytes() == content
+        await consumer.acknowledge_received()
+        await producer.send(ClientMessage(BODY))
+        with pytest.raises(BodyTooLargeException, match="maxLargeMessageBodySize"):
+            await consumer.receive_encoded()
 
 
 async def test_small_messages_are_saved_too(client: Client, url: str, tmp_path: Path) -> None:
