@@ -40,13 +40,12 @@ class AddressCredits:
         needed = max(size, self._half_window)
         missing = needed - self.balance - self.arriving
         if missing > 0:
-            self._ask(needed - self.arriving)
+            # Below zero after a large message: what is arriving pays for that first.
+            self._ask(needed - self.arriving if self.balance >= 0 else missing)
         if self.balance < size:
             return False
         if self._refused:
-            self._refused = False
-            self.balance = 0
-            raise exception_for(ErrorCode.ADDRESS_FULL, f"address {self.address!r} is full")
+            self._refuse()
         self.balance -= size
         return True
 
@@ -61,14 +60,14 @@ class AddressCredits:
         """Return True if all that has left is paid. Raise AddressFullException as `take` does."""
         if self.balance < 0:
             return False
-        self._check_refused()
+        if self._refused:
+            self._refuse()
         return True
 
-    def _check_refused(self) -> None:
-        if self._refused:
-            self._refused = False
-            self.balance = 0
-            raise exception_for(ErrorCode.ADDRESS_FULL, f"address {self.address!r} is full")
+    def _refuse(self) -> None:
+        self._refused = False
+        self.balance = 0
+        raise exception_for(ErrorCode.ADDRESS_FULL, f"address {self.address!r} is full")
 
     def on_granted(self, credits: int) -> None:
         self.balance += credits
