@@ -262,6 +262,13 @@ def test_bodies_around_the_limit(size: int, chunks: list[int]) -> None:
     assert [len(message.body) for message in stage.double.received] == [size, CHUNK - 4]
 
 
+def test_requests_to_the_broker_itself_are_never_large() -> None:
+    stage = Stage()
+    request = CoreMessage.build(address="embedbroker.services", body=BODY)
+    stage.pair.finish(stage.session.create_producer("embedbroker.services").send(request))
+    assert (chunks_sent(stage), len(stage.double.received)) == ([], 1)
+
+
 def test_producer_credits_bound_what_is_under_way() -> None:
     stage = Stage(producer_window_size=4000)
     pair = stage.pair

@@ -24,6 +24,8 @@ VERSION_WITH_PRODUCERS = 134
 # A body goes into chunks if it and these bytes are longer than minLargeMessageSize (core-protocol 5.6).
 _LENGTH_FIELD_BYTES: Final = 4
 _LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+# Requests to a broker of this project itself. It reads them from one packet, of any size.
+_SERVICES_ADDRESS: Final = "embedbroker.services"
 
 
 class Upload:
@@ -171,7 +173,8 @@ class Producer:
 
     def is_large(self, message: CoreMessage) -> bool:
         """Return True if the message is sent in chunks."""
-        return len(message.body) + _LENGTH_FIELD_BYTES > self._min_large_size
+        is_long = len(message.body) + _LENGTH_FIELD_BYTES > self._min_large_size
+        return is_long and message.address != _SERVICES_ADDRESS
 
     def open_upload(self, header: CoreMessage, *, confirmed: bool = False) -> Upload:
         """Begin a large message whose body is fed. `header` is the message without body.

@@ -93,3 +93,37 @@ def test_addresses_without_producer_are_forgotten_when_there_are_too_many() -> N
     assert requests.taken() == []
     table.release(kept)
     assert table.get("kept") is kept
+
+
+def test_what_a_large_message_took_is_paid_by_what_arrives() -> None:
+    requests = Requests()
+    table = CreditTable(2000, requests)
+    credits = table.acquire("a")
+    table.on_granted("a", 1000)
+    requests.taken()
+    credits.charge(5000)
+    assert requests.taken() == [(5000, "a")]
+    assert (credits.balance, credits.is_settled()) == (-4000, False)
+    # A small message behind it needs 1,000 beyond what arrives and is owed. It must never request a negative number.
+    assert not credits.take(100)
+    assert requests.taken() == []
+    table.on_granted("a", 4500)
+    assert (credits.balance, credits.is_settled()) == (500, True)
+    assert credits.take(100)
+    credits.charge(5000)
+    assert requests.taken() == [(4500, "a")]
+    assert credits.balance == -4600
+    assert not credits.take(2000)
+    assert requests.taken() == [(1600, "a")]
+    table.on_granted("a", 6600)
+    assert credits.take(2000)
+    assert credits.balance == 0
+
+
+def test_a_full_address_is_reported_in_the_middle_of_a_large_message() -> None:
+    table = CreditTable(2000, Requests())
+    credits = table.acquire("a")
+    table.on_refused("a", 1000)
+    credits.charge(500)
+    with pytest.raises(AddressFullException, match="'a' is full"):
+        credits.is_settled()
