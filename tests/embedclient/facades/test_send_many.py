@@ -48,7 +48,7 @@ async def test_many_messages_arrive_in_order_with_the_end_of_their_branch(client
 
 
 async def test_a_message_that_no_frame_holds_is_named_and_the_others_are_sent(client: Client, url: str) -> None:
-    locator = client.server_locator(url + "?blockOnDurableSend=false")
+    locator = client.server_locator(url + "?blockOnDurableSend=false&minLargeMessageSize=2147483647")
     async with locator.create_session_factory() as factory, factory.create_session() as session:
         await session.create_queue("q")
         messages = numbered("q", 3)
