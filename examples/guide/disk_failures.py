@@ -18,7 +18,7 @@ async def send_until_it_fails(url: str, count: int) -> int:
         producer = session.create_producer(LEDGER)
         try:
             for number in range(count):
-                await producer.send(f"entry {number}" + "." * 100_000)
+                await producer.send(f"entry {number}" + "." * 40_000)
                 confirmed += 1
         except JMSException as error:
             print(f"send number {confirmed} failed: {type(error).__name__}")
