@@ -58,6 +58,15 @@ def test_every_column_comes_through_spark(spark: SparkSession, broker: ThreadedB
     assert (row["position"], row["redelivered"], row["messageId"]) == (None, False, None)
 
 
+def test_a_large_message_is_one_row_up_to_the_limit(spark: SparkSession, broker: ThreadedBroker) -> None:
+    fill(broker.url, "large", [text_message("large", "x" * 200_000), text_message("large", "small")])
+    frame = spark.read.format("embedbroker").option("queue", "large").option("columns", "body")
+    assert bodies(frame.option("url", broker.url).load()) == [b"x" * 200_000, b"small"]
+    limited = frame.option("url", f"{broker.url}?maxLargeMessageBodySize=300000").load()
+    with pytest.raises(Exception, match="maxLargeMessageBodySize"):
+        limited.collect()
+
+
 def test_a_selector_chooses(spark: SparkSession, broker: ThreadedBroker) -> None:
     fill(broker.url, "orders", [text_message("orders", str(number), number=number) for number in range(6)])
     frame = read(spark, broker, queue="orders", selector="number > 1 AND number < 4", columns="body")
