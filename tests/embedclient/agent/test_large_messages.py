@@ -118,6 +118,17 @@ def test_a_body_of_exactly_the_limit_is_loaded_and_one_byte_more_is_not() -> Non
     assert stage.read(second) == BODY[:5001]
 
 
+def test_without_a_limit_a_body_that_no_message_in_memory_holds_is_read_in_chunks() -> None:
+    stage = Stage(max_large_message_body_size=-1, consumer_window_size=2)  # for the headers only
+    stage.double.announced = 2**31
+    stage.send(BODY)
+    consumer = stage.consumer()
+    stage.pair.settle()
+    delivery = consumer.next(stage.pair.now)
+    assert isinstance(delivery, LargeDelivery)
+    assert not delivery.loads
+
+
 def test_the_mark_of_a_forced_delivery_in_the_middle_of_a_body_is_not_the_end() -> None:
     stage = Stage(consumer_window_size=1500)
     stage.send(BODY)

@@ -28,6 +28,8 @@ from ._prefetch import Delivery, DeliveryAcknowledger
 _END_OF_BODY: Final = Struct(">i")
 _BODY_OFFSET: Final = 13
 _LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+# A message in memory has 31 bits for the end of its body. The rest is for headers and properties.
+_LOADED_BYTES_MAX: Final = 2**31 - 2**24
 
 
 class BodyUse(Enum):
@@ -180,7 +182,8 @@ class LargeDelivery(Delivery):
         super().__init__(message, delivery_count, acknowledgements, frame_size, sequence)
         self.body = body
         self.body_bytes = _content_size(message, body.size)
-        self.loads = loaded_bytes_max < 0 or self.body_bytes <= loaded_bytes_max
+        limit = _LOADED_BYTES_MAX if loaded_bytes_max < 0 else min(loaded_bytes_max, _LOADED_BYTES_MAX)
+        self.loads = self.body_bytes <= limit
         self._credits = credits
 
     def is_expired(self, now: Instant) -> bool:
