@@ -186,6 +186,24 @@ def test_a_rollback_in_the_middle_of_a_body(window: int, loaded: bool) -> None:
     assert stage.next(consumer) is None
 
 
+def test_a_browser_goes_on_with_the_message_behind_the_one_that_a_rollback_broke_off() -> None:
+    """The broker ends what is under way for every consumer of the session. A browser gets it no second time."""
+    stage = Stage(mode=SessionMode.TRANSACTED, consumer_window_size=1500)
+    stage.producer.send(bytes_message(BODY))
+    stage.producer.send(bytes_message(b"small"))
+    stage.pair.finish(stage.session.commit())
+    browser = stage.pair.finish(stage.session.create_consumer("q", browse_only=True))
+    stage.pair.settle()
+    assert browser.next(stage.pair.now) is None
+    browser.roll_back()
+    assert browser.buffered == 0
+    header = CoreMessage.parse_header(bytes_message(b"").header)
+    browser.on_large_message(header, 0, 4, 100)
+    browser.on_continuation(b"next", False, 100)
+    delivery = browser.next(stage.pair.now)
+    assert delivery is not None and bytes(delivery.message.body) == b"next"
+
+
 def test_closing_the_consumer_ends_its_reader() -> None:
     stage = Stage(max_large_message_body_size=0)
     stage.send(BODY)

@@ -179,8 +179,7 @@ class Consumer:
 
     def on_large_message(self, message: CoreMessage, delivery_count: int, size: int, frame_size: int) -> None:
         """Add the headers of a large delivery, whose body of `size` bytes follows in chunks."""
-        if self._arriving is not None:
-            self._abandon(self._arriving, _delivered_again())
+        self._abandon_arriving(_delivered_again())
         sequence = self._sequence
         self._sequence = sequence + 1
         priority = message.priority
@@ -262,11 +261,15 @@ class Consumer:
             )
         self._update_gate()
 
-    def _abandon(self, delivery: LargeDelivery, error: JMSException) -> None:
-        """Give up a large message whose delivery the broker has ended in the middle."""
-        delivery.abandon(error)
-        if delivery is self._arriving:
-            self._arriving = None
+    def _abandon_arriving(self, error: JMSException) -> None:
+        """Give up the large message whose delivery the broker has ended in the middle, if there is one."""
+        arriving, self._arriving = self._arriving, None
+        if arriving is None:
+            return
+        arriving.abandon(error)
+        if self._prefetch.remove(arriving, arriving.message.priority):
+            self._large_count -= 1
+            self._update_gate()
 
     def _update_gate(self) -> None:
         self._gated = self._rate is not None or self._large_count > 0 or self._given is not None
@@ -394,13 +397,12 @@ class Consumer:
         Browsers keep their buffer, because none of their messages comes again. Consumers of pre-acknowledged messages
         keep theirs, too.
         """
+        error = _delivered_again()
+        self._abandon_arriving(error)
         if not self.acknowledgements.required:
             return
-        error = _delivered_again()
         if self._given is not None:
             self._given.abandon(error)
-        if self._arriving is not None:
-            self._abandon(self._arriving, error)
         # One by one: with window 0 every message cost a credit beyond its size.
         for delivery in self._prefetch.clear():
             if isinstance(delivery, LargeDelivery):

@@ -96,6 +96,17 @@ class Prefetch:
             self._descend()
         return delivery
 
+    def remove(self, delivery: Delivery, priority: int) -> bool:
+        """Remove a delivery. Return True if it was present."""
+        level = self._levels[priority]
+        if delivery not in level:
+            return False
+        level.remove(delivery)
+        self._count -= 1
+        if priority == self.highest and not level:
+            self._descend()
+        return True
+
     def _descend(self) -> None:
         if self._count == 0:
             self.highest = -1
