@@ -22,7 +22,7 @@ from embedbroker.config import (
 from embedbroker.locks import MemoryLockManager
 from embedbroker.replication import ReplicatorState
 from embedclient import ConnectionFactory, Queue
-from embedclient.errors import IllegalStateException
+from embedclient.errors import BrokerFailed, IllegalStateException
 
 TIMEOUT_S = 30.0
 PRIMARY, BACKUP = ReplicationPrimary(), ReplicationBackup()
@@ -34,6 +34,7 @@ def member(
     policy: ReplicationPrimary | ReplicationBackup,
     manager: MemoryLockManager | None,
     *others: EmbeddedBroker,
+    segment_size_bytes: int = 1024 * 1024,
 ) -> EmbeddedBroker:
     connectors = {other.config.name: other.url for other in others}
     return EmbeddedBroker(
@@ -45,6 +46,7 @@ def member(
         data_directory=str(path / name),
         ha_policy=policy,
         lock_manager=manager,
+        segment_size_bytes=segment_size_bytes,
     )
 
 
@@ -207,3 +209,40 @@ def test_a_pair_in_threads_is_waited_for_as_well(tmp_path: Path) -> None:
             assert backup.wait_in_sync(timeout=TIMEOUT_S) and primary.wait_in_sync(timeout=TIMEOUT_S)
             primary.crash()
             assert backup.wait_for_role(Role.LIVE, timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("everything", "error"),
+    [
+        (False, "ends with segment .*, but segment .* was on disk: its newest segments are missing"),
+        (True, "there is no journal, but node .* has one: bring it back"),
+    ],
+    ids=["the newest segment", "all segments"],
+)
+async def test_a_copy_that_lost_segments_while_it_was_down_does_not_become_live_alone(
+    tmp_path: Path, everything: bool, error: str
+) -> None:
+    manager = MemoryLockManager()
+    texts = [f"{number} " + "x" * 2_000 for number in range(100)]
+    async with member(tmp_path, "p", PRIMARY, manager, segment_size_bytes=64 * 1024) as primary:
+        await put(primary.url, *texts[:20])
+        async with member(tmp_path, "b", BACKUP, manager, primary, segment_size_bytes=64 * 1024) as backup:
+            await until_in_sync(primary)
+            await put(primary.url, *texts[20:])
+            await primary.crash()
+            await backup.crash()
+    segments = sorted((tmp_path / "b").glob("segment-*"))
+    written = [file for file in segments if b"x\0x\0" in file.read_bytes()]
+    # A file that is prepared for the next batches goes with the newest one.
+    lost = {file: file.read_bytes() for file in segments if everything or file >= written[-1]}
+    for file in lost:
+        file.unlink()
+    alone = member(tmp_path, "b", BACKUP, manager, segment_size_bytes=64 * 1024)
+    with pytest.raises(BrokerFailed, match=error):
+        async with alone:
+            await becomes(alone, Role.LIVE)
+    for file, content in lost.items():
+        file.write_bytes(content)
+    async with member(tmp_path, "b", BACKUP, manager, segment_size_bytes=64 * 1024) as whole:
+        await becomes(whole, Role.LIVE)
+        assert await take(whole.url, 100) == texts
