@@ -18,6 +18,9 @@ from ._disk_lanes import TRY_AGAIN_EVERY_S
 
 __all__ = ["AuditLane"]
 
+# What must be written before a step's result is seen cannot wait for a shortage: it is tried again at once.
+_TRIES = 3
+
 
 class AuditLane:
     """The audit log's disk work of one node. ``take`` steps the node with a failure that a thread met."""
@@ -39,10 +42,15 @@ class AuditLane:
 
     def write(self, work: AuditWork) -> AuditFailed | None:
         """Do the operations that cannot wait; return the failure."""
-        try:
-            self._disk.run(work.operations)
-        except DiskFault as fault:
-            return self._failure(fault)
+        operations = work.operations
+        for left in reversed(range(_TRIES)):
+            try:
+                self._disk.run(operations)
+                break
+            except DiskFault as fault:
+                if fault.kind is not FaultKind.SHORT or not left:
+                    return self._failure(fault)
+                operations = operations[len(fault.done) :]
         if work.later:
             self._later.extend(work.later)
             if not self._is_busy:

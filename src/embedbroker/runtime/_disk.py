@@ -220,11 +220,17 @@ class FileDisk:
         try:
             return os.open(self.directory / file, flags, 0o640)
         except OSError as error:
-            if error.errno not in _NO_DESCRIPTORS or self._reserve < 0:
+            if error.errno not in _NO_DESCRIPTORS or not self._free_descriptor():
                 raise
-            os.close(self._reserve)
-            self._reserve = -1
             return os.open(self.directory / file, flags, 0o640)
+
+    def _free_descriptor(self) -> bool:
+        """Close the reserve, or a file that no thread uses. Return False without either."""
+        if self._reserve < 0:
+            return self._close_idle_file()
+        os.close(self._reserve)
+        self._reserve = -1
+        return True
 
     def _keep_reserve(self) -> None:
         if self._reserve < 0 <= self._directory:
@@ -232,12 +238,20 @@ class FileDisk:
                 self._reserve = os.dup(self._directory)
 
     def _make_place(self) -> None:
-        """Close a file that no thread uses. A file with unsynced bytes stays open: its errors must reach its sync."""
         if len(self._open) >= _OPEN_FILES_MAX:
-            kept = self._unsynced.union(self._in_hand.values())
-            victim = next((name for name in self._open if name not in kept), None)
-            if victim is not None:
-                os.close(self._open.pop(victim))
+            self._close_idle_file()
+
+    def _close_idle_file(self) -> bool:
+        """Close a file that no thread uses. Return False without such a file.
+
+        A file with unsynced bytes stays open: its errors must reach its sync.
+        """
+        kept = self._unsynced.union(self._in_hand.values())
+        victim = next((name for name in self._open if name not in kept), None)
+        if victim is None:
+            return False
+        os.close(self._open.pop(victim))
+        return True
 
     def _forget(self, file: str) -> None:
         with self._guard:

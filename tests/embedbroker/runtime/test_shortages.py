@@ -141,6 +141,25 @@ def test_a_disk_has_a_descriptor_for_a_file_when_the_process_has_none(
     disk.close()
 
 
+def test_a_disk_gives_the_descriptor_of_an_idle_file_to_the_next_one_while_a_shortage_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FileDisk(tmp_path)
+    disk.run((WriteAt("synced", 0, (b"a",)), Sync("synced"), WriteAt("unsynced", 0, (b"b",))))
+    with monkeypatch.context() as patched:
+        Refusing("dup", errno.EMFILE, 100, patched)
+        for name in ("first", "second"):  # the first takes the reserve
+            Refusing("open", errno.EMFILE, 1, patched)
+            disk.run((WriteAt(name, 0, (b"c",)),))
+        assert set(disk.open_files) == {"unsynced", "first", "second"}
+        Refusing("open", errno.EMFILE, 1, patched)
+        with pytest.raises(DiskFault) as caught:  # all files have unsynced bytes
+            disk.run((WriteAt("third", 0, (b"d",)),))
+    assert caught.value.kind is FaultKind.SHORT
+    assert disk.run((Read("synced", 0, 1), Read("second", 0, 1))) == (b"a", b"c")
+    disk.close()
+
+
 # -- the broker ------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +279,19 @@ async def test_what_the_audit_log_has_to_do_later_waits_for_a_shortage(autojump_
         later = (Allocate("audit-2", 4096), WriteAt("audit-2", 0, (b"first",)), WriteAt("audit-2", 0, (b"last",)))
         assert lane.write(AuditWork((WriteAt("audit-1", 0, (b"now",)),), later)) is None
     assert disk.run((Read("audit-2", 0, 5),)) == (b"lastt",) and failures == []
+
+
+@pytest.mark.parametrize(("times", "fails"), [(2, False), (3, True)])
+async def test_what_the_audit_log_has_to_do_now_is_tried_again_at_once(times: int, fails: bool) -> None:
+    disk = Short()
+    disk.times = times
+    async with trio.open_nursery() as nursery:
+        lane = AuditLane(disk, nursery, trio.CapacityLimiter(1), lambda failed: None)
+        work = AuditWork((ListFiles(), WriteAt("audit-1", 0, (b"one",)), WriteAt("audit-1", 3, (b"two",))))
+        failed = lane.write(work)
+        again = lane.write(work)
+    assert (failed is not None) == fails and again is None
+    assert disk.run((Read("audit-1", 0, 6),)) == (b"onetwo",)
 
 
 # -- where it listens, and the next life -----------------------------------------------------------------------------
