@@ -33,7 +33,7 @@ Answer = Generator[Call[XaCode], Any, XaCode]
 class TransactionManager:
     """The branches of one user, one at a time; their names are those in the ledger.
 
-    ``subscription`` is what its user consumes, if he does.
+    ``subscription`` is what its user consumes, if it does.
     """
 
     scene: Scene

@@ -406,7 +406,7 @@ class SimulatedConsumer:
                 check_commit(scene, self.name, error, self.host.commits.of(session) - sent)
             scene.world.note(self.name, "commit fails", f"{transaction} {error.error_code}")
             # The client has rolled the session back: what its user held and had not acknowledged is given back, and
-            # what he asked to be acknowledged, too, if that never left.
+            # so is what it requested to be acknowledged, if that never left.
             held = [*self._seen.values(), *self._asked]
             scene.ledger.interrupted(self.subscription, [key for key in held if key not in self._foretold])
             self._seen.clear()

@@ -1,7 +1,7 @@
 """Faults of the brokers of a group: crashes, orderly stops, freezes, and clocks and disks of one of them.
 
 Responsible for which broker each strikes, for its end, and for starting again a broker that is down. Does not depend on
-what gives a broker the right to be live, on messages, or on what a broker should do about any of it.
+what gives a broker the right to be live, on messages, or on what a broker should do about faults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Brokers that replicate: each has its own disk, and a lock manager decides whose data is the newest.
 
-Responsible for what such a group promises: one that was replaced goes on by nothing but what its backup had, a backup
-that is in sync has what the live one has, and a live broker is not missing for long while one could serve. Does not
+Responsible for what such a group promises. A broker that was replaced goes on by nothing but what its backup had. A
+backup that is in sync has what the live one has. A live broker is not missing for long while one could serve. Does not
 depend on faults and users.
 """
 

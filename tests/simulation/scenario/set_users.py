@@ -1,8 +1,8 @@
 """Producers that publish in batches: branches that are committed together, with a marker that counts the batches.
 
-Responsible for how such a producer goes on after a failure (it prepares the same messages again in other branches, and
-requests the same set), and for noticing a marker that differs from the answer, or a set that is there in part. The
-ledger finds a second copy of a batch, or a lost one.
+Responsible for how such a producer goes on after a failure: it prepares the same messages again in other branches, and
+requests the same set. Responsible also for noticing a marker that differs from the answer, or a set that is there in
+part. The ledger finds a second copy of a batch, or a lost one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Brokers that share one simulated disk and one lock store: which has the journal, and what such a group promises.
 
-One at a time works on the disk, one that was replaced while it was frozen does nothing more, and a live one is not
+One at a time works on the disk, and one that was replaced while it was frozen does nothing more. A live one is not
 missing for long while one could serve. Does not depend on faults and users.
 """
 

@@ -2,8 +2,8 @@
 live.
 
 Users work on the first pair; the others are pairs of the same kind, or live brokers that only answer. Responsible for
-what such a cluster promises: a live broker has everything that was ever confirmed, no two of a pair confirm one
-without the other, and every pair of which all run and see each other has a live broker before long. Does not depend on
+what such a cluster promises. A live broker has everything that was ever confirmed, and no two of a pair confirm one
+without the other. Every pair of which all run and see each other has a live broker before long. Does not depend on
 faults and users.
 
 A broker that was replaced learns of it when the others do not see it: until then it is live, and confirms nothing. Its
