@@ -1,7 +1,8 @@
 """Stored CORE messages with a large body: headers and properties are in the stored bytes, the body is elsewhere.
 
 Responsible for the properties of such a message, and for its headers as clients receive them. The encoded bytes are
-those of SESS_SEND_LARGE; address, id and expiration in them may be outdated, since those of the stored message count.
+those of SESS_SEND_LARGE; address, id, priority and expiration in them may be outdated, since those of the stored
+message count.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def large_message(header: CoreMessage, body: Body) -> StoredMessage:
 def header_of(message: StoredMessage) -> CoreMessage:
     """Return headers and properties as a client receives them, with an empty body."""
     header = CoreMessage.parse_header(message.content)
-    if (header.address, header.expiration) != (message.address, message.expiration):
-        header = header.copy_for(message.address, changes={}, removals=(), expiration=message.expiration)
+    stated = header.address, header.expiration, header.priority
+    if stated != (message.address, message.expiration, message.priority):
+        header = header.copy_to(message.address, message.priority, message.expiration)
     header.assign_id(message.message_id)
     return header
 

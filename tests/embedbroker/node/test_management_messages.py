@@ -19,6 +19,7 @@ from embedclient.wire.core import (
     CoreMessage,
     CreateProducer,
     RemoveProducer,
+    SessionAcknowledge,
     SessionConsumerFlowCredit,
     SessionCreateConsumer,
     SessionReceiveMessage,
@@ -27,6 +28,7 @@ from embedclient.wire.core import (
     decode_text,
 )
 
+from . import test_large_messages as large
 from .managing import Manager, request_of
 from .scripted import Peer, Stage, letter
 
@@ -192,6 +194,34 @@ def test_a_scheduled_message_keeps_its_time_with_another_priority(manager: Manag
     (row,) = listed(manager)
     assert (row["priority"], row["_AMQ_SCHED_DELIVERY"]) == (7, due_ms)
     manager.peer.stage.node.kernel.check()
+
+
+@pytest.mark.parametrize("kind", ["memory", "journal"])
+def test_a_large_message_is_copied_and_gets_another_priority_with_its_body(kind: str) -> None:
+    stage, producer = large.a_stage(kind)
+    producer.create_queue("other")
+    body = large.body_of(300_000)
+    large.upload(producer, body)
+    large.run(stage)
+    manager = Manager(stage.connect().open_session("manager"))
+    (row,) = listed(manager, "q")
+    assert manager.call("queue.q", "copyMessage", row["messageID"], "other") is True
+    assert manager.call("queue.q", "changeMessagesPriority", "", 9) == 1
+    # All of them share one body.
+    assert len(large.files(stage)) == 1
+    reader = stage.connect().open_session("reader")
+    for consumer, queue in enumerate(("q", "other")):
+        reader.send(SessionCreateConsumer(consumer, queue, None, False, False), SessionConsumerFlowCredit(consumer, -1))
+    large.run(stage)
+    ((first, first_body),) = large.received(reader, 0)
+    ((second, second_body),) = large.received(reader, 1)
+    assert (first.message.priority, first_body) == (9, body)
+    assert (second.message.priority, second.message.address, second_body) == (4, "other", body)
+    for consumer, packet in ((0, first), (1, second)):
+        reader.send(SessionAcknowledge(consumer, packet.message.message_id, True))
+    large.run(stage)
+    assert large.files(stage) == []
+    stage.node.kernel.check()
 
 
 @pytest.mark.parametrize("priority", ["-1", "10", "null"])
