@@ -21,6 +21,7 @@ from tests.simulation.scenario.scenario import run_group_seed
 from . import test_checkers_catch_bugs as one_broker
 from . import test_groups_catch_bugs as groups
 from . import test_readers as readers
+from .body_bugs import BODY_BUGS
 from .hunting import SEEDS_MAX, Bug, failed_by_itself
 from .replica_bugs import REPLICA_BUGS
 from .set_bugs import SET_BUGS
@@ -44,6 +45,7 @@ def hunts() -> list[Hunt]:
         *(("ONE_BROKER", bug, run_seed) for bug in one_broker.BUGS),
         *(("READERS", bug, readers.run) for bug in readers.BUGS),
         *(("COMMIT_SETS", bug, _seed_with_sets) for bug in SET_BUGS),
+        *(("LARGE_BODIES", bug, partial(run_seed, large_bodies=True)) for bug in BODY_BUGS),
     ]
 
 

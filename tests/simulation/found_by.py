@@ -15,6 +15,9 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
     },
+    "LARGE_BODIES": {
+        "send_a_chunk_twice": 18,
+    },
     "REPLICATION": {
         "claim_no_number_when_the_backup_is_lost": 3,
         "confirm_alone_while_it_hands_over": 3,

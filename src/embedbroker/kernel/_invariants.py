@@ -33,6 +33,7 @@ def check_memory(memory: MemoryAccount) -> None:
     statistics = memory.statistics()
     by_address = sum(statistics.by_address.values())
     assert 0 <= statistics.used_bytes == by_address, (statistics.used_bytes, by_address)
+    assert statistics.large_bodies.keys() <= statistics.shared.keys(), statistics.large_bodies
     assert all(queues > 0 for queues in statistics.shared.values()), statistics.shared
     assert statistics.reserved_bytes >= 0, statistics.reserved_bytes
 

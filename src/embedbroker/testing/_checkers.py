@@ -190,6 +190,8 @@ class BrokerChecker:
         """Check that everything owed is there, and nothing that was settled or never sent."""
         node, ledger = self.broker.node, self.scene.ledger
         assert node is not None, "only a living node becomes ready"
+        if any("the file of its large body is missing" in notice for notice in self.broker.notices):
+            self.scene.fail("a message was recorded without the file of its body")
         self._count_waiting(self._sessions.values())
         self._sessions.clear()
         for topic in self.topics:

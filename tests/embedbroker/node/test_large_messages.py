@@ -15,6 +15,7 @@ from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
     NullResponse,
+    Ping,
     SessionAcknowledge,
     SessionClose,
     SessionCommit,
@@ -399,6 +400,31 @@ def test_disk_without_room_refuses_one_message_and_nothing_else() -> None:
     upload(peer, body_of(3 * CHUNK))
     run(stage)
     assert peer.clear() == [NullResponse(-5)]
+
+
+@both
+def test_upload_that_stalls_ends_with_its_connection(kind: str) -> None:
+    stage, peer = a_stage(kind)
+    sender = stage.connect().open_session()
+    sender.send(SessionSendLarge(header()), *chunks(body_of(5 * CHUNK))[:3])
+    run(stage)
+    assert len(files(stage)) == 1
+    for _ in range(4):
+        stage.advance(20.0)
+        peer.send(Ping(60_000), channel=0)
+    run(stage)
+    assert "nothing was received" in sender.state() and peer.state() == "open"
+    assert files(stage) == []
+
+
+def test_other_clients_are_served_while_the_disk_stores_a_body() -> None:
+    stage, peer = a_stage("journal")
+    sender = stage.connect().open_session()
+    upload(sender, body_of(3 * CHUNK))
+    sender.send(SessionSendLarge(header()))
+    peer.consume()
+    peer.post("meanwhile")
+    assert stage.work and peer.texts == ["meanwhile"]
 
 
 # -- order ------------------------------------------------------------------------------------------------------------
