@@ -1,0 +1,135 @@
+"""2.5.8 to 2.5.10, 2.5.13, 2.1.6, 2.1.10: large messages and the backup of their broker."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from embedbroker import ReplicationBackup, ReplicationPrimary
+from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
+from embedbroker.storage import ListFiles, body_number
+from tests.scenarios.clients import ORDERS, put, queued, session_at, take
+from tests.scenarios.conftest import MakePair
+
+COUNT = 5
+
+
+@pytest.fixture(params=[False, True], ids=["no votes", "lock manager"])
+def pair(request: pytest.FixtureRequest, make_pair: MakePair) -> BrokerPair:
+    """Replicating, and not started."""
+    return make_pair(ReplicationPrimary(), ReplicationBackup(), lock_manager=request.param)
+
+
+def large(first: int, end: int) -> list[str]:
+    """Bodies of about 300 KiB, which clients send in chunks."""
+    return [f"{number}," * 100_000 for number in range(first, end)]
+
+
+def files(broker: ManagedBroker) -> list[str]:
+    """The files of large bodies that a broker has."""
+    (names,) = broker.disk.run((ListFiles(),))
+    assert isinstance(names, tuple)
+    return [name for name in names if body_number(name) is not None]
+
+
+async def start_primary(pair: BrokerPair) -> None:
+    for broker in pair.brokers:
+        await broker._prepare()
+    await pair.primary.start()
+
+
+async def test_delete_large_messages(pair: BrokerPair, broker_clock: BrokerClock) -> None:
+    """2.5.8
+
+    Given large messages on a pair in sync, when they are consumed, then both brokers have removed their files.
+    """
+    await pair.start()
+    async with session_at(pair.url) as session:
+        await put(session, large(0, COUNT))
+        assert len(files(pair.primary)) == len(files(pair.backup)) == COUNT
+        async with session.create_consumer(ORDERS) as consumer:
+            assert await take(consumer, COUNT) == large(0, COUNT)
+        await broker_clock.advance(1)
+    assert files(pair.primary) == files(pair.backup) == []
+
+
+async def test_delete_large_messages_during_sync(pair: BrokerPair, broker_clock: BrokerClock) -> None:
+    """2.5.9
+
+    Given large messages, when they are consumed while the backup gets its copy, then neither broker has their files.
+    """
+    await start_primary(pair)
+    async with session_at(pair.url) as session:
+        await put(session, large(0, COUNT))
+        pair.link.delay(0.1)
+        await pair.backup.start()
+        async with session.create_consumer(ORDERS) as consumer:
+            assert await take(consumer, COUNT) == large(0, COUNT)
+        assert not pair.primary.broker.is_in_sync
+        pair.link.heal()
+        await pair.wait_in_step()
+        await broker_clock.advance(1)
+        assert files(pair.primary) == files(pair.backup) == []
+        await pair.failover()
+        assert await queued(pair.backup) == []
+
+
+async def test_backup_starts_when_primary_is_receiving_large_message(
+    pair: BrokerPair, broker_clock: BrokerClock
+) -> None:
+    """2.5.10
+
+    Given a large message of which a part was sent, when a backup joins and the rest is sent, then the backup has all
+    of it after the primary's crash.
+    """
+    await start_primary(pair)
+    async with session_at(pair.url) as session:
+        sent = trio.Event()
+
+        async def send() -> None:
+            await put(session, large(0, COUNT))
+            sent.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await pair.wait_for(queue="orders", count=1)
+            assert not sent.is_set()
+            await pair.backup.start()
+        await pair.wait_in_step()
+        await pair.failover()
+        assert await queued(pair.backup) == large(0, COUNT)
+
+
+async def test_primary_crash_on_backup_sync_large_message(pair: BrokerPair, broker_clock: BrokerClock) -> None:
+    """2.5.13
+
+    Given large messages, when the primary crashes while the backup gets its copy, and comes back, then it has them.
+    """
+    await start_primary(pair)
+    async with session_at(pair.url) as session:
+        await put(session, large(0, COUNT))
+    pair.link.delay(0.2)
+    await pair.backup.start()
+    await broker_clock.advance(0.5)
+    assert not pair.primary.broker.is_in_sync
+    await pair.primary.crash()
+    pair.link.heal()
+    await pair.primary.start()
+    assert await queued(pair.primary) == large(0, COUNT)
+
+
+async def test_transacted_large_messages_sent_then_failover(pair: BrokerPair) -> None:
+    """2.1.6, 2.1.10
+
+    Given large messages of a transaction, when the primary crashes after its commit, then the backup has them.
+    """
+    await pair.start()
+    async with session_at(pair.url, transacted=True) as session:
+        await put(session, large(0, COUNT))
+        await session.commit()
+        await pair.failover()
+        assert await queued(pair.backup) == large(0, COUNT)
+        async with session.create_consumer(ORDERS) as consumer:
+            assert await take(consumer, COUNT) == large(0, COUNT)
+            await session.commit()
+        assert await queued(pair.backup) == []
