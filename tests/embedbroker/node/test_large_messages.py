@@ -10,7 +10,7 @@ from embedbroker.config import AddressSettings
 from embedbroker.kernel import MemoryStore
 from embedbroker.storage import DiskFault, FaultKind, Remove, SyncDirectory
 from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType
+from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
@@ -26,8 +26,14 @@ from embedclient.wire.core import (
     SessionRollback,
     SessionSendContinuation,
     SessionSendLarge,
+    SessionXaCommit,
+    SessionXaEnd,
+    SessionXaPrepare,
+    SessionXaRollback,
+    SessionXaStart,
 )
 
+from .branches import another, answer, xid
 from .scripted import CHANNEL, Peer, Stage
 
 KIB = 1024
@@ -661,3 +667,61 @@ def test_scheduled_large_message_waits_for_its_time(kind: str) -> None:
     stage.advance(5.1)
     run(stage)
     assert [got for _start, got in received(peer)] == [body]
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_prepared_branch_keeps_its_large_messages_over_a_restart(commits: bool) -> None:
+    """12.6: InterruptedLargeMessageTest.testSendPreparedXA."""
+    stage, peer = a_stage("journal")
+    manager = another(stage)
+    body = body_of(3 * CHUNK)
+    assert answer(manager, SessionXaStart(xid())) == XaCode.XA_OK
+    upload(manager, body)
+    run(stage)
+    assert answer(manager, SessionXaEnd(xid(), False)) == XaCode.XA_OK
+    assert answer(manager, SessionXaPrepare(xid())) == XaCode.XA_OK
+    for _ in range(2):
+        peer = restart(stage)
+        run(stage)
+        assert len(files(stage)) == 1
+    manager = another(stage)
+    ending = SessionXaCommit(xid(), False) if commits else SessionXaRollback(xid())
+    assert answer(manager, ending) == XaCode.XA_OK
+    run(stage)
+    assert len(files(stage)) == commits
+    peer.consume()
+    run(stage)
+    assert [got for _start, got in received(peer)] == ([body] if commits else [])
+
+
+def test_large_message_expires_then_dies_and_survives_restarts() -> None:
+    """12.6: ExpiryLargeMessageTest.testExpiryMessagesThenDLQ: the body is intact at every hop, in one file."""
+    settings = AddressSettings(expiry_address="expired", dead_letter_address="dead", max_delivery_attempts=1)
+    stage, peer = a_stage("journal", address_settings={"#": settings}, message_expiry_scan_period_ms=500)
+    body = body_of(3 * CHUNK)
+    message = header()
+    upload(peer, body, message.copy_for("q", changes={}, removals=(), expiration=stage.now.wall_ms + 100))
+    run(stage)
+    (name,) = files(stage)
+    stage.advance(2.0)
+    run(stage)
+    peer = restart(stage)
+    run(stage)
+    assert files(stage) == [name]
+    taker = stage.connect().open_session(transacted=True)
+    taker.consume("expired")
+    run(stage)
+    ((start, got),) = received(taker)
+    assert got == body
+    taker.send(SessionAcknowledge(0, start.message.message_id, False), SessionRollback(True))
+    run(stage)
+    peer = restart(stage)
+    run(stage)
+    assert files(stage) == [name]
+    peer.consume("dead")
+    run(stage)
+    ((start, got),) = received(peer)
+    assert got == body and start.message.address == "dead"
+    peer.send(SessionAcknowledge(0, start.message.message_id, True))
+    run(stage)
+    assert files(stage) == []
