@@ -198,6 +198,7 @@ class Consumer:
             self._loaded_bytes_max,
         )
         self._arriving = delivery
+        self._credits.is_pressed = len(self._prefetch) > 0
         self._large_count += 1
         self._gated = True
         self._prefetch.put(delivery, priority)

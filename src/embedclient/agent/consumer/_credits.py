@@ -24,6 +24,7 @@ class ConsumerCredits:
         "_wanted",
         "_window",
         "consumed_bytes",
+        "is_pressed",
         "threshold",
         "waiting",
     )
@@ -41,6 +42,9 @@ class ConsumerCredits:
         # later message costs.
         self._doubtful = False
         self._balance_unknown = False
+        #: True while a large message arrives, and messages before it in the buffer are not paid for. Those may take
+        #: more than half of the window: a wait for the other half would leave the broker without credit.
+        self.is_pressed = False
 
     def open(self) -> None:
         """Grant the first credits."""
@@ -78,10 +82,21 @@ class ConsumerCredits:
 
     def pay_for_chunk(self, frame_size: int, last: bool) -> None:
         """Pay for a packet of a large message. With window 0 all but the last make the broker go on with it."""
-        if last or self._window != 0:
-            self.give_back(frame_size)
-        else:
+        if self._window == 0 and not last:
             self._grant(frame_size)
+        elif self.is_pressed and not last and self.threshold > 0:
+            consumed, self.consumed_bytes = self.consumed_bytes + frame_size, 0
+            self._grant(consumed)
+        else:
+            self.give_back(frame_size)
+
+    def pay_for_header(self, frame_size: int) -> None:
+        """Pay for the headers of a large message, so that the broker goes on with it."""
+        if self._window == 0 and frame_size == 1:
+            # It crossed the credits of `give_up`. The broker's balance is unknown, and one credit may leave it
+            # negative: the chunks would never come.
+            self._grant(0)
+        self.pay_for_chunk(frame_size, False)
 
     def pay_for_abandoned(self, frame_size: int) -> None:
         """Pay for a packet of a large message whose delivery the broker ended in the middle."""

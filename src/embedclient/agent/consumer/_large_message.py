@@ -210,7 +210,7 @@ class LargeDelivery(Delivery):
         """Pay for the packet with the headers, once."""
         frame_size, self.frame_size = self.frame_size, 0
         if frame_size:
-            self._credits.pay_for_chunk(frame_size, False)
+            self._credits.pay_for_header(frame_size)
 
     def abandon(self, error: JMSException) -> None:
         """Give the message up: the broker ended the delivery."""

@@ -86,8 +86,10 @@ class AddressCredits:
         self._ask(asked)
 
     def _ask(self, credits: int) -> None:
-        self.arriving += credits
-        self._request(credits, self.address)
+        # With a balance below zero, what is arriving may be more than a send needs, and not enough for it.
+        if credits > 0:
+            self.arriving += credits
+            self._request(credits, self.address)
 
 
 class CreditTable:
