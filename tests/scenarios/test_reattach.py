@@ -17,7 +17,7 @@ import trio
 from attrs import define, frozen
 
 from embedbroker.pytest_plugin import BrokerClock, FaultPlan, ManagedBroker
-from embedclient import AcknowledgeMode, Connection, ConnectionFactory, Message, Queue, Session, Topic
+from embedclient import AcknowledgeMode, Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session, Topic
 from embedclient.errors import JMSException
 from tests.scenarios.clients import PATIENCE_S, let_time_pass, numbered, put, take
 
@@ -54,6 +54,51 @@ async def test_reattach_transfer_connection_on_session_2(embedded_broker: Manage
                 await put(second, ["x"])
                 assert heard == [("one", True), ("other", True)] * turn
     await embedded_broker.wait_for(queue="orders", count=6)
+
+
+async def receive_and_cut(broker: ManagedBroker, consumer: MessageConsumer) -> None:
+    """Receive a message whose acknowledgement is lost with the connection; none is made before the link is healed."""
+    broker.link.partition("to_broker")
+    assert await take(consumer, 1) == ["x"]
+    broker.link.cut()
+
+
+async def test_a_session_that_is_closed_while_its_link_is_cut_keeps_its_acknowledgements(
+    embedded_broker: ManagedBroker,
+) -> None:
+    """Given a received message, when its session is closed during a cut and the connection comes back, then the message
+    is acknowledged."""
+    async with ConnectionFactory(f"{embedded_broker.url}?{WINDOW}").connect() as connection:
+        async with connection.session() as session, session.create_consumer(Queue("orders")) as consumer:
+            await put(session, ["x"])
+            await receive_and_cut(embedded_broker, consumer)
+        embedded_broker.link.heal()
+        async with connection.session() as session, session.create_consumer(Queue("orders")) as consumer:
+            await put(session, ["y"])
+            assert await take(consumer, 1) == ["y"]
+
+
+async def test_a_connection_that_is_closed_while_its_link_is_cut_loses_acknowledgements_that_wait(
+    embedded_broker: ManagedBroker,
+) -> None:
+    """Given a received message, when the connection is closed during a cut, then the message comes again, once."""
+    factory = ConnectionFactory(f"{embedded_broker.url}?{WINDOW.replace('60000', '1000')}")
+    async with (
+        factory.connect() as connection,
+        connection.session() as session,
+        session.create_consumer(Queue("orders")) as consumer,
+    ):
+        await put(session, ["x"])
+        await receive_and_cut(embedded_broker, consumer)
+        await connection.close()
+    embedded_broker.link.heal()
+    async with (
+        factory.connect() as connection,
+        connection.session() as session,
+        session.create_consumer(Queue("orders")) as consumer,
+    ):
+        assert await take(consumer, 1) == ["x"]
+    await embedded_broker.wait_for(queue="orders", count=0)
 
 
 @define
@@ -282,9 +327,13 @@ WORKS: dict[str, Work] = {
 
 
 async def all_tasks(factory: ConnectionFactory, clock: BrokerClock, work: Work) -> None:
-    async with factory.connect() as one, factory.connect() as other, trio.open_nursery() as nursery:
-        for number in range(TASKS):
-            nursery.start_soon(work, factory, (one, other)[number % 2], f"of-{number}", clock)
+    async with factory.connect() as one, factory.connect() as other:
+        async with trio.open_nursery() as nursery:
+            for number in range(TASKS):
+                nursery.start_soon(work, factory, (one, other)[number % 2], f"of-{number}", clock)
+        for connection in (one, other):
+            # Acknowledgements of a session that was closed while the link was cut go first when the connection is back.
+            await (await connection.create_session()).close()
 
 
 @pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
