@@ -195,6 +195,9 @@ COMMANDS = {
     "pipeline repair": ("pipeline", 2),
     "pipeline export": ("pipeline", 3),
     "pipeline import": ("pipeline", 4),
+    "queue pause": (MANAGEMENT, 13),
+    "address pause": (MANAGEMENT, 13),
+    "queue update": (MANAGEMENT, 14),
     "cert": ("cert", 0),
     "pipeline demo": ("pipeline", 5),
 }
@@ -261,6 +264,8 @@ def test_every_attribute_and_operation_of_management_is_there(control: Control) 
     resource = control.name if control.name == "broker" else f"{control.name}.NAME"
     attributes = [(codes(row[0])[0], row[1]) for row in only_table("management", f"Attributes of {resource}")]
     assert attributes == [(attribute.name, attribute.type) for attribute in control.attributes.values()]
+    if not control.operations:
+        return
     operations = [(codes(row[0])[0], row[1]) for row in only_table("management", f"Operations of {resource}")]
     known = []
     for operation in control.operations:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         AddressSettings,
         BrokerConfig,
         ClusterConnection,
+        DivertConfiguration,
+        DivertRoutingType,
         GuestLogin,
         HAPolicy,
         LockManager,
@@ -30,8 +32,10 @@ if TYPE_CHECKING:
         SharedStoreBackup,
         SharedStorePrimary,
         User,
+        WildcardConfiguration,
     )
     from .configfile import ConfigFileError, load_config
+    from .kernel import DivertedMessage
     from .locks import MemoryLockManager, MemoryLocks
     from .runtime import (
         AddressInfo,
@@ -50,6 +54,9 @@ __all__ = [
     "BrokerConfig",
     "ClusterConnection",
     "ConfigFileError",
+    "DivertConfiguration",
+    "DivertRoutingType",
+    "DivertedMessage",
     "EmbeddedBroker",
     "GuestLogin",
     "HAPolicy",
@@ -71,6 +78,7 @@ __all__ = [
     "ThreadedBroker",
     "ThreadedManagement",
     "User",
+    "WildcardConfiguration",
     "load_config",
 ]
 
@@ -78,10 +86,12 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".config": (
-            "AddressConfiguration AddressFullPolicy AddressSettings BrokerConfig ClusterConnection GuestLogin "
-            "HAPolicy LockManager PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
-            "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User"
+            "AddressConfiguration AddressFullPolicy AddressSettings BrokerConfig ClusterConnection "
+            "DivertConfiguration DivertRoutingType GuestLogin HAPolicy LockManager PrimaryOnly QueueConfiguration "
+            "ReplicationBackup ReplicationPrimary ResourceLimits "
+            "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
         ),
+        ".kernel": "DivertedMessage",
         ".configfile": "ConfigFileError load_config",
         ".runtime": "AddressInfo EmbeddedBroker Management QueueInfo ThreadedBroker ThreadedManagement",
         ".locks": "MemoryLockManager MemoryLocks",

@@ -37,6 +37,10 @@ ARTEMIS_LIMITS = {
     },
     ("2.44.0", "cut-behind-rebuild-asynchronous"): "a listener hears of a send that Artemis never got",
     ("1.5.6", "restart-keeps-durable"): "Artemis tells the client that the queue is new, and then refuses it",
+    **{
+        ("1.5.6", case): "Artemis takes no requests to a management address with the prefix of a 1.x name"
+        for case in ("divert", "exclusive-divert")
+    },
     ("1.5.6", "queues-of-one-address"): "Artemis does not find the queue behind the prefix of a 1.x name",
 }
 

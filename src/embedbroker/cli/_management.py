@@ -222,7 +222,7 @@ def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, create, delete and purge queues.")
+@click.group(short_help="Show, create, change, pause, purge and delete queues.")
 def queue() -> None:
     """Manage the queues of a broker."""
 
@@ -518,10 +518,88 @@ def retry_messages(url: str, user: str | None, password: str | None, client_id: 
     _manage(url, user, password, client_id, work)
 
 
+def _simple_command(group: click.Group, kind: str, operation: str, done: str) -> None:
+    """Add a command that calls an operation of one resource."""
+
+    @connection_options
+    @click.argument("name")
+    def call(url: str, user: str | None, password: str | None, client_id: str | None, name: str) -> None:
+        async def work(manager: _Manager) -> None:
+            await manager.invoke(f"{kind}.{name}", operation)
+            click.echo(f"{done} {kind} {name}", err=True)
+
+        _manage(url, user, password, client_id, work)
+
+    group.command(operation, help=f"Deliver messages of {kind} NAME again.", short_help=f"Resume {kind} NAME.")(call)
+
+
+def _pause_command(group: click.Group, kind: str) -> None:
+    """Add a command that pauses one resource."""
+
+    @connection_options
+    @click.argument("name")
+    @click.option("--persist", is_flag=True, help="It is paused after a restart, too.")
+    def pause(
+        url: str, user: str | None, password: str | None, client_id: str | None, name: str, persist: bool
+    ) -> None:
+        async def work(manager: _Manager) -> None:
+            await manager.invoke(f"{kind}.{name}", "pause", persist)
+            click.echo(f"paused {kind} {name}", err=True)
+
+        _manage(url, user, password, client_id, work)
+
+    what = "queue NAME" if kind == "queue" else "the queues of address NAME"
+    help_text = f"Deliver nothing from {what} until it is resumed. Messages are still accepted."
+    group.command("pause", help=help_text, short_help=f"Pause {kind} NAME.")(pause)
+
+
+_pause_command(queue, "queue")
+_simple_command(queue, "queue", "resume", "resumed")
+
+
+@queue.command("update")
+@connection_options
+@click.argument("name")
+@click.option("--filter", "selector", help="Selector for the messages that it takes; an empty one takes all.")
+@click.option("--routing-type", type=click.Choice(("ANYCAST", "MULTICAST")), help="Its address must have the type.")
+@click.option("--max-consumers", type=click.IntRange(-1), help="-1: no limit.")
+@click.option("--exclusive", type=click.BOOL, help="Whether one consumer gets everything.")
+@click.option("--purge-on-no-consumers", type=click.BOOL, help="Whether it is purged when its last consumer closes.")
+def update_queue(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    name: str,
+    selector: str | None,
+    routing_type: str | None,
+    max_consumers: int | None,
+    exclusive: bool | None,
+    purge_on_no_consumers: bool | None,
+) -> None:
+    """Change settings of queue NAME, which keeps its messages."""
+    wanted = {
+        "filter-string": selector,
+        "routing-type": routing_type,
+        "max-consumers": max_consumers,
+        "exclusive": exclusive,
+        "purge-on-no-consumers": purge_on_no_consumers,
+    }
+    changes = {key: value for key, value in wanted.items() if value is not None}
+    if not changes:
+        raise click.UsageError("nothing to change: name at least one option")
+
+    async def work(manager: _Manager) -> None:
+        await manager.invoke("broker", "updateQueue", json.dumps({"name": name, **changes}))
+        click.echo(f"updated queue {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
+
+
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, create and delete addresses.")
+@click.group(short_help="Show, create, pause and delete addresses.")
 def address() -> None:
     """Manage the addresses of a broker."""
 
@@ -569,6 +647,10 @@ def delete_address(
         click.echo(f"deleted address {name}", err=True)
 
     _manage(url, user, password, client_id, work)
+
+
+_pause_command(address, "address")
+_simple_command(address, "address", "resume", "resumed")
 
 
 # -- clients ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettin
 from ._addresses import AddressConfiguration, QueueConfiguration
 from ._broker import BrokerConfig, MemoryShares
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
+from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, forwarding_addresses
 from ._ha_policy import (
     HAPolicy,
     LockManager,
@@ -18,6 +19,7 @@ from ._matches import Matches
 from ._misfits import exposure, misfits
 from ._role import Role
 from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User, UserSource, certificate_pattern
+from ._wildcards import WildcardConfiguration
 
 __all__ = [
     "ANY_ROLE",
@@ -29,6 +31,8 @@ __all__ = [
     "AddressSettingsRepository",
     "BrokerConfig",
     "ClusterConnection",
+    "DivertConfiguration",
+    "DivertRoutingType",
     "GuestLogin",
     "HAPolicy",
     "LockManager",
@@ -44,9 +48,12 @@ __all__ = [
     "SecuritySetting",
     "SharedStoreBackup",
     "SharedStorePrimary",
+    "Transformer",
     "User",
     "UserSource",
+    "WildcardConfiguration",
     "certificate_pattern",
     "exposure",
+    "forwarding_addresses",
     "misfits",
 ]

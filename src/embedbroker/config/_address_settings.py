@@ -14,6 +14,7 @@ from attrs import Attribute, define, evolve, field, fields, frozen
 
 from ._checks import instance, number, optional, text, whole
 from ._matches import Matches
+from ._wildcards import WildcardConfiguration
 
 __all__ = ["AddressFullPolicy", "AddressSettings", "AddressSettingsRepository"]
 
@@ -52,7 +53,16 @@ class AddressSettings:
 
     Attributes:
         dead_letter_address: Address of messages with too many deliveries; without one they are dropped.
+        auto_create_dead_letter_resources: Whether each address with dead letters gets its queue on the dead letter
+            address, which is created with it.
+        dead_letter_queue_prefix: Beginning of the name of such a queue; the name of the address follows.
+        dead_letter_queue_suffix: End of that name.
         expiry_address: Address of expired messages; without one they are dropped.
+        auto_create_expiry_resources: Whether each address with expired messages gets its queue on the expiry address,
+            which is created with it.
+        expiry_queue_prefix: Beginning of the name of such a queue; the name of the address follows.
+        expiry_queue_suffix: End of that name.
+        no_expiry: Whether messages lose their expiration when they are sent.
         expiry_delay: Expiration given to messages that have none.
         min_expiry_delay: Shortest expiration.
         max_expiry_delay: Longest expiration; messages that have none get it.
@@ -77,11 +87,19 @@ class AddressSettings:
         default_exclusive_queue: Whether a queue declared without that attribute is exclusive.
         default_purge_on_no_consumers: Whether a queue declared without that attribute is purged without consumers.
         default_consumer_window_size: Window returned to clients that query it.
+        config_delete_diverts: Whether diverts that the configuration no longer contains are removed at the start.
         id_cache_size: Duplicate ids that the address keeps, 0 for none; None: ``BrokerConfig.id_cache_size``.
     """
 
     dead_letter_address: str | None = field(default=None, validator=_text)
+    auto_create_dead_letter_resources: bool | None = field(default=None, validator=_flag)
+    dead_letter_queue_prefix: str | None = field(default=None, validator=_text)
+    dead_letter_queue_suffix: str | None = field(default=None, validator=_text)
     expiry_address: str | None = field(default=None, validator=_text)
+    auto_create_expiry_resources: bool | None = field(default=None, validator=_flag)
+    expiry_queue_prefix: str | None = field(default=None, validator=_text)
+    expiry_queue_suffix: str | None = field(default=None, validator=_text)
+    no_expiry: bool | None = field(default=None, validator=_flag)
     expiry_delay: int | None = field(default=None, validator=_number)
     min_expiry_delay: int | None = field(default=None, validator=_number)
     max_expiry_delay: int | None = field(default=None, validator=_number)
@@ -106,6 +124,7 @@ class AddressSettings:
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
     default_consumer_window_size: int | None = field(default=None, validator=_number)
+    config_delete_diverts: bool | None = field(default=None, validator=_flag)
     id_cache_size: int | None = field(default=None, validator=optional(whole(0)))
 
     def below(self, wider: AddressSettings) -> AddressSettings:
@@ -119,6 +138,13 @@ class AddressSettings:
 
 
 DEFAULT_SETTINGS = AddressSettings(
+    auto_create_dead_letter_resources=False,
+    dead_letter_queue_prefix="DLQ.",
+    dead_letter_queue_suffix="",
+    auto_create_expiry_resources=False,
+    expiry_queue_prefix="EXP.",
+    expiry_queue_suffix="",
+    no_expiry=False,
     expiry_delay=-1,
     min_expiry_delay=-1,
     max_expiry_delay=-1,
@@ -143,6 +169,7 @@ DEFAULT_SETTINGS = AddressSettings(
     default_exclusive_queue=False,
     default_purge_on_no_consumers=False,
     default_consumer_window_size=1024 * 1024,
+    config_delete_diverts=False,
 )
 
 
@@ -151,11 +178,12 @@ class AddressSettingsRepository:
     """Return settings by address. Merged results are cached by address, at most 20,000 of them."""
 
     entries: dict[str, AddressSettings] = field(factory=dict)
+    wildcards: WildcardConfiguration = field(factory=WildcardConfiguration)
     _matches: Matches[AddressSettings] = field(init=False)
     _cache: dict[str, AddressSettings] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self._matches = Matches(self.entries)
+        self._matches = Matches(self.entries, self.wildcards)
 
     def of(self, address: str) -> AddressSettings:
         """Return the merged settings of one address; every value is set but address names and id_cache_size.

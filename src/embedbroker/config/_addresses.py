@@ -73,8 +73,8 @@ class AddressConfiguration:
 def _check_name(kind: str, name: str) -> None:
     if not name:
         raise ValueError(f"the name of a configured {kind} must not be empty")
-    if "::" in name or "*" in name or "#" in name:
-        raise ValueError(f"{kind} {name!r}: '::', '*' and '#' have a meaning of their own and cannot stand in a name")
+    if "::" in name:
+        raise ValueError(f"{kind} {name!r}: '::' separates an address from its queue and cannot stand in a name")
 
 
 def as_addresses(value: object) -> dict[str, AddressConfiguration]:

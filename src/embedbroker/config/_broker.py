@@ -17,6 +17,7 @@ from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
 from ._checks import as_path, instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
+from ._diverts import DivertConfiguration, as_diverts
 from ._ha_policy import HAPolicy, PrimaryOnly
 from ._matches import check_match
 from ._security import (
@@ -30,6 +31,7 @@ from ._security import (
     as_security_settings,
     as_users,
 )
+from ._wildcards import WildcardConfiguration
 
 __all__ = ["BrokerConfig", "MemoryShares"]
 
@@ -123,11 +125,17 @@ def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressS
     for match, settings in entries.items():
         if not isinstance(match, str) or not isinstance(settings, AddressSettings):
             raise TypeError(f"address_settings must map match texts to AddressSettings, not {match!r} to {settings!r}")
-        try:
-            check_match(match)
-        except ValueError as error:
-            raise ValueError(f"address_settings: {error}") from None
     return dict(entries)
+
+
+def _matches(config: BrokerConfig, attribute: Attribute[Any], value: object) -> None:
+    assert value is None or isinstance(value, Mapping)
+    kind = attribute.name.removesuffix("s").replace("_", "-")
+    for match in value or {}:
+        try:
+            check_match(match, kind, config.wildcard_addresses)
+        except ValueError as error:
+            raise ValueError(f"{attribute.name}: {error}") from None
 
 
 @frozen
@@ -165,10 +173,12 @@ class BrokerConfig:
         cluster_connection: Makes the broker a member of a cluster, or of a live and backup group.
         cluster_user: User by which brokers of a cluster recognise each other; must be the same everywhere.
         cluster_password: Password with that user; must be the same everywhere.
+        wildcard_addresses: Characters of wildcards in addresses, address settings and security settings.
         address_settings: Settings by match text. By default dead letters go to ``DLQ`` and expired messages to
             ``ExpiryQueue``, as in a broker that ``artemis create`` made.
         addresses: Addresses that exist from the start, with their queues: ``{"orders":
             AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
+        diverts: Diverts that exist from the start: ``{"copy": DivertConfiguration("orders", "audit")}``.
         security_enabled: Whether clients must log in and need permissions; None: if there are users, a guest login or
             security settings.
         users: Users with their passwords and roles.
@@ -249,13 +259,19 @@ class BrokerConfig:
     cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
     cluster_user: str = field(default=DEFAULT_CLUSTER_USER, validator=named)
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)
-    address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings)
+    wildcard_addresses: WildcardConfiguration = field(
+        factory=WildcardConfiguration, validator=instance(WildcardConfiguration)
+    )
+    address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings, validator=_matches)
     addresses: dict[str, AddressConfiguration] = field(factory=dict, converter=as_addresses)
+    diverts: dict[str, DivertConfiguration] = field(factory=dict, converter=as_diverts)
     security_enabled: bool | None = field(default=None, validator=optional(instance(bool)))
     users: tuple[User, ...] = field(default=(), converter=as_users)
     guest: GuestLogin | None = field(default=None, validator=optional(instance(GuestLogin)))
     user_source: UserSource | None = field(default=None, validator=_user_source, eq=False, repr=False)
-    security_settings: dict[str, SecuritySetting] | None = field(default=None, converter=as_security_settings)
+    security_settings: dict[str, SecuritySetting] | None = field(
+        default=None, converter=as_security_settings, validator=_matches
+    )
     resource_limits: dict[str, ResourceLimits] = field(factory=dict, converter=as_limits)
     populate_validated_user: bool = field(default=False, validator=instance(bool))
     reject_empty_validated_user: bool = field(default=False, validator=instance(bool))

@@ -10,12 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from ._wildcards import WildcardConfiguration
+
 __all__ = ["Matches", "check_match"]
 
 T = TypeVar("T")
 
+_USUAL = WildcardConfiguration()
 
-def check_match(match: str, kind: str = "address-setting") -> None:
+
+def check_match(match: str, kind: str = "address-setting", wildcards: WildcardConfiguration = _USUAL) -> None:
     """Refuse a text that is not a match.
 
     Raises:
@@ -23,9 +27,9 @@ def check_match(match: str, kind: str = "address-setting") -> None:
     """
     if not match:
         article = "an" if kind[0] in "aeiou" else "a"
-        raise ValueError(f"{article} {kind} match must not be empty; '#' matches every address")
-    if "#" in match[:-1]:
-        raise ValueError(f"{kind} match {match!r}: '#' is allowed at the end only")
+        raise ValueError(f"{article} {kind} match must not be empty; {wildcards.any_words!r} matches every address")
+    if wildcards.any_words in match[:-1]:
+        raise ValueError(f"{kind} match {match!r}: {wildcards.any_words!r} is allowed at the end only")
 
 
 class Matches(Generic[T]):
@@ -35,12 +39,15 @@ class Matches(Generic[T]):
         ValueError: A text is not a match.
     """
 
-    def __init__(self, entries: Mapping[str, T]) -> None:
+    def __init__(self, entries: Mapping[str, T], wildcards: WildcardConfiguration = _USUAL) -> None:
         for match in entries:
-            check_match(match)
-        wild = sorted((match for match in entries if "*" in match or "#" in match), key=_rank)
-        self._wildcards = [(_pattern(match), entries[match]) for match in wild]
-        self._exact = {match: entry for match, entry in entries.items() if "*" not in match and "#" not in match}
+            check_match(match, wildcards=wildcards)
+        characters = wildcards.any_words, wildcards.single_word
+        wild = [match for match in entries if any(each in match for each in characters)]
+        are_wild = frozenset(wild)
+        wild.sort(key=lambda match: _rank(match, wildcards))
+        self._wildcards = [(_pattern(match, wildcards), entries[match]) for match in wild]
+        self._exact = {match: entry for match, entry in entries.items() if match not in are_wild}
 
     def exact(self, text: str) -> T | None:
         """Return the entry whose match is this text, without wildcards."""
@@ -55,21 +62,24 @@ class Matches(Generic[T]):
         return matching
 
 
-def _pattern(match: str) -> re.Pattern[str]:
+def _pattern(match: str, wildcards: WildcardConfiguration) -> re.Pattern[str]:
     """Return the pattern of a match.
 
     ``*`` is one or more characters without a dot, ``#`` (at the end) any further words; ``a#`` equals ``a.#``.
     """
-    if match == "#":
+    if match == wildcards.any_words:
         return re.compile(r".*", re.DOTALL)
-    open_ended = match.endswith("#")
-    stem = match[:-1].removesuffix(".") if open_ended else match
-    text = "".join("[^.]+" if character == "*" else re.escape(character) for character in stem)
-    return re.compile(text + (r"(\..+)*" if open_ended else ""), re.DOTALL)
+    delimiter = re.escape(wildcards.delimiter)
+    open_ended = match.endswith(wildcards.any_words)
+    stem = match[:-1].removesuffix(wildcards.delimiter) if open_ended else match
+    word = f"[^{delimiter}]+"
+    text = "".join(word if character == wildcards.single_word else re.escape(character) for character in stem)
+    return re.compile(text + (rf"({delimiter}.+)*" if open_ended else ""), re.DOTALL)
 
 
-def _rank(match: str) -> tuple[object, ...]:
+def _rank(match: str, wildcards: WildcardConfiguration) -> tuple[object, ...]:
     """Return a sort key, most specific first: without ``#`` before with; longer before shorter among ``#``."""
-    if "#" in match:
+    if wildcards.any_words in match:
         return (1, -len(match), match)
-    return (0, tuple(word == "*" for word in match.split(".")), len(match), match)
+    words = match.split(wildcards.delimiter)
+    return (0, tuple(word == wildcards.single_word for word in words), len(match), match)

@@ -6,7 +6,7 @@ matches combine.
 
 from __future__ import annotations
 
-from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettingsRepository
+from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettingsRepository, WildcardConfiguration
 
 from ._document import Element
 from ._findings import Findings
@@ -18,7 +18,14 @@ __all__ = ["address_settings"]
 _FIELDS: Fields = {
     # An empty name removes the value of a wider match.
     "dead-letter-address": ("dead_letter_address", text_or_nothing),
+    "auto-create-dead-letter-resources": ("auto_create_dead_letter_resources", boolean),
+    "dead-letter-queue-prefix": ("dead_letter_queue_prefix", text_or_nothing),
+    "dead-letter-queue-suffix": ("dead_letter_queue_suffix", text_or_nothing),
     "expiry-address": ("expiry_address", text_or_nothing),
+    "auto-create-expiry-resources": ("auto_create_expiry_resources", boolean),
+    "expiry-queue-prefix": ("expiry_queue_prefix", text_or_nothing),
+    "expiry-queue-suffix": ("expiry_queue_suffix", text_or_nothing),
+    "no-expiry": ("no_expiry", boolean),
     "expiry-delay": ("expiry_delay", whole),
     "min-expiry-delay": ("min_expiry_delay", whole),
     "max-expiry-delay": ("max_expiry_delay", whole),
@@ -42,12 +49,13 @@ _FIELDS: Fields = {
     "default-exclusive-queue": ("default_exclusive_queue", boolean),
     "default-purge-on-no-consumers": ("default_purge_on_no_consumers", boolean),
     "default-consumer-window-size": ("default_consumer_window_size", whole),
+    "config-delete-diverts": ("config_delete_diverts", one_of({"OFF": False, "FORCE": True})),
     "id-cache-size": ("id_cache_size", whole),
 }
 _FULL_POLICIES = {"BLOCK": "BLOCK", "FAIL": "FAIL", "PAGE": "PAGE", "DROP": "DROP"}
 
 
-def address_settings(core: Element, findings: Findings) -> dict[str, AddressSettings]:
+def address_settings(core: Element, wildcards: WildcardConfiguration, findings: Findings) -> dict[str, AddressSettings]:
     """Return the settings by match. A file without any has none, as in Artemis: dead letters are then dropped."""
     settings: dict[str, AddressSettings] = {}
     holder = core.take("address-settings")
@@ -61,7 +69,7 @@ def address_settings(core: Element, findings: Findings) -> dict[str, AddressSett
         if match is None or found is None:
             continue
         try:
-            AddressSettingsRepository({match: found})
+            AddressSettingsRepository({match: found}, wildcards)
         except ValueError as error:
             findings.refuse(element.place, str(error))
         else:

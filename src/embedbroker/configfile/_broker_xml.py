@@ -15,6 +15,7 @@ from embedbroker.config import BrokerConfig
 from ._address_settings import address_settings
 from ._addresses import addresses
 from ._cluster import cluster_connection
+from ._diverts import diverts, wildcards
 from ._document import Element
 from ._findings import Findings
 from ._ha import ha_policy
@@ -95,8 +96,10 @@ def broker_config(
         values["ha_policy"] = policy
     wanted = getattr(policy, "cluster_name", None)
     values["cluster_connection"] = cluster_connection(core, wanted, connectors, findings)
-    values["address_settings"] = address_settings(core, findings)
+    values["wildcard_addresses"] = characters = wildcards(core, findings)
+    values["address_settings"] = address_settings(core, characters, findings)
     values["addresses"] = addresses(root, core, findings)
+    values["diverts"] = diverts(core, findings)
     values |= security_values(core, folder, properties, findings)
     values |= _notifications(core, findings)
     password = core.take("cluster-password")

@@ -48,9 +48,8 @@ _AS_IT_IS_BELOW = {
     "core/address-settings/address-setting": {
         "false": """
             last-value-queue default-last-value-queue default-non-destructive default-group-rebalance
-            default-group-rebalance-pause-dispatch no-expiry auto-create-dead-letter-resources
-            auto-create-expiry-resources auto-delete-queues-skip-usage-check auto-delete-addresses-skip-usage-check
-            enable-ingress-timestamp
+            default-group-rebalance-pause-dispatch auto-delete-queues-skip-usage-check
+            auto-delete-addresses-skip-usage-check enable-ingress-timestamp
         """,
         "-1": """
             max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold redistribution-delay
@@ -59,7 +58,7 @@ _AS_IT_IS_BELOW = {
         "0": """
             retroactive-message-count default-consumers-before-dispatch
         """,
-        "off": "config-delete-queues config-delete-addresses config-delete-diverts",
+        "off": "config-delete-queues config-delete-addresses",
     },
     "core/cluster-connections/cluster-connection": {"off": "message-load-balancing"},
 }

@@ -9,6 +9,8 @@ from ._definitions import (
     AddressDefinition,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     QueueDefinition,
 )
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
@@ -25,7 +27,9 @@ from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._bindings import MANAGEMENT_ADDRESS, NOTIFICATION_ADDRESS, InternalBinding
-from .addressing._views import AddressView, QueueRequest, QueueView
+from .addressing._divert_table import DivertTable
+from .addressing._diverts import Divert, DivertedMessage
+from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .message._body import LARGE, RESIDENT, Body
 from .message._body_store import BodyStore, MemoryBodies, OnFinished, OnRead
@@ -94,6 +98,11 @@ __all__ = [
     "Cursors",
     "DecisionObserver",
     "DeferredWork",
+    "Divert",
+    "DivertDefinition",
+    "DivertRemoved",
+    "DivertTable",
+    "DivertedMessage",
     "DuplicateId",
     "Fact",
     "FencingToken",
@@ -122,6 +131,7 @@ __all__ = [
     "QueueDefinition",
     "QueueRequest",
     "QueueStatistics",
+    "QueueUpdate",
     "QueueView",
     "Reading",
     "Recovery",

@@ -6,9 +6,16 @@ consumers, messages or files.
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
-__all__ = ["AddressDefinition", "CursorDefinition", "CursorRemoved", "QueueDefinition"]
+__all__ = [
+    "AddressDefinition",
+    "CursorDefinition",
+    "CursorRemoved",
+    "DivertDefinition",
+    "DivertRemoved",
+    "QueueDefinition",
+]
 
 
 @frozen
@@ -20,6 +27,7 @@ class AddressDefinition:
     anycast: bool
     multicast: bool
     auto_created: bool = False
+    paused: bool = False
 
 
 @frozen
@@ -28,7 +36,7 @@ class QueueDefinition:
 
     ``routing_type`` is 0 for multicast and 1 for anycast, as on the wire. ``max_consumers`` of -1 means unlimited.
     ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds". A
-    ``transient`` queue is deleted with its last consumer.
+    ``transient`` queue is deleted with its last consumer. ``paused`` is True for a pause that survives a restart.
     """
 
     id: int
@@ -47,6 +55,33 @@ class QueueDefinition:
     auto_delete_delay: int = 0
     auto_delete_message_count: int = 0
     user: str | None = None
+    paused: bool = False
+
+
+@frozen
+class DivertDefinition:
+    """Define one divert. ``routing_type`` is STRIP, PASS, ANYCAST or MULTICAST.
+
+    ``forwarding_address`` names one address, or several with commas.
+    ``properties`` are added to each copy, as text.
+    """
+
+    id: int
+    name: str
+    address: str
+    forwarding_address: str
+    routing_name: str
+    exclusive: bool = False
+    filter: str | None = None
+    routing_type: str = "STRIP"
+    properties: dict[str, str] = field(factory=dict)
+
+
+@frozen
+class DivertRemoved:
+    """Record that a divert is gone."""
+
+    id: int
 
 
 @frozen

@@ -16,6 +16,7 @@ from ._schedule import Schedule
 from ._teardown import Teardown
 from .addressing._address import Address
 from .addressing._addresses import AddressManager
+from .addressing._divert_table import DivertTable
 from .cursors._cursors import Cursors
 from .queueing._queue import Queue
 from .settling._expiry import Expiry
@@ -39,6 +40,7 @@ class Housekeeping:
         "_clock",
         "_config",
         "_cursors",
+        "_diverts",
         "_due",
         "_expiry",
         "_expiry_due",
@@ -60,6 +62,7 @@ class Housekeeping:
         settings: AddressSettingsRepository,
         clock: Clock,
         address_manager: AddressManager,
+        diverts: DivertTable,
         cursors: Cursors,
         branches: XaBranches,
         expiry: Expiry,
@@ -72,6 +75,7 @@ class Housekeeping:
         self._settings = settings
         self._clock = clock
         self._address_manager = address_manager
+        self._diverts = diverts
         self._cursors = cursors
         self._branches = branches
         self._expiry = expiry
@@ -101,21 +105,25 @@ class Housekeeping:
         addresses exist from the start, as in a broker that ``artemis create`` made. Without a queue there, what is
         moved to them would be lost.
         """
+        for refused in self._diverts.declare(self._config.diverts):
+            self._log(f"diverts of the configuration: {refused.text}")
         for queue in list(self._address_manager.queues.values()):
             in_use = queue.message_count or queue.pledged or self._cursors.holds(queue)
             if queue.definition.auto_delete and not in_use:
                 self._teardown.delete_queue(queue, keep_address=True)
         for address in list(self._address_manager.addresses.values()):
             # Ids serve clients that send unconfirmed messages again: they come back right after a restart.
-            if self._goes(address) and not address.has_queues and not address.duplicate_ids:
+            if self._goes(address) and not self._address_manager.is_bound(address) and not address.duplicate_ids:
                 self._address_manager.remove_address(address)
         for address_name, wanted in self._config.addresses.items():
             for refused in self._address_manager.declare(address_name, wanted):
                 self._log(f"address {address_name!r} of the configuration: {refused.text}")
         for settings in self._config.address_settings.values():
-            for name in (settings.dead_letter_address, settings.expiry_address):
-                if name:
-                    self._address_manager.provide(name)
+            # Where each address gets its queue there, a common one would take everything once more.
+            if settings.dead_letter_address and not settings.auto_create_dead_letter_resources:
+                self._address_manager.provide(settings.dead_letter_address)
+            if settings.expiry_address and not settings.auto_create_expiry_resources:
+                self._address_manager.provide(settings.expiry_address)
 
     def _goes(self, address: Address) -> bool:
         """Return True if an address is deleted when it is not used."""
@@ -217,7 +225,7 @@ class Housekeeping:
         delay = self._settings.of(address.name).auto_delete_addresses_delay
         idle = (
             self._goes(address)
-            and not address.has_queues
+            and not self._address_manager.is_bound(address)
             and self._clock.now_ms - address.idle_since_ms >= (delay or 0)
         )
         if idle and address.swept and address.routed_count == address.swept_count:

@@ -36,6 +36,7 @@ def check_memory(memory: MemoryAccount) -> None:
     assert statistics.large_bodies.keys() <= statistics.shared.keys(), statistics.large_bodies
     assert all(queues > 0 for queues in statistics.shared.values()), statistics.shared
     assert statistics.reserved_bytes >= 0, statistics.reserved_bytes
+    assert not statistics.homes or statistics.used_bytes, statistics.homes
 
 
 def check_visibility(visibility: VisibilityQueue) -> None:

@@ -29,11 +29,13 @@ from ._statistics import KernelStatistics
 from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
+from .addressing._divert_table import DivertTable
 from .cursors._cursors import Cursors
 from .message._body_store import MemoryBodies
 from .queueing._backlog import Restore
 from .selector._selector import SelectorCache
 from .settling._dead_letters import DeadLetters
+from .settling._diversion import Diversion
 from .settling._expiry import Expiry
 from .settling._move import MessageMover
 from .settling._removal import Removal
@@ -89,7 +91,7 @@ class Kernel:
         self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)
-        self.settings = AddressSettingsRepository(config.address_settings)
+        self.settings = AddressSettingsRepository(config.address_settings, config.wildcard_addresses)
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
         )
@@ -97,12 +99,13 @@ class Kernel:
         self.schedule = Schedule(self.clock, self.store, self.memory, self.deferred, self.visibility)
         self.address_manager = AddressManager(
             self.settings, self.store, self.ids, self.schedule, restore, self.selectors,
-            config.addresses_max, config.queues_max, self.observers,
+            config.addresses_max, config.queues_max, self.observers, config.wildcard_addresses,
         )  # fmt: skip
+        self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
-            self.dead_letters, log,
+            self.dead_letters, self.diversion, log,
         )  # fmt: skip
         self.branches = XaBranches(config, self.clock, self.store, self.deferred, self.transactions, log)
         self.fencing_tokens = FencingTokens(self.store, self.ids)
@@ -113,8 +116,8 @@ class Kernel:
             self.schedule,
         )  # fmt: skip
         self.housekeeping = Housekeeping(
-            config, self.settings, self.clock, self.address_manager, self.cursors, self.branches, self.expiry,
-            self.teardown, self.schedule, log, self.inform,
+            config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
+            self.expiry, self.teardown, self.schedule, log, self.inform,
         )  # fmt: skip
 
     def _compose_settling(self) -> None:
@@ -122,9 +125,10 @@ class Kernel:
         self.transactions = Transactions(
             self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
         )
+        self.diversion = Diversion(self.address_manager, self.settings, self.ids, self.clock, self.memory, self.log)
         self.mover = MessageMover(
             self.address_manager, self.settings, self.ids, self.clock, self.removal,
-            CopyPlacement(self.transactions, self.placement, self.duplicates), self.log,
+            CopyPlacement(self.transactions, self.placement, self.duplicates), self.diversion, self.log,
         )  # fmt: skip
         self.dead_letters = DeadLetters(self.mover, self.settings, self.log)
         self.expiry = Expiry(self.mover, self.removal, self.settings, self.clock)

@@ -49,6 +49,7 @@ class MemoryStatistics:
     by_address: Mapping[str, int]
     shared: Mapping[int, int]
     large_bodies: Mapping[int, int]
+    homes: Mapping[int, str]
 
 
 @define(eq=False)
@@ -68,6 +69,8 @@ class MemoryAccount:
     # Large bodies by the messages that refer to them; these messages are in ``_shared``, whatever their queues are.
     _bodies: dict[int, int] = field(factory=dict)
     large_bodies: LargeBodies | None = None
+    # Messages of which a queue has another address, that of a wildcard: the address they count on.
+    _homes: dict[int, str] = field(factory=dict)
     # Credit requests by address, oldest first; requests of closed owners stay until they are the greater part.
     _waiting: dict[str, deque[tuple[object, int, Callable[[], None]]]] = field(factory=dict)
     # Number of requests of each owner there.
@@ -79,6 +82,8 @@ class MemoryAccount:
 
     def hold(self, message_id: int, address: str, size: int, queues: int) -> None:
         """Count a message of ``size`` bytes that went into ``queues`` queues."""
+        if self._homes:
+            address = self._homes.get(message_id, address)
         cost = size + MESSAGE_OVERHEAD_BYTES
         if queues > 1:
             self._shared[message_id] = queues
@@ -100,9 +105,14 @@ class MemoryAccount:
             assert self.large_bodies is not None
             self.large_bodies.release(number)
 
+    def set_home(self, message_id: int, address: str) -> None:
+        """Count a message on the address it was sent to, whatever the addresses of its queues. Must precede `hold`."""
+        self._homes[message_id] = address
+
     def release(self, message_id: int, address: str, size: int) -> None:
         """Release one queue's part of a message."""
         cost = size + MESSAGE_OVERHEAD_BYTES
+        left = None
         if self._shared:
             left = self._shared.get(message_id)
             if left is not None:
@@ -113,6 +123,8 @@ class MemoryAccount:
                     del self._shared[message_id]
                     if self._bodies:
                         self._release_body(message_id)
+        if self._homes and message_id in self._homes:
+            address = self._homes[message_id] if left is not None and left > 1 else self._homes.pop(message_id)
         self.used_bytes -= cost
         left_bytes = self._by_address[address] - cost
         assert left_bytes >= 0, (address, left_bytes)
@@ -131,7 +143,12 @@ class MemoryAccount:
     def statistics(self) -> MemoryStatistics:
         """Return the current figures."""
         return MemoryStatistics(
-            self.used_bytes, self.reserved_bytes, dict(self._by_address), dict(self._shared), dict(self._bodies)
+            self.used_bytes,
+            self.reserved_bytes,
+            dict(self._by_address),
+            dict(self._shared),
+            dict(self._bodies),
+            dict(self._homes),
         )
 
     def address_bytes(self, address: str) -> int:

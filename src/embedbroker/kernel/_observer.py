@@ -129,6 +129,9 @@ class CommitObserver:
     def queue_added(self, queue: Queue) -> None:
         """Observe a queue that is bound to its address. Queues restored by a restart are not observed."""
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Observe a queue whose filter changed."""
+
     def queue_removed(self, queue: Queue) -> None:
         """Observe the removal of a queue. Its contents are not observed."""
 
@@ -189,6 +192,7 @@ class CommitSubscribers:
         "login_refused",
         "queue_added",
         "queue_removed",
+        "queue_updated",
         "routed",
         "session_added",
         "session_removed",
@@ -203,6 +207,7 @@ class CommitSubscribers:
         self.address_removed: list[Callable[[Address], None]] = []
         self.queue_added: list[Callable[[Queue], None]] = []
         self.queue_removed: list[Callable[[Queue], None]] = []
+        self.queue_updated: list[Callable[[Queue], None]] = []
         self.consumer_added: list[Callable[[Consumer], None]] = []
         self.consumer_removed: list[Callable[[Consumer], None]] = []
         self.session_added: list[Callable[[SessionView], None]] = []

@@ -17,6 +17,7 @@ from embedclient.errors import RemoteProtocolError
 from embedclient.model import Encoding
 
 from ._facts import DuplicateId, HeuristicOutcome
+from .addressing._addresses import split_fqqn
 from .message._body import Body
 from .message._stored import body_of
 from .queueing._backlog import CHUNK_ENTRIES, PackedReference, Reference
@@ -130,6 +131,7 @@ class Recovery:
         "_queues",
         "_sending",
         "_waiting",
+        "_wild",
     )
 
     def __init__(
@@ -148,6 +150,11 @@ class Recovery:
         self._counts_first = kernel.config.persist_delivery_count_before_delivery
         self._prepared = [(stored, kernel.transactions.restore(stored.transaction_id)) for stored in transactions]
         self._outcomes = outcomes
+        # Queues of wildcard addresses, by their ids: their messages name other addresses.
+        manager = kernel.address_manager
+        self._wild = frozenset(
+            [queue.id for queue in manager.queues.values() if manager.resolution.is_wild(queue.definition.address)]
+        )
         # The transaction of each acknowledgement of prepared transactions.
         self._locks: dict[tuple[int, int], Transaction] = {}
         self._locking = self._all_locks()
@@ -181,11 +188,14 @@ class Recovery:
         """Take some messages. References name queues that were restored before."""
         locks, queues, delayed, now_ms = self._locks, self._queues, self._delayed, self._kernel.now_ms
         restore = self._kernel.address_manager.restore
+        wild = self._wild
         hold, addresses, waiting = self._kernel.memory.hold, self._address_names, self._waiting
         for message in messages:
             references = message.references
             stored, priority = message.stored_bytes(), message.priority
             due_ms = message.deliver_at
+            if wild and any(queue_id in wild for queue_id, _position, _count in references):
+                self._set_home(message.message_id, message.encoding, stored)
             if message.encoding == _CORE:
                 hold(message.message_id, addresses[references[0][0]], len(stored), len(references))
             elif not self._hold_large(message, addresses[references[0][0]], stored):
@@ -248,6 +258,11 @@ class Recovery:
             self._locks.pop((message.message_id, queue_id), None)
             self._kernel.store.acknowledge(message.message_id, queue_id, 0)
 
+    def _set_home(self, message_id: int, encoding: int, stored: bytes) -> None:
+        """Count a message of a queue that is bound to a wildcard on the address it was sent to."""
+        name = self._kernel.address_manager.restore(encoding, stored).address
+        self._kernel.memory.set_home(message_id, split_fqqn(name)[0])
+
     def add_duplicate_ids(self, entries: Iterable[DuplicateId]) -> None:
         """Take some ids; those of each address come oldest first."""
         self._kernel.duplicates.restore(entries, self._addresses)
@@ -266,6 +281,8 @@ class Recovery:
             for queue_id, place, _count in message.references:
                 targets.setdefault(place, []).append(self._queues[queue_id])
             address, kept = self._address_names[message.references[0][0]], message.stored_bytes()
+            if any(queue_id in self._wild for queue_id, _place, _count in message.references):
+                self._set_home(message.message_id, message.encoding, kept)
             if message.encoding == _CORE:
                 self._kernel.memory.hold(message.message_id, address, len(kept), len(message.references))
             elif not self._hold_large(message, address, kept):

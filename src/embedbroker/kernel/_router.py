@@ -19,7 +19,9 @@ from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
 from .message._message import Message
+from .queueing._queue import Queue
 from .settling._dead_letters import DeadLetters
+from .settling._diversion import Diversion
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .transactions._duplicate_ids import DuplicateIds, Identified
 from .transactions._placement import Placement
@@ -39,6 +41,7 @@ class Router:
         "_addresses",
         "_clock",
         "_dead_letters",
+        "_diversion",
         "_duplicates",
         "_grouped",
         "_ids",
@@ -58,6 +61,7 @@ class Router:
         duplicates: DuplicateIds,
         placement: Placement,
         dead_letters: DeadLetters,
+        diversion: Diversion,
         log: Callable[[str], None],
     ) -> None:
         self._ids = ids
@@ -70,6 +74,7 @@ class Router:
         self._duplicates = duplicates
         self._placement = placement
         self._dead_letters = dead_letters
+        self._diversion = diversion
         self._log = log
         self._grouped: set[str] = set()
 
@@ -120,6 +125,10 @@ class Router:
                     return adjusted
                 message = adjusted
             owner.routed_count += 1
+            if owner.others is not None:
+                return self._send_to_others(message, owner, routing_type, transaction, identified, access)
+        elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
+            return self._send_unlisted(message, routing_type, transaction, access)
         if address is None:
             targets = self._address_manager.qualified_queues(message, routing_type)
         else:
@@ -134,7 +143,9 @@ class Router:
         return None
 
     def _apply_settings(self, address: Address, message: Message) -> Message | Refused:
-        """Apply address settings to a send: limits refuse it, expirations change."""
+        """Apply address settings to a send: limits refuse it, expirations change. Resolve other bindings, if needed."""
+        if not address.is_resolved:
+            self._address_manager.resolution.resolve(address)
         settings = self._settings.of(address.name)
         limit = settings.max_size_bytes
         assert limit is not None
@@ -144,6 +155,86 @@ class Router:
         if fails and self._memory.is_full(address.name, limit):
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
+
+    def _send_unlisted(
+        self, message: Message, routing_type: int | None, transaction: Transaction | None, access: Access | None
+    ) -> Refused | None:
+        """Send to an address that does not exist, but that wildcards match, or that has a divert."""
+        address = self._address_manager.resolution.find(split_fqqn(message.address)[0])
+        assert address is not None
+        adjusted = self._apply_settings(address, message)
+        if isinstance(adjusted, Refused):
+            if transaction is not None:
+                transaction.fail(adjusted.text)
+            return adjusted
+        address.is_plain = None
+        return self._send_to_others(adjusted, address, routing_type, transaction, None, access)
+
+    def _send_to_others(
+        self,
+        message: Message,
+        address: Address,
+        routing_type: int | None,
+        transaction: Transaction | None,
+        identified: Identified | None,
+        access: Access | None,
+    ) -> Refused | None:
+        """Send to an address that has diverts, or that wildcards match."""
+        assert address.others is not None
+        if not address.others.has_diverts:
+            if "::" in message.address:
+                targets = self._address_manager.qualified_queues(message, routing_type)
+            else:
+                targets = address.route_all(message, routing_type)
+            self._place(message, address, targets, transaction, identified, is_taken=bool(targets))
+            return None
+        ids: dict[int, Identified | None] = {message.message_id: identified}
+        seen: set[tuple[str, bytes]] = set()
+
+        def admit(copy: Message, target: Address) -> bool | Refused:
+            duplicate_id = copy.duplicate_id
+            ids[copy.message_id] = None
+            if duplicate_id is None or target.definition.id == 0:
+                return True
+            if (target.name, duplicate_id) in seen and transaction is None:
+                return False
+            seen.add((target.name, duplicate_id))
+            admitted = self._duplicates.admit(copy, target, duplicate_id, transaction)
+            if isinstance(admitted, Identified):
+                ids[copy.message_id] = admitted
+                return True
+            return False if admitted is None else admitted
+
+        routed = self._diversion.route(message, address, routing_type, access, admit)
+        if isinstance(routed, Refused):
+            if transaction is not None:
+                transaction.fail(routed.text)
+            return routed
+        for each in routed:
+            if each.message is not message:
+                each.address.routed_count += 1
+            found = ids[each.message.message_id]
+            self._place(each.message, each.address, each.targets, transaction, found, is_taken=each.is_taken)
+        return None
+
+    def _place(
+        self,
+        message: Message,
+        address: Address,
+        targets: list[Queue],
+        transaction: Transaction | None,
+        identified: Identified | None,
+        *,
+        is_taken: bool,
+    ) -> None:
+        """Place a message in queues that may have other addresses than its own."""
+        if targets:
+            self._placement.place_at(message, address, targets, transaction, identified)
+        elif not is_taken:
+            address.unrouted_count += 1
+            self._dead_letters.take_unrouted(message, address, transaction)
+        if identified is not None:
+            self._duplicates.accept(identified, transaction)
 
     def warn_of_groups(self, address: str) -> None:
         """Log once for each address that the group ids of its messages have no effect."""
@@ -159,8 +250,8 @@ class Router:
 
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""
-        address = self._addresses.get(name)
-        return address is not None and address.has_queues
+        address = self._address_manager.resolution.find(name)
+        return address is not None and (address.has_queues or address.others is not None)
 
     def reply(self, message: Message, *, promises: bool) -> None:
         """Send an answer of the broker itself to the queues of an existing address; without one, it is dropped.
@@ -168,7 +259,7 @@ class Router:
         An answer that ``promises`` is visible once everything is durable that is recorded by now.
         """
         message.assign_id(self._ids.take())
-        address = self._addresses.get(message.address)
-        targets = address.route(message, None) if address is not None else None
+        address = self._address_manager.resolution.find(message.address)
+        targets = address.route_all(message, None) if address is not None else None
         if targets:
             self._placement.place_reply(message, targets, promises=promises)

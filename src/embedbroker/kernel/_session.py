@@ -7,8 +7,9 @@ into replies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from embedbroker.config import DivertConfiguration
 from embedclient.errors import ErrorCode
 from embedclient.model import Xid
 
@@ -21,7 +22,8 @@ from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import names_of, split_fqqn
 from .addressing._bindings import InternalBinding
-from .addressing._views import AddressView, QueueRequest, QueueView
+from .addressing._diverts import Divert
+from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import Cursors
 from .message._message import Message
 from .queueing._backlog import Reference
@@ -270,6 +272,10 @@ class Session:
         if refused is None and address.has_queues and not deletes_queues:
             names = ", ".join(sorted(queue.name for queue in address.queues))
             refused = Refused(ErrorCode.ILLEGAL_STATE, f"address {name!r} has queues: {names}")
+        diverts = manager.resolution.diverts_at(name)
+        if refused is None and diverts and not deletes_queues:
+            names = ", ".join(sorted(divert.name for divert in diverts))
+            refused = Refused(ErrorCode.ILLEGAL_STATE, f"address {name!r} has diverts: {names}")
         queues = address.queues
         for queue in queues:
             refused = refused or self._deletion_refusal(queue, closes_consumers=True)
@@ -281,6 +287,86 @@ class Session:
         if manager.addresses.get(name) is address:
             manager.remove_address(address)
         return address
+
+    def pause_queue(self, name: str, *, persist: bool = False) -> Queue | Refused:
+        """Deliver nothing from a queue until it is resumed; browsing, acknowledging and sending go on.
+
+        Args:
+            name: Name or FQQN of the queue.
+            persist: Whether a durable queue is paused after a restart, too.
+        """
+        queue = self.use_queue(name, Permission.CONSUME)
+        if isinstance(queue, Queue):
+            self.kernel.address_manager.pause_queue(queue, persist=persist)
+        return queue
+
+    def resume_queue(self, name: str) -> Queue | Refused:
+        """Resume a queue. One whose address is paused stays paused with it, as in Artemis."""
+        queue = self.use_queue(name, Permission.CONSUME)
+        if isinstance(queue, Queue):
+            self.kernel.address_manager.resume_queue(queue)
+        return queue
+
+    def pause_address(self, name: str, *, persist: bool = False) -> Address | Refused:
+        """Pause the queues of an address, and those that it gets later; see `pause_queue`."""
+        address = self._address_to_pause(name)
+        if isinstance(address, Address):
+            self.kernel.address_manager.pause_address(address, persist=persist)
+        return address
+
+    def resume_address(self, name: str) -> Address | Refused:
+        """Resume an address with all its queues, also those that were paused by themselves, as in Artemis."""
+        address = self._address_to_pause(name)
+        if isinstance(address, Address):
+            self.kernel.address_manager.resume_address(address)
+        return address
+
+    def _address_to_pause(self, name: str) -> Address | Refused:
+        address = self.kernel.address_manager.addresses.get(name)
+        if address is None:
+            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist")
+        refused = self._allow(Permission.CONSUME, name)
+        return address if refused is None else refused
+
+    def update_queue(self, name: str, update: QueueUpdate) -> Queue | Refused:
+        """Change settings of a queue, which keeps its id and its messages. Requires the permission to create it."""
+        queue = self._find(name)
+        if queue is None:
+            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
+        kept = queue.definition.durable
+        refused = self._allow(
+            Permission.CREATE_DURABLE_QUEUE if kept else Permission.CREATE_NON_DURABLE_QUEUE,
+            queue.definition.address,
+            queue.name,
+        )
+        refused = refused or self.kernel.address_manager.update_queue(queue, update)
+        return queue if refused is None else refused
+
+    def create_divert(self, name: str, wanted: DivertConfiguration) -> Divert | Refused:
+        """Create a divert. Diverts require no permission beyond that of the management message, as in Artemis."""
+        return self.kernel.diverts.create(name, wanted)
+
+    def update_divert(
+        self,
+        name: str,
+        *,
+        forwarding_address: str | None = None,
+        filter: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        routing_type: str | None = None,
+    ) -> Divert | Refused:
+        """Change a divert: None keeps a value, except for the filter, which None removes."""
+        return self.kernel.diverts.update(
+            name,
+            forwarding_address=forwarding_address,
+            filter=filter,
+            properties=properties,
+            routing_type=routing_type,
+        )
+
+    def remove_divert(self, name: str) -> Divert | Refused:
+        """Remove a divert, and return it."""
+        return self.kernel.diverts.remove(name)
 
     def query_queue(self, name: str) -> QueueView:
         """Describe a queue, or what it would be."""

@@ -10,14 +10,23 @@ from typing import Protocol, TypeAlias
 
 from attrs import define, field
 
-from ._definitions import AddressDefinition, CursorDefinition, CursorRemoved, QueueDefinition
+from ._definitions import (
+    AddressDefinition,
+    CursorDefinition,
+    CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
+    QueueDefinition,
+)
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from .message._body_store import BodyStore, MemoryBodies
 from .message._message import Message
 
 __all__ = ["Fact", "MemoryStore", "Store"]
 
-Fact: TypeAlias = FencingToken | FencingTokenRemoved | CommitSet | CursorDefinition | CursorRemoved
+Fact: TypeAlias = (
+    FencingToken | FencingTokenRemoved | CommitSet | CursorDefinition | CursorRemoved | DivertDefinition | DivertRemoved
+)
 """The facts that `Store.note` accepts."""
 
 

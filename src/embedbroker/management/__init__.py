@@ -2,6 +2,7 @@
 
 from ._address_control import ADDRESS
 from ._broker_control import BROKER
+from ._diverts import DIVERT
 from ._notifications import Notifications, Publisher
 from ._queue_control import QUEUE
 from ._registry import (
@@ -39,5 +40,5 @@ __all__ = [
     "Success",
 ]
 
-CONTROLS = (BROKER, ADDRESS, QUEUE)
+CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT)
 """The controls of a broker, in the order of the documentation."""

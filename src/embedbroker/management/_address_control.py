@@ -8,7 +8,7 @@ from typing import Any
 from embedbroker.kernel import Address, Kernel
 
 from ._queue_control import remove_all
-from ._registry import Attribute, Call, Control, Operation, Work
+from ._registry import Attribute, Call, Control, Kind, Operation, Parameter, Work, done
 from ._sending import operations, send
 from ._texts import no_address, routing_types_text
 
@@ -24,6 +24,12 @@ def _of(call: Call) -> Address:
 
 def _queue_names(call: Call) -> list[str]:
     return [queue.name for queue in _of(call).queues]
+
+
+def _binding_names(call: Call) -> list[str]:
+    address = _of(call)
+    diverts = call.kernel.address_manager.resolution.diverts_at(address.name)
+    return [queue.name for queue in address.queues] + [divert.name for divert in diverts]
 
 
 def _message_count(call: Call) -> int:
@@ -53,7 +59,7 @@ _ATTRIBUTES = (
     Attribute("QueueNames", "String[]", _queue_names, "Names of its queues."),
     Attribute("AllQueueNames", "String[]", _queue_names, "Names of its queues, remote ones too."),
     Attribute("RemoteQueueNames", "String[]", lambda call: [], "Names of remote queues; not available yet."),
-    Attribute("BindingNames", "String[]", _queue_names, "Names of its bindings."),
+    Attribute("BindingNames", "String[]", _binding_names, "Names of its queues and diverts."),
     Attribute("QueueCount", "long", lambda call: len(_of(call).queues), "Queues."),
     Attribute("MessageCount", "long", _message_count, "Messages in its queues."),
     Attribute("NumberOfMessages", "long", _message_count, "The same, under an older name."),
@@ -76,7 +82,7 @@ _ATTRIBUTES = (
     Attribute("AutoCreated", "boolean", lambda call: _of(call).definition.auto_created, "Created on demand."),
     Attribute("Temporary", "boolean", _is_temporary, "It has temporary queues only."),
     Attribute("Internal", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
-    Attribute("Paused", "boolean", lambda call: False, "Deliveries are paused; that is not possible yet."),
+    Attribute("Paused", "boolean", lambda call: _of(call).paused, "Its queues deliver nothing."),
     Attribute("RetroactiveResource", "boolean", lambda call: False, "Belongs to a retroactive address; none exists."),
 )
 
@@ -96,9 +102,27 @@ def _send(call: Call, *arguments: Any) -> str:
     return send(call, call.name, headers, type, body, durable, user, password, rest[0] if rest else None)
 
 
+def _pause(call: Call, persist: bool | None = False) -> None:
+    done(call.session.pause_address(call.name, persist=bool(persist)))
+
+
+def _resume(call: Call) -> None:
+    done(call.session.resume_address(call.name))
+
+
 _OPERATIONS = (
     *operations(_send, "Send a message to the address; return its id."),
     Operation("purge", (), "long", _purge, "Remove the messages of its queues.", changes=True),
+    Operation("pause", (), "void", _pause, "Pause its queues, and those it gets later.", changes=True),
+    Operation(
+        "pause",
+        (Parameter("persist", Kind.BOOLEAN),),
+        "void",
+        _pause,
+        "With persist: after a restart, too.",
+        changes=True,
+    ),
+    Operation("resume", (), "void", _resume, "Resume all its queues.", changes=True),
 )
 
 

@@ -13,11 +13,13 @@ from embedbroker.kernel import (
     Kernel,
     Queue,
     QueueRequest,
+    QueueUpdate,
     Session,
 )
 
-from . import _client_lists, _lists
-from ._queue_requests import queue_request
+from . import _client_lists, _diverts, _lists
+from ._diverts import divert_names
+from ._queue_requests import queue_request, queue_update
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._texts import (
     address_text,
@@ -165,7 +167,7 @@ _ATTRIBUTES = (
         lambda call: sorted(call.kernel.address_manager.addresses),
         "Names of all addresses.",
     ),
-    Attribute("DivertNames", "String[]", lambda call: [], "Names of diverts; not available yet."),
+    Attribute("DivertNames", "String[]", divert_names, "Names of diverts."),
     Attribute("BridgeNames", "String[]", lambda call: [], "Names of bridges; not available yet."),
     Attribute(
         "SecurityEnabled",
@@ -233,7 +235,7 @@ def _update_address(call: Call, name: str | None, routing_types: str | None) -> 
 
 def _delete_address(call: Call, name: str | None, force: bool | None = False) -> None:
     address = _address(call, name)
-    if address.has_queues and not force:
+    if call.kernel.address_manager.is_bound(address) and not force:
         raise ManagementRefused(f"AMQ229205: Address {address.name} has bindings")
     done(call.session.delete_address(address.name, deletes_queues=bool(force)))
 
@@ -325,8 +327,44 @@ def _destroy_queue(
         )
     done(call.session.delete_queue(queue.name, closes_consumers=bool(removes_consumers)))
     address = kernel.address_manager.addresses.get(queue.definition.address)
-    if deletes_address and address is not None and address.definition.auto_created and not address.has_queues:
+    if (
+        deletes_address
+        and address is not None
+        and address.definition.auto_created
+        and not kernel.address_manager.is_bound(address)
+    ):
         done(call.session.delete_address(address.name))
+
+
+def _updated(call: Call, name: str, update: QueueUpdate) -> str:
+    queue = call.kernel.address_manager.queues.get(name)
+    if queue is None:
+        raise no_queue(name)
+    updated = done(call.session.update_queue(queue.name, update))
+    return json.dumps(queue_configuration(updated), separators=(",", ":"))
+
+
+def _update_queue(call: Call, text: str | None) -> str:
+    return _updated(call, *queue_update(text))
+
+
+def _update_by_position(
+    call: Call,
+    name: str | None,
+    routing_type: str | None,
+    max_consumers: int | None,
+    purge_on_no_consumers: bool | None,
+    exclusive: bool | None = None,
+    user: str | None = None,
+) -> str:
+    update = QueueUpdate(
+        routing_type=routing_type_of(routing_type),
+        max_consumers=max_consumers,
+        purge_on_no_consumers=purge_on_no_consumers,
+        exclusive=exclusive,
+        user=user,
+    )
+    return _updated(call, name or "", update)
 
 
 def _queue_names(call: Call, routing_type: str | None) -> list[str]:
@@ -374,6 +412,8 @@ _REMOVE = Parameter("removeConsumers", Kind.BOOLEAN)
 _AUTO_DELETE = Parameter("autoDeleteAddress", Kind.BOOLEAN)
 _MAX = Parameter("maxConsumers", Kind.INTEGER)
 _PURGE = Parameter("purgeOnNoConsumers", Kind.BOOLEAN)
+_EXCLUSIVE = Parameter("exclusive", Kind.BOOLEAN)
+_USER = Parameter("user", Kind.TEXT)
 _AUTO_CREATE = Parameter("autoCreateAddress", Kind.BOOLEAN)
 
 _OPERATIONS = (
@@ -426,6 +466,31 @@ _OPERATIONS = (
         "Create a queue.",
         changes=True,
     ),
+    Operation(
+        "updateQueue",
+        (_JSON,),
+        "String",
+        _update_queue,
+        "Change settings of a queue from JSON; return them all.",
+        changes=True,
+    ),
+    Operation("updateQueue", (_NAME, _ROUTING, _MAX, _PURGE), "String", _update_by_position, "The same.", changes=True),
+    Operation(
+        "updateQueue",
+        (_NAME, _ROUTING, _MAX, _PURGE, _EXCLUSIVE),
+        "String",
+        _update_by_position,
+        "The same.",
+        changes=True,
+    ),
+    Operation(
+        "updateQueue",
+        (_NAME, _ROUTING, _MAX, _PURGE, _EXCLUSIVE, _USER),
+        "String",
+        _update_by_position,
+        "The same.",
+        changes=True,
+    ),
     Operation("destroyQueue", (_NAME,), "void", _destroy_queue, "Delete a queue without consumers.", changes=True),
     Operation("destroyQueue", (_NAME, _REMOVE), "void", _destroy_queue, "The same; may close consumers.", changes=True),
     Operation(
@@ -442,6 +507,7 @@ _OPERATIONS = (
     ),
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
     Operation("listPreparedTransactions", (), "String[]", _prepared, "XA branches that are in doubt."),
+    *_diverts.OPERATIONS,
     *_lists.OPERATIONS,
     *_client_lists.OPERATIONS,
 )

@@ -24,8 +24,8 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "address": Column(lambda queue: queue.definition.address),
     "filter": Column(lambda queue: queue.definition.filter),
     "durable": Column(lambda queue: queue.durable),
-    "paused": Column(lambda queue: False),
-    "persistedPause": Column(lambda queue: False),
+    "paused": Column(lambda queue: queue.is_paused),
+    "persistedPause": Column(lambda queue: queue.definition.paused),
     "temporary": Column(lambda queue: queue.definition.temporary),
     "purgeOnNoConsumers": Column(lambda queue: queue.definition.purge_on_no_consumers),
     "consumerCount": Column(lambda queue: queue.consumer_count, is_number=True),
@@ -70,7 +70,7 @@ def _address_columns(kernel: Kernel) -> dict[str, Column]:
         "internal": Column(lambda address: False),
         "temporary": Column(_is_temporary),
         "autoCreated": Column(lambda address: address.definition.auto_created),
-        "paused": Column(lambda address: False),
+        "paused": Column(lambda address: address.paused),
         "currentDuplicateIdCacheSize": Column(
             lambda address: 0 if address.duplicate_ids is None else len(address.duplicate_ids), is_number=True
         ),

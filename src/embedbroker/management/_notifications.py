@@ -67,6 +67,14 @@ class Notifications(CommitObserver):
                 properties.set("_AMQ_FilterString", queue.definition.filter, _STRING)
             self._publish("BINDING_ADDED", properties)
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Publish BINDING_UPDATED: the filter of a queue changed."""
+        if self._is_wanted:
+            properties = self._of_queue(queue)
+            properties.pop("_AMQ_RoutingName")
+            _set_text(properties, "_AMQ_FilterString", queue.definition.filter)
+            self._publish("BINDING_UPDATED", properties)
+
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
         if self._is_wanted:

@@ -94,7 +94,10 @@ _ATTRIBUTES = (
     ),
     Attribute("InternalQueue", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
     Attribute("LastValue", "boolean", lambda call: False, "Last-value queue; not available yet."),
-    Attribute("Paused", "boolean", lambda call: False, "Deliveries are paused; that is not possible yet."),
+    Attribute("Paused", "boolean", lambda call: _of(call).is_paused, "It, or its address, delivers nothing."),
+    Attribute(
+        "PersistedPause", "boolean", lambda call: _of(call).definition.paused, "It is paused after a restart, too."
+    ),
     Attribute("Enabled", "boolean", lambda call: True, "It takes messages; it cannot be disabled yet."),
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
@@ -495,6 +498,14 @@ def _retry_one(call: Call, message_id: int | None) -> Work:
     return count == 1
 
 
+def _pause(call: Call, persist: bool | None = False) -> None:
+    done(call.session.pause_queue(call.name, persist=bool(persist)))
+
+
+def _resume(call: Call) -> None:
+    done(call.session.resume_queue(call.name))
+
+
 def _editable(call: Call) -> Queue:
     return done(call.session.use_queue(call.name, Permission.CONSUME))
 
@@ -518,6 +529,7 @@ def _reset_killed(call: Call) -> None:
 _FILTER = Parameter("filter", Kind.TEXT)
 _ID = Parameter("messageID", Kind.LONG)
 _FLUSH = Parameter("flushLimit", Kind.INTEGER)
+_PERSIST = Parameter("persist", Kind.BOOLEAN)
 _TARGET = Parameter("otherQueueName", Kind.TEXT)
 _PAGE, _PAGE_SIZE = Parameter("page", Kind.INTEGER), Parameter("pageSize", Kind.INTEGER)
 _GROUP_BY = Parameter("groupByProperty", Kind.TEXT)
@@ -611,6 +623,9 @@ _OPERATIONS = (
     *operations(_send, "Send a message to this queue alone; return its id."),
     Operation("retryMessage", (_ID,), "boolean", _retry_one, "Move one message back to its queue.", changes=True),
     Operation("retryMessages", (), "int", _retry_all, "Move messages back to the queues they left.", changes=True),
+    Operation("pause", (), "void", _pause, "Deliver nothing until it is resumed, or until a restart.", changes=True),
+    Operation("pause", (_PERSIST,), "void", _pause, "With persist: after a restart, too.", changes=True),
+    Operation("resume", (), "void", _resume, "Deliver again, unless its address is paused.", changes=True),
     Operation("resetMessagesAdded", (), "void", _reset_added, "Count from 0 again.", changes=True),
     Operation("resetMessagesAcknowledged", (), "void", _reset_acknowledged, "Count from 0 again.", changes=True),
     Operation("resetMessagesExpired", (), "void", _reset_expired, "Count from 0 again.", changes=True),

@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from embedbroker.kernel import QueueRequest
+from embedbroker.kernel import QueueRequest, QueueUpdate
 from embedclient.model import did_you_mean
 
 from ._registry import ManagementRefused
 from ._texts import routing_type_of
 
-__all__ = ["json_object", "queue_request"]
+__all__ = ["json_object", "queue_request", "queue_update"]
 
 T = TypeVar("T")
 _SHOWN_MAX = 100
@@ -56,18 +56,7 @@ def json_object(text: str | None, what: str) -> dict[str, object]:
 
 def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
     """Return the request in a queue configuration of JSON."""
-    fields = json_object(text, "the queue configuration")
-    known = {*_READ, *_ABSENT, *_WITHOUT_EFFECT}
-    for key in fields:
-        if key not in known:
-            shown = key[:_SHOWN_MAX]
-            raise ManagementRefused(f"the queue configuration has an unknown field {shown!r}{did_you_mean(key, known)}")
-    name = _field(fields, "name", _text)
-    wanted = [each for each, values in _ABSENT.items() if _plain(fields.get(each)) not in values]
-    if wanted:
-        raise ManagementRefused(f"queue {name!r}: {', '.join(wanted)} is not supported by this broker yet")
-    if not name:
-        raise ManagementRefused("the queue configuration has no name")
+    fields, name = _configuration(text)
     transient = _field(fields, "transient", _flag) or False
     durable = _field(fields, "durable", _flag)
     return QueueRequest(
@@ -84,6 +73,37 @@ def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
         auto_delete_delay=_field(fields, "auto-delete-delay", _int64),
         auto_delete_message_count=_field(fields, "auto-delete-message-count", _int64),
         ignore_if_exists=ignore_if_exists,
+        user=_field(fields, "user", _text),
+    )
+
+
+def _configuration(text: str | None) -> tuple[dict[str, object], str]:
+    """Return the fields of a queue configuration that request what exists, and the name of the queue."""
+    fields = json_object(text, "the queue configuration")
+    known = {*_READ, *_ABSENT, *_WITHOUT_EFFECT}
+    for key in fields:
+        if key not in known:
+            shown = key[:_SHOWN_MAX]
+            raise ManagementRefused(f"the queue configuration has an unknown field {shown!r}{did_you_mean(key, known)}")
+    name = _field(fields, "name", _text)
+    wanted = [each for each, values in _ABSENT.items() if _plain(fields.get(each)) not in values]
+    if wanted:
+        raise ManagementRefused(f"queue {name!r}: {', '.join(wanted)} is not supported by this broker yet")
+    if not name:
+        raise ManagementRefused("the queue configuration has no name")
+    return fields, name
+
+
+def queue_update(text: str | None) -> tuple[str, QueueUpdate]:
+    """Return the name of a queue, and its changes. Fields that are missing change nothing; a null filter removes it."""
+    fields, name = _configuration(text)
+    removes_filter = "filter-string" in fields and fields["filter-string"] is None
+    return name, QueueUpdate(
+        filter="" if removes_filter else _field(fields, "filter-string", _text),
+        routing_type=routing_type_of(_field(fields, "routing-type", _text)),
+        max_consumers=_field(fields, "max-consumers", _int32),
+        purge_on_no_consumers=_field(fields, "purge-on-no-consumers", _flag),
+        exclusive=_field(fields, "exclusive", _flag),
         user=_field(fields, "user", _text),
     )
 

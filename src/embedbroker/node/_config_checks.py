@@ -17,12 +17,17 @@ __all__ = ["check_filters", "check_passwords"]
 
 
 def check_filters(config: BrokerConfig) -> None:
-    """Check the filter of each queue.
+    """Check the filter of each queue and each divert.
 
     Raises:
-        ValueError: a filter is not a selector; the text names address and queue, and the place in the filter.
+        ValueError: a filter is not a selector; the text names its owner, and the place in the filter.
     """
     selectors = SelectorCache()
+    for name, divert in config.diverts.items():
+        try:
+            selectors.find(divert.filter)
+        except InvalidSelector as error:
+            raise ValueError(f"diverts: divert {name!r}: filter: {error}") from None
     for name, address in config.addresses.items():
         for queue, wanted in {**(address.anycast or {}), **(address.multicast or {})}.items():
             try:

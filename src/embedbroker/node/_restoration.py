@@ -33,6 +33,8 @@ class Restoration:
             kernel.address_manager.restore_address(address)
         for queue in recovered.queues:
             kernel.address_manager.restore_queue(queue)
+        for divert in recovered.diverts:
+            kernel.diverts.restore(divert)
         kernel.fencing_tokens.restore(recovered.fencing_tokens)
         queues = {queue.id: queue for queue in kernel.address_manager.queues.values()}
         for cursor in recovered.cursors:

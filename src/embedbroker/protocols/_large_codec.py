@@ -7,6 +7,7 @@ message count.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from embedbroker.kernel import Body, StoredMessage
@@ -38,6 +39,15 @@ class LargeCoreCodec:
 
     def annotated(self, message: StoredMessage, origin: Origin) -> bytes:
         return bytes(_decoded(message).annotate(origin, message.address).header)
+
+    def changed(
+        self,
+        message: StoredMessage,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str],
+    ) -> bytes:
+        return bytes(_decoded(message).with_changes(message.address, routing_type, changes, removals).header)
 
     def to_core(self, message: StoredMessage) -> CoreMessage:
         """Return headers and properties, with an empty body: listings of messages leave large bodies out."""

@@ -181,6 +181,44 @@ class Management:
         removed: int = await self.invoke(f"queue.{name}", "removeAllMessages")
         return removed
 
+    async def pause_queue(self, name: str, *, persist: bool = False) -> None:
+        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        await self.invoke(f"queue.{name}", "pause", persist)
+
+    async def resume_queue(self, name: str) -> None:
+        """Deliver from a queue again. It stays paused while its address is paused."""
+        await self.invoke(f"queue.{name}", "resume")
+
+    async def update_queue(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        routing_type: str | None = None,
+        max_consumers: int | None = None,
+        exclusive: bool | None = None,
+        purge_on_no_consumers: bool | None = None,
+    ) -> None:
+        """Change settings of a queue, which keeps its messages. None keeps a value.
+
+        Args:
+            name: Name of the queue.
+            filter: Selector for the messages that it takes; an empty text removes it.
+            routing_type: ``ANYCAST`` or ``MULTICAST``; its address must have that type.
+            max_consumers: Maximum number of consumers; -1 sets no limit.
+            exclusive: Whether one consumer gets all messages.
+            purge_on_no_consumers: Whether messages are removed when the last consumer leaves.
+        """
+        wanted = {
+            "filter-string": filter,
+            "routing-type": routing_type,
+            "max-consumers": max_consumers,
+            "exclusive": exclusive,
+            "purge-on-no-consumers": purge_on_no_consumers,
+        }
+        changes = {key: value for key, value in wanted.items() if value is not None}
+        await self.invoke("broker", "updateQueue", json.dumps({"name": name, **changes}))
+
     # -- messages ------------------------------------------------------------------------------------------------
 
     async def browse(
@@ -303,6 +341,49 @@ class Management:
     async def delete_address(self, name: str, *, deletes_queues: bool = False) -> None:
         """Delete an address. One with queues is refused unless ``deletes_queues``."""
         await self.invoke("broker", "deleteAddress", name, deletes_queues)
+
+    async def pause_address(self, name: str, *, persist: bool = False) -> None:
+        """Pause the queues of an address, and those it gets later. With ``persist``, after a restart, too."""
+        await self.invoke(f"address.{name}", "pause", persist)
+
+    async def resume_address(self, name: str) -> None:
+        """Resume all queues of an address, also those that were paused by themselves."""
+        await self.invoke(f"address.{name}", "resume")
+
+    # -- diverts -------------------------------------------------------------------------------------------------
+
+    async def divert_names(self) -> list[str]:
+        """Return the names of all diverts, in order of their creation."""
+        names: list[str] = await self.get("broker", "DivertNames")
+        return names
+
+    async def create_divert(
+        self,
+        name: str,
+        address: str,
+        forwarding_address: str,
+        *,
+        exclusive: bool = False,
+        filter: str | None = None,
+        routing_type: str = "STRIP",
+    ) -> None:
+        """Create a divert. It survives a restart.
+
+        Args:
+            name: Name of the divert.
+            address: Address whose messages it takes; one with wildcards stands for all that match.
+            forwarding_address: Address that gets them; several names with commas get one copy each.
+            exclusive: Whether a message that it takes does not go to the queues of its address.
+            filter: Selector for the messages that it takes; None takes all.
+            routing_type: Routing type of the copy: ``STRIP``, ``PASS``, ``ANYCAST`` or ``MULTICAST``.
+        """
+        await self.invoke(
+            "broker", "createDivert", name, None, address, forwarding_address, exclusive, filter, None, routing_type
+        )
+
+    async def delete_divert(self, name: str) -> None:
+        """Remove a divert."""
+        await self.invoke("broker", "destroyDivert", name)
 
     async def _rows(self, operation: str) -> list[dict[str, str]]:
         """Return all rows of a list. The broker returns them in pages: one result has a limited size."""

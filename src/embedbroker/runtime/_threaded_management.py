@@ -186,3 +186,66 @@ class ThreadedManagement:
     def delete_address(self, name: str, *, deletes_queues: bool = False) -> None:
         """Delete an address. One with queues is refused unless ``deletes_queues``."""
         self._run(lambda: self._management.delete_address(name, deletes_queues=deletes_queues))
+
+    def divert_names(self) -> list[str]:
+        """Return the names of all diverts, in order of their creation."""
+        return self._run(lambda: self._management.divert_names())
+
+    def create_divert(
+        self,
+        name: str,
+        address: str,
+        forwarding_address: str,
+        *,
+        exclusive: bool = False,
+        filter: str | None = None,
+        routing_type: str = "STRIP",
+    ) -> None:
+        """Create a divert. It survives a restart."""
+        self._run(
+            lambda: self._management.create_divert(
+                name, address, forwarding_address, exclusive=exclusive, filter=filter, routing_type=routing_type
+            )
+        )
+
+    def delete_divert(self, name: str) -> None:
+        """Remove a divert."""
+        self._run(lambda: self._management.delete_divert(name))
+
+    def pause_queue(self, name: str, *, persist: bool = False) -> None:
+        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        self._run(lambda: self._management.pause_queue(name, persist=persist))
+
+    def resume_queue(self, name: str) -> None:
+        """Deliver from a queue again. It stays paused while its address is paused."""
+        self._run(lambda: self._management.resume_queue(name))
+
+    def update_queue(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        routing_type: str | None = None,
+        max_consumers: int | None = None,
+        exclusive: bool | None = None,
+        purge_on_no_consumers: bool | None = None,
+    ) -> None:
+        """Change settings of a queue, which keeps its messages. None keeps a value."""
+        self._run(
+            lambda: self._management.update_queue(
+                name,
+                filter=filter,
+                routing_type=routing_type,
+                max_consumers=max_consumers,
+                exclusive=exclusive,
+                purge_on_no_consumers=purge_on_no_consumers,
+            )
+        )
+
+    def pause_address(self, name: str, *, persist: bool = False) -> None:
+        """Pause the queues of an address, and those it gets later. With ``persist``, after a restart, too."""
+        self._run(lambda: self._management.pause_address(name, persist=persist))
+
+    def resume_address(self, name: str) -> None:
+        """Resume all queues of an address, also those that were paused by themselves."""
+        self._run(lambda: self._management.resume_address(name))

@@ -84,7 +84,7 @@ class SecurityManager(CommitObserver):
     def _take(self, config: BrokerConfig) -> None:
         self._config = config
         self._credentials = Credentials(config.users, config.guest, config.authentication_cache_size)
-        self._permissions = Permissions(config.permissions, config.authorization_cache_size)
+        self._permissions = Permissions(config.permissions, config.authorization_cache_size, config.wildcard_addresses)
 
     def connect(self, kernel: Kernel) -> None:
         """Observe the refusals of a kernel, by its clock."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from embedbroker.config import ANY_ROLE, Matches, SecuritySetting
+from embedbroker.config import ANY_ROLE, Matches, SecuritySetting, WildcardConfiguration
 from embedbroker.kernel import Permission
 
 __all__ = ["Permissions"]
@@ -24,10 +24,16 @@ class Permissions:
     Args:
         settings: Security settings by match text.
         cache_size: Grants that are kept; 0: none.
+        wildcards: Characters of wildcards in match texts; None: the usual ones.
     """
 
-    def __init__(self, settings: Mapping[str, SecuritySetting], cache_size: int) -> None:
-        self._matches = Matches(settings)
+    def __init__(
+        self,
+        settings: Mapping[str, SecuritySetting],
+        cache_size: int,
+        wildcards: WildcardConfiguration | None = None,
+    ) -> None:
+        self._matches = Matches(settings, WildcardConfiguration() if wildcards is None else wildcards)
         self._cache_size = cache_size
         self._granted: set[tuple[frozenset[str], Permission, str, str | None]] = set()
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from attrs import frozen
 
-__all__ = ["Encoding", "Origin", "RoutingType"]
+__all__ = ["ORIGINAL_ADDRESS", "Encoding", "Origin", "RoutingType"]
+
+ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
+"""Name under which selectors read the address that the original of a copy was sent to."""
 
 
 class RoutingType(IntEnum):

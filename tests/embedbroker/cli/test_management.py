@@ -60,6 +60,30 @@ def test_a_queue_with_every_option(run: Command, broker: ThreadedBroker) -> None
     assert (shown["durable"], shown["maxConsumers"], shown["purgeOnNoConsumers"]) == ("false", "2", "true")
 
 
+def test_a_queue_and_its_address_are_paused_and_resumed(run: Command, broker: ThreadedBroker) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    assert run("queue", "pause", "--persist", "orders").exit_code == 0
+    assert broker.management.get("queue.orders", "PersistedPause") is True
+    assert run("queue", "resume", "orders").exit_code == 0
+    assert broker.management.get("queue.orders", "Paused") is False
+    assert run("address", "pause", "orders").exit_code == 0
+    assert broker.management.get("address.orders", "Paused") is True
+    assert run("address", "resume", "orders").exit_code == 0
+    assert broker.management.get("queue.orders", "Paused") is False
+
+
+def test_a_queue_is_updated(run: Command, broker: ThreadedBroker) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    options = "--filter a=1 --max-consumers 2 --exclusive true --purge-on-no-consumers false"
+    assert run("queue", "update", "orders", *options.split()).exit_code == 0
+    found = [broker.management.get("queue.orders", name) for name in ("Filter", "MaxConsumers", "Exclusive")]
+    assert found == ["a=1", 2, True]
+    assert run("queue", "update", "orders", "--filter", "").exit_code == 0
+    assert broker.management.get("queue.orders", "Filter") is None
+    nothing = run("queue", "update", "orders")
+    assert nothing.exit_code == 2 and "nothing to change: name at least one option" in nothing.output
+
+
 def test_pages_and_order(run: Command) -> None:
     for name in ("page-1", "page-2", "page-3"):
         run("queue", "create", name)

@@ -43,7 +43,7 @@ def test_wrong_queues_are_refused(values: dict[str, Any], problem: str) -> None:
         ({"a": QUEUE}, "addresses must map names to AddressConfigurations, not 'a' to "),
         ({5: AddressConfiguration({})}, "addresses must map names to AddressConfigurations, not 5 to "),
         ({"": AddressConfiguration({})}, "the name of a configured address must not be empty"),
-        ({"a.*": AddressConfiguration({})}, "address 'a.*': '::', '*' and '#' have a meaning of their own"),
+        ({"a::b": AddressConfiguration({})}, "address 'a::b': '::' separates an address from its queue"),
         (
             {"a": AddressConfiguration({"q": QUEUE}), "b": AddressConfiguration({}, {"q": QUEUE})},
             "addresses: there are two queues 'q', of 'a' and of 'b'",
@@ -66,7 +66,7 @@ def test_wrong_addresses_are_refused(addresses: Any, problem: str) -> None:
         (["q"], "queues must map names to QueueConfigurations, not be ['q']"),
         ({"q": None}, "queues must map names to QueueConfigurations, not 'q' to None"),
         ({"": QUEUE}, "the name of a configured queue must not be empty"),
-        ({"a::q": QUEUE}, "queue 'a::q': '::', '*' and '#' have a meaning of their own and cannot stand in a name"),
+        ({"a::q": QUEUE}, "queue 'a::q': '::' separates an address from its queue and cannot stand in a name"),
     ],
 )
 def test_wrong_queues_of_an_address_are_refused(queues: Any, problem: str) -> None:

@@ -13,6 +13,8 @@ from embedbroker.config import (
     AddressSettings,
     BrokerConfig,
     ClusterConnection,
+    DivertConfiguration,
+    DivertRoutingType,
     LockManager,
     PrimaryOnly,
     QueueConfiguration,
@@ -21,6 +23,7 @@ from embedbroker.config import (
     ScaleDown,
     SharedStoreBackup,
     SharedStorePrimary,
+    WildcardConfiguration,
 )
 from embedbroker.configfile._names import places
 from tests.embedbroker.configfile.config_files import ACCEPTOR, QUIET, document, load_text
@@ -28,6 +31,7 @@ from tests.embedbroker.configfile.config_files import ACCEPTOR, QUIET, document,
 Path_ = tuple[str, ...]
 
 CONNECTORS = "<connectors><connector name='here'>tcp://localhost:61616</connector></connectors>"
+ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 # What has to stand with a name, by the path of the element that it stands in.
 ATTRIBUTES = {
     "core/address-settings/address-setting": {"match": "#"},
@@ -38,12 +42,20 @@ ATTRIBUTES = {
     "core/addresses/address/multicast/queue": {"name": "q"},
     "jms/queue": {"name": "q"},
     "jms/topic": {"name": "t"},
+    "core/diverts/divert": {"name": "d"},
+    "core/diverts/divert/filter": {"string": "a = 1"},
+    "divert/transformer/property": {"key": "k", "value": "v"},
     "discovery-group-ref": {"discovery-group-name": "group"},
     "manager/properties/property": {"key": "k", "value": "v"},
 }
 CHILDREN = {
     "core": {"acceptors": ACCEPTOR, "security-enabled": QUIET, "connectors": CONNECTORS},
     "core/cluster-connections/cluster-connection": {"connector-ref": "<connector-ref>here</connector-ref>"},
+    "core/diverts/divert": {
+        "address": "<address>a</address>",
+        "forwarding-address": "<forwarding-address>b</forwarding-address>",
+    },
+    "divert/transformer": {"class-name": f"<class-name>{ADD_HEADERS}</class-name>"},
     "manager": {"class-name": "<class-name>locks</class-name>"},
     "colocated": {"primary": "<primary/>"},
 }
@@ -103,6 +115,14 @@ def address(config: BrokerConfig) -> object:
     return config.addresses["a"]
 
 
+def divert(config: BrokerConfig) -> object:
+    return config.diverts["d"]
+
+
+def wildcards(config: BrokerConfig) -> object:
+    return config.wildcard_addresses
+
+
 def jms(config: BrokerConfig) -> object:
     return config.addresses["q"]
 
@@ -113,6 +133,21 @@ def whole(config: BrokerConfig) -> object:
 
 Sample = tuple[str, Callable[[BrokerConfig], object], str, object]
 
+DIVERT: dict[str, tuple[str, str, object]] = {
+    "address": ("orders", "address", "orders"),
+    "forwarding-address": ("x, y", "forwarding_address", "x, y"),
+    "routing-name": ("r", "routing_name", "r"),
+    "exclusive": ("true", "exclusive", True),
+    "filter/@string": ("a = 2", "filter", "a = 2"),
+    "routing-type": ("pass", "routing_type", DivertRoutingType.PASS),
+}
+WILDCARDS: dict[str, tuple[str, str, object]] = {
+    "enabled": ("false", "routing_enabled", False),
+    "routing-enabled": ("false", "routing_enabled", False),
+    "delimiter": ("/", "delimiter", "/"),
+    "any-words": ("$$", "any_words", "$"),
+    "single-word": ("+", "single_word", "+"),
+}
 CORE: dict[str, tuple[str, str, object]] = {
     "name": ("orders", "name", "orders"),
     "cluster-user": ("someone", "cluster_user", "someone"),
@@ -144,7 +179,14 @@ CORE: dict[str, tuple[str, str, object]] = {
 }
 SETTINGS: dict[str, tuple[str, str, object]] = {
     "dead-letter-address": ("Dead", "dead_letter_address", "Dead"),
+    "auto-create-dead-letter-resources": ("true", "auto_create_dead_letter_resources", True),
+    "dead-letter-queue-prefix": ("dead.", "dead_letter_queue_prefix", "dead."),
+    "dead-letter-queue-suffix": (".dead", "dead_letter_queue_suffix", ".dead"),
     "expiry-address": ("Old", "expiry_address", "Old"),
+    "auto-create-expiry-resources": ("true", "auto_create_expiry_resources", True),
+    "expiry-queue-prefix": ("", "expiry_queue_prefix", ""),
+    "expiry-queue-suffix": (".old", "expiry_queue_suffix", ".old"),
+    "no-expiry": ("true", "no_expiry", True),
     "expiry-delay": ("1", "expiry_delay", 1),
     "min-expiry-delay": ("2", "min_expiry_delay", 2),
     "max-expiry-delay": ("3", "max_expiry_delay", 3),
@@ -169,6 +211,7 @@ SETTINGS: dict[str, tuple[str, str, object]] = {
     "default-exclusive-queue": ("true", "default_exclusive_queue", True),
     "default-purge-on-no-consumers": ("true", "default_purge_on_no_consumers", True),
     "default-consumer-window-size": ("7", "default_consumer_window_size", 7),
+    "config-delete-diverts": ("FORCE", "config_delete_diverts", True),
     "id-cache-size": ("8", "id_cache_size", 8),
 }
 CLUSTER: dict[str, tuple[str, str, object]] = {
@@ -288,6 +331,11 @@ ELSEWHERE = {
     "core/acceptors/acceptor/@name",
     "core/connectors/connector/@name",
     "core/addresses/address/@name",
+    "core/diverts/divert/@name",
+    "core/diverts/divert/transformer-class-name",
+    "core/diverts/divert/transformer/class-name",
+    "core/diverts/divert/transformer/property/@key",
+    "core/diverts/divert/transformer/property/@value",
     "core/addresses/address/anycast/queue/@name",
     "core/addresses/address/multicast/queue/@name",
     "jms/queue/@name",
@@ -310,6 +358,10 @@ def samples() -> dict[str, Sample]:
     for name, (text, queue) in QUEUE_ATTRIBUTES.items():
         for kind in ("anycast", "multicast"):
             found[f"core/addresses/address/{kind}/queue/{name}"] = (text, address, kind, {"q": queue})
+    for name, (text, field, value) in DIVERT.items():
+        found[f"core/diverts/divert/{name}"] = (text, divert, field, value)
+    for name, (text, field, value) in WILDCARDS.items():
+        found[f"core/wildcard-addresses/{name}"] = (text, wildcards, field, value)
     found["jms/queue/selector/@string"] = ("a = 1", jms, "anycast", {"q": QueueConfiguration(filter="a = 1")})
     found["jms/queue/durable"] = ("false", jms, "anycast", {"q": QueueConfiguration(durable=False)})
     return found
@@ -347,6 +399,9 @@ def test_every_field_of_the_values_can_come_from_a_file() -> None:
 
     assert {field.name for field in fields(AddressSettings)} == reached(anywhere)
     assert {field.name for field in fields(ClusterConnection)} == reached(cluster)
+    # A file cannot hold a callable, and its properties are in a test of their own.
+    assert {field.name for field in fields(DivertConfiguration)} == reached(divert) | {"properties", "transformer"}
+    assert {field.name for field in fields(WildcardConfiguration)} == reached(wildcards)
     in_tests_of_their_own = {"cluster_name", "coordination_id"}
     for part, kind in KINDS.items():
         names = {field for _, field, _ in PARTS[part].values()}

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from embedbroker.config import AddressSettings
-from embedbroker.kernel import MemoryStore
+from embedbroker.config import AddressSettings, DivertConfiguration
+from embedbroker.kernel import Divert, MemoryStore
 from embedbroker.storage import DiskFault, FaultKind, Remove, SyncDirectory
 from embedclient.errors import ErrorCode
 from embedclient.model import Properties, PropertyType, XaCode
@@ -725,3 +725,32 @@ def test_large_message_expires_then_dies_and_survives_restarts() -> None:
     peer.send(SessionAcknowledge(0, start.message.message_id, True))
     run(stage)
     assert files(stage) == []
+
+
+@both
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_diverted_large_message_shares_its_body(kind: str, exclusive: bool) -> None:
+    stage, peer = a_stage(kind)
+    peer.create_queue("audit")
+    wanted = DivertConfiguration("q", "audit", exclusive=exclusive, properties={"k": "v"})
+    assert isinstance(stage.node.kernel.diverts.create("d", wanted), Divert)
+    body = body_of(300_000)
+    upload(peer, body, header(colour="red"))
+    run(stage)
+    assert len(files(stage)) == 1
+    peer.clear()
+    peer.consume("audit", 1)
+    run(stage)
+    ((start, got),) = received(peer, 1)
+    assert got == body and start.message.address == "audit"
+    assert [start.message.property(name) for name in ("k", "colour", "_AMQ_ORIG_QUEUE")] == ["v", "red", "d"]
+    peer.send(SessionAcknowledge(1, start.message.message_id, True))
+    run(stage)
+    assert len(files(stage)) == (0 if exclusive else 1)
+    peer.consume("q", 2)
+    run(stage)
+    for original, whole in received(peer, 2):
+        assert whole == body
+        peer.send(SessionAcknowledge(2, original.message.message_id, True))
+    run(stage)
+    assert files(stage) == [] and stage.node.kernel.memory.used_bytes == 0

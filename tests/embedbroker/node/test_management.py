@@ -11,6 +11,8 @@ from embedclient.wire.core import MessageType, NullResponse, SessionReceiveMessa
 from .managing import Manager, request_of
 from .scripted import Peer, Stage, letter
 
+ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+
 
 @pytest.fixture
 def peer() -> Peer:
@@ -121,10 +123,138 @@ def test_every_attribute_of_every_control_can_be_read(manager: Manager) -> None:
     manager.peer.create_queue("q")
     manager.peer.send(SessionSend(letter("one"), False, -1))
     java = {"boolean": bool, "int": int, "long": int, "String": str, "Long": int, "String[]": list, "double": float}
-    for control, resource in zip(CONTROLS, ("broker", "address.q", "queue.q"), strict=True):
+    java["Map"] = dict
+    manager.call("broker", "createDivert", "d", "r", "q", "other", False, "a = 1", ADD_HEADERS, '{"k":"v"}', "PASS")
+    for control, resource in zip(CONTROLS, ("broker", "address.q", "queue.q", "divert.d"), strict=True):
         for attribute in control.attributes.values():
             value = manager.read(resource, attribute.name)
             assert value is None or type(value) is java[attribute.type], attribute.name
+
+
+# -- pause and update ------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_paused_and_resumed(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    manager.call("queue.q", "pause", True)
+    assert manager.read("queue.q", "Paused") is True and manager.read("queue.q", "PersistedPause") is True
+    manager.call("address.q", "pause")
+    manager.call("queue.q", "resume")
+    assert manager.read("queue.q", "Paused") is True and manager.read("queue.q", "PersistedPause") is False
+    manager.call("address.q", "resume")
+    assert manager.read("queue.q", "Paused") is False and manager.read("address.q", "Paused") is False
+
+
+def test_a_queue_is_updated_in_part(manager: Manager) -> None:
+    """Artemis' RedeployTest.testQueuePartialReconfiguration and ActiveMQServerControlTest.testRemoveQueueFilter."""
+    manager.peer.create_queue("q")
+    text = manager.call("broker", "updateQueue", '{"name":"q","filter-string":"a = 1","user":"me"}')
+    assert json.loads(text)["filter-string"] == "a = 1"
+    manager.call("broker", "updateQueue", '{"name":"q","max-consumers":5}')
+    manager.call("broker", "updateQueue", "q", None, 6, None, True)
+    found = {name: manager.read("queue.q", name) for name in ("Filter", "User", "MaxConsumers", "Exclusive")}
+    assert found == {"Filter": "a = 1", "User": "me", "MaxConsumers": 6, "Exclusive": True}
+    for empty in ('""', "null"):
+        manager.call("broker", "updateQueue", '{"name":"q","filter-string":"a = 1"}')
+        manager.call("broker", "updateQueue", f'{{"name":"q","filter-string":{empty}}}')
+        assert manager.read("queue.q", "Filter") is None
+    assert manager.failure("broker", operation="updateQueue", body='["{\\"name\\":\\"x\\"}"]') == (
+        "AMQ229017: Queue x does not exist"
+    )
+    ring = manager.failure("broker", operation="updateQueue", body='["{\\"name\\":\\"q\\",\\"ring-size\\":1}"]')
+    assert ring == "queue 'q': ring-size is not supported by this broker yet"
+
+
+# -- diverts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_divert_is_created_read_changed_and_removed(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    manager.peer.create_queue("other")
+    assert manager.call("broker", "createDivert", "d", None, "q", "nowhere", True, None, None) is None
+    assert manager.read("broker", "DivertNames") == ["d"] and manager.call("broker", "getDivertNames") == ["d"]
+    assert manager.read("address.q", "BindingNames") == ["q", "d"]
+    assert manager.read("divert.d", "RoutingName") == "d" and manager.read("divert.d", "Exclusive") is True
+    manager.call("broker", "updateDivert", "d", "other", "a = 1", ADD_HEADERS, {"k": "v"}, "ANYCAST")
+    read = {name: manager.read("divert.d", name) for name in ("ForwardingAddress", "Filter", "RoutingType")}
+    assert read == {"ForwardingAddress": "other", "Filter": "a = 1", "RoutingType": "ANYCAST"}
+    assert manager.read("divert.d", "TransformerPropertiesAsJSON") == '{"k":"v"}'
+    assert manager.read("divert.d", "TransformerClassName") == ADD_HEADERS
+    manager.call("broker", "updateDivert", '{"name":"d","forwarding-address":"other"}')
+    assert manager.read("divert.d", "Filter") is None
+    manager.peer.send(SessionSend(letter("one"), False, -1))
+    assert manager.read("queue.other", "MessageCount") == 1 and manager.read("queue.q", "MessageCount") == 0
+    manager.call("broker", "destroyDivert", "d")
+    assert manager.read("broker", "DivertNames") == []
+
+
+def test_a_divert_from_json(manager: Manager) -> None:
+    text = json.dumps(
+        {
+            "name": "d",
+            "address": "a",
+            "forwarding-address": "b",
+            "exclusive": "true",
+            "filter-string": None,
+            "routing-type": "MULTICAST",
+            "transformer-configuration": {"class-name": ADD_HEADERS, "properties": {"k": "v", "n": 1}},
+        }
+    )
+    manager.call("broker", "createDivert", text)
+    assert manager.read("divert.d", "Exclusive") is True
+    assert manager.read("divert.d", "TransformerProperties") == {"k": "v", "n": "1"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "text"),
+    [
+        ("destroyDivert", ["x"], "AMQ229012: No binding for divert x"),
+        ("destroyDivert", ["q"], "AMQ229013: Binding q is not a divert"),
+        ("updateDivert", ["x", "b", None, None, None, None], "AMQ229231: Divert Does Not Exist: x"),
+        (
+            "createDivert",
+            [None, None, "a", "b", False, None, None],
+            "AMQ229015: Must specify a name for each divert. This one will not be deployed.",
+        ),
+        (
+            "createDivert",
+            ["d", None, "a", "b", False, None, None, "BOTH"],
+            "No enum constant org.apache.activemq.artemis.core.server.ComponentConfigurationRoutingType.BOTH",
+        ),
+        (
+            "createDivert",
+            ["d", None, "a", "b", False, None, "com.acme.Upper"],
+            f"the transformer 'com.acme.Upper' is a class of Java; only {ADD_HEADERS} exists here",
+        ),
+        (
+            "createDivert",
+            ["d", None, "a", "b, a", False, None, None],
+            "divert 'd': forwarding_address 'b, a' contains 'a', the address of the divert: each message would be "
+            "diverted for ever; name another address",
+        ),
+        (
+            "createDivert",
+            ["q", None, "a", "b", False, None, None],
+            "divert 'q': a queue has this name; choose another one",
+        ),
+        (
+            "createDivert",
+            ['{"name":"d","adress":"a"}'],
+            "the divert configuration has an unknown field 'adress'; did you mean 'address'?",
+        ),
+        ("createDivert", ['{"name":5}'], "field 'name' of the divert configuration must be a text"),
+        ("createDivert", ['{"name":"d","address":["a"]}'], "divert 'd': "),
+        (
+            "createDivert",
+            ['{"name":"d","address":"a","forwarding-address":"b","transformer-configuration":[]}'],
+            "the transformer configuration must be an object of JSON with a class-name",
+        ),
+    ],
+)
+def test_a_wrong_divert_is_refused(manager: Manager, operation: str, arguments: list[object], text: str) -> None:
+    manager.peer.create_queue("q")
+    assert manager.failure("broker", operation=operation, body=json.dumps(arguments)).startswith(text)
+    assert manager.read("broker", "DivertNames") == []
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------

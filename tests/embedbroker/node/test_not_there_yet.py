@@ -9,9 +9,7 @@ from embedclient.errors import ErrorCode
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,
-    CreateQueue,
     CreateQueueV2,
-    CreateSharedQueue,
     CreateSharedQueueV2,
     ExceptionResponse,
     NullResponse,
@@ -70,32 +68,6 @@ def test_kinds_of_queues(peer: Peer, wish: str, shared: bool) -> None:
     )
     assert refused_text(peer, packet) == f"queue 'x': {name} is not supported by this broker yet"
     assert "x" not in peer.stage.node.kernel.address_manager.queues
-
-
-@pytest.mark.parametrize("address", ["prices.#", "#", "*.eur", "a.*.b", "*", "prices.#::mine"])
-@pytest.mark.parametrize("kind", [CreateQueue, CreateQueueV2, CreateSharedQueue, CreateSharedQueueV2])
-def test_wildcard_addresses(peer: Peer, address: str, kind: type[Packet]) -> None:
-    packet: Packet = {
-        CreateQueue: CreateQueue(address, "x", None, True, False, True),
-        CreateQueueV2: CreateQueueV2(address, "x", None, True, False, True, False, 0),
-        CreateSharedQueue: CreateSharedQueue(address, "x", None, True, True),
-        CreateSharedQueueV2: CreateSharedQueueV2(address, "x", None, True, 0, True),
-    }[kind]
-    plain = address.partition("::")[0]
-    text = f"address {plain!r}: wildcard addresses are not supported by this broker yet"
-    assert refused_text(peer, packet) == text
-    assert "x" not in peer.stage.node.kernel.address_manager.queues
-
-
-def test_a_wildcard_in_a_qualified_queue_name(peer: Peer) -> None:
-    assert "wildcard" in refused_text(peer, CreateQueueV2("x", "prices.#::x", None, True, False, True, False, 0))
-
-
-@pytest.mark.parametrize("anycast", [False, True])
-def test_a_send_that_would_create_a_wildcard_address(peer: Peer, anycast: bool) -> None:
-    packet = SessionSend(letter("m", "prices.#", anycast=anycast), True, -2)
-    assert "wildcard" in refused_text(peer, packet)
-    assert "prices.#" not in peer.stage.node.kernel.address_manager.addresses
 
 
 @pytest.mark.parametrize("address", ["a#b", "t#*", "prices#", "c*", "#1.a"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker import AddressInfo, EmbeddedBroker, QueueInfo
-from embedclient import ConnectionFactory
+from embedclient import ConnectionFactory, TextMessage
 from embedclient.errors import IllegalStateException, JMSException
 
 
@@ -50,6 +50,39 @@ async def test_what_was_created_survives_a_crash(tmp_path: Path) -> None:
         await broker.crash()
         await broker.start()
         assert "orders" in await broker.management.queue_names()
+
+
+async def test_diverts_pauses_and_wildcards_survive_a_crash(tmp_path: Path) -> None:
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        management = broker.management
+        await management.create_queue("audit")
+        await management.create_queue("all", address="shop.#", routing_type="ANYCAST")
+        await management.create_divert("copy", "shop.#", "audit", filter="region = 'EU'", routing_type="ANYCAST")
+        await management.create_divert("gone", "shop.#", "nowhere")
+        await management.delete_divert("gone")
+        await management.pause_queue("audit", persist=True)
+        await management.update_queue("all", max_consumers=7)
+        for expected in (1, 2):
+            async with ConnectionFactory(broker.vm_url).connect() as connection, connection.session() as session:
+                producer = session.create_producer("queue://shop.tea")
+                await producer.send(TextMessage("tea", properties={"region": "EU"}))
+                await producer.send(TextMessage("tea", properties={"region": "ASIA"}))
+                async with session.create_consumer("queue://audit") as consumer:
+                    assert await consumer.receive_nowait() is None
+            for queue, count in (("audit", expected), ("all", 2 * expected)):
+                assert await management.message_count(queue) == count, queue
+            await broker.crash()
+            await broker.start()
+            assert await management.divert_names() == ["copy"]
+            assert await management.get("queue.audit", "Paused") is True
+            assert await management.get("queue.all", "MaxConsumers") == 7
+        await management.resume_queue("audit")
+        async with (
+            ConnectionFactory(broker.vm_url).connect() as connection,
+            connection.session() as session,
+            session.create_consumer("queue://audit") as consumer,
+        ):
+            assert await consumer.receive(timeout=5) is not None
 
 
 async def test_failures_have_the_text_of_the_broker() -> None:

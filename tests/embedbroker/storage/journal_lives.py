@@ -72,6 +72,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
         hits["marker removed"] += isinstance(fact, FencingTokenRemoved)
     hits["set not settled"] += bool(statistics.unsettled_commit_sets)
     hits["cursor"] += bool(state.cursors)
+    hits["divert"] += bool(state.diverts)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -112,6 +113,7 @@ def live(
     decides: bool = False,
     marks: bool = False,
     reads: bool = False,
+    diverts: bool = False,
 ) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
@@ -122,6 +124,7 @@ def live(
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = manner.workload.on(random, state)
         workload.decides, workload.marks, workload.reads = decides, marks, reads
+        workload.diverts = diverts
         use(recorded, workload, random.choice(manner.calls), looks=manner.looks)
         assert journal.state is JournalState.READY, (seed, journal.failure)
         assert not any("compaction found damage" in note for note in journal.notes), (seed, journal.notes)

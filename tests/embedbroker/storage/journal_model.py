@@ -19,6 +19,8 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     DuplicateId,
     Fact,
     FencingToken,
@@ -92,6 +94,7 @@ class ModelState:
     forgotten: set[int] = Factory(set)
     fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
+    diverts: dict[int, DivertDefinition] = Factory(dict)
     id_limit: int = 0
 
     def apply(self, call: Call) -> None:
@@ -179,6 +182,10 @@ class ModelState:
                 self.cursors[fact.id] = fact
             case CursorRemoved():
                 del self.cursors[fact.id]
+            case DivertDefinition():
+                self.diverts[fact.id] = fact
+            case DivertRemoved():
+                del self.diverts[fact.id]
 
     def add_address(self, definition: AddressDefinition) -> None:
         self.addresses[definition.id] = definition
@@ -233,6 +240,7 @@ class ModelState:
             "outcomes": self.outcomes,
             "markers": self.fencing_tokens,
             "cursors": {number: each for number, each in self.cursors.items() if each.queue_id in self.queues},
+            "diverts": self.diverts,
             "id_limit": self.id_limit,
             "duplicate_ids": {
                 address_id: left
@@ -322,6 +330,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
         },
         "markers": {marker.id: marker for marker in recovered.fencing_tokens},
         "cursors": {cursor.id: cursor for cursor in recovered.cursors},
+        "diverts": {divert.id: divert for divert in recovered.diverts},
         "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,
         "duplicate_ids": duplicate_ids,

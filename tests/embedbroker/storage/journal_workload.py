@@ -14,6 +14,8 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     DuplicateId,
     FencingToken,
     FencingTokenRemoved,
@@ -49,6 +51,8 @@ class Workload:
     marks: bool = False
     # Whether somebody reads with cursors.
     reads: bool = False
+    # Whether diverts come and go.
+    diverts: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -86,6 +90,7 @@ class Workload:
             (1, self._remove_queue),
             (1, self._change),
             *([(3, self._move_cursor), (1, self._remove_cursor)] if self.reads else ()),
+            *([(3, self._divert), (1, self._remove_divert)] if self.diverts else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
@@ -241,6 +246,18 @@ class Workload:
     def _remove_cursor(self) -> Call | None:
         cursors = list(self.state.cursors)
         return ("note", (CursorRemoved(self.random.choice(cursors)),)) if cursors else None
+
+    def _divert(self) -> Call | None:
+        """A divert comes, or changes."""
+        diverts = list(self.state.diverts.values())
+        if diverts and self.random.random() < 0.5:
+            return "note", (evolve(self.random.choice(diverts), exclusive=self.random.random() < 0.5),)
+        number = self._take_id()
+        return "note", (DivertDefinition(number, f"divert {number}", "a", "b,c \ud800", "r", properties={"k": "v"}),)
+
+    def _remove_divert(self) -> Call | None:
+        diverts = list(self.state.diverts)
+        return ("note", (DivertRemoved(self.random.choice(diverts)),)) if diverts else None
 
     def _mark(self) -> Call | None:
         if self.state.fencing_tokens and self.random.random() < 0.8:

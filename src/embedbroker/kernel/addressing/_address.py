@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._definitions import AddressDefinition
 from ..message._message import Message
 from ..queueing._queue import Queue
+from ._bindings import OtherBindings
 from ._id_cache import IdCache
 
 __all__ = ["Address"]
@@ -22,8 +23,11 @@ class Address:
         "duplicate_ids",
         "idle_since_ms",
         "is_plain",
+        "is_resolved",
         "multicast",
         "name",
+        "others",
+        "paused",
         "removed",
         "routed_count",
         "swept",
@@ -46,8 +50,13 @@ class Address:
         self.routed_count = 0
         self.unrouted_count = 0
         # True when the address settings neither refuse sends nor change expirations; None until the first message needs
-        # it.
+        # it, and again when `others` must be resolved anew.
         self.is_plain: bool | None = None
+        # Diverts and queues of wildcard addresses; None without any. Valid while `is_resolved` is True.
+        self.others: OtherBindings | None = None
+        self.is_resolved = False
+        # True while its queues deliver nothing.
+        self.paused = definition.paused
         # Found idle by the last sweep, and how many messages had been sent to it by then.
         self.swept = False
         self.swept_count = 0
@@ -91,6 +100,18 @@ class Address:
         else:
             del self.multicast[queue]
         self.idle_since_ms = now_ms
+
+    def forget_others(self) -> None:
+        """Resolve diverts and queues of wildcard addresses anew before the next message."""
+        self.is_plain = None
+        self.is_resolved = False
+
+    def route_all(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """Return the queues that take this message, those of wildcard addresses too."""
+        targets = self.route(message, routing_type)
+        if self.others is not None:
+            targets += self.others.queues_for(message, routing_type)
+        return targets
 
     def route(self, message: Message, routing_type: int | None) -> list[Queue]:
         """Return the queues that take this message; ``routing_type`` None means that the sender named none.

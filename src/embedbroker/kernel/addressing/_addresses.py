@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from attrs import define, evolve, field
 
-from embedbroker.config import AddressConfiguration, AddressSettings, AddressSettingsRepository
+from embedbroker.config import AddressConfiguration, AddressSettings, AddressSettingsRepository, WildcardConfiguration
 from embedclient.errors import ErrorCode
 
 from .._authority import Access, Permission, Principal
@@ -26,7 +26,8 @@ from ..queueing._queue import Queue, QueueOwner
 from ..selector._selector import InvalidSelector, Selector, SelectorCache
 from ._address import Address
 from ._bindings import InternalBinding
-from ._views import AddressView, QueueRequest, QueueView
+from ._resolution import Resolution
+from ._views import AddressView, QueueRequest, QueueUpdate, QueueView
 
 __all__ = ["AddressManager", "names_of", "split_fqqn"]
 
@@ -60,11 +61,16 @@ class AddressManager:
     addresses_max: int
     queues_max: int
     observers: Observers
+    wildcards: WildcardConfiguration
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
     internal: dict[str, InternalBinding] = field(factory=dict, init=False)
+    resolution: Resolution = field(init=False)
     # Names of removed temporary destinations, the oldest first: nothing is created for late replies.
     _gone: dict[str, None] = field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.resolution = Resolution(self.wildcards, self.addresses)
 
     def selector(self, text: str | None) -> Selector | Refused | None:
         """Parse a filter; empty text is no filter."""
@@ -118,6 +124,7 @@ class AddressManager:
     def _add_address(self, definition: AddressDefinition) -> Address:
         address = self.addresses[definition.name] = Address(definition)
         address.idle_since_ms = self.owner.now_ms
+        self.resolution.on_address(address)
         self.store.add_address(definition)
         self.observers.call(self.observers.commit.address_added, address)
         return address
@@ -129,13 +136,15 @@ class AddressManager:
 
     def restore_address(self, definition: AddressDefinition) -> None:
         """Restore an address from the journal, without writing it again."""
-        self.addresses[definition.name] = Address(definition)
+        address = self.addresses[definition.name] = Address(definition)
+        self.resolution.on_address(address)
 
     def remove_address(self, address: Address) -> None:
         """Forget an address without queues, and its duplicate ids."""
         assert not address.has_queues, address.name
         del self.addresses[address.name]
         address.removed = True
+        self.resolution.on_address(address)
         if address.duplicate_ids is not None:
             address.duplicate_ids.owner.clear(address.duplicate_ids)
         self.store.remove_address(address.definition.id)
@@ -144,10 +153,14 @@ class AddressManager:
     def drop_idle_address(self, queue: QueueDefinition) -> None:
         """Forget the address of a deleted queue if that was its last one, and if it was created with it."""
         address = self.addresses.get(queue.address)
-        if address is None or address.has_queues or not address.definition.auto_created:
+        if address is None or self.is_bound(address) or not address.definition.auto_created:
             return
         if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
             self.remove_address(address)
+
+    def is_bound(self, address: Address) -> bool:
+        """Return True if queues or diverts are bound to exactly this address."""
+        return address.has_queues or bool(self.resolution.diverts_at(address.name))
 
     def lacks_address(self, name: str, routing_type: int) -> bool:
         """Return True if there is no address with this routing type."""
@@ -199,12 +212,14 @@ class AddressManager:
         existing = self.queues.get(name)
         if existing is not None:
             return self._existing(existing, request, address_name)
+        if name in self.resolution.diverts:
+            return Refused(
+                ErrorCode.ILLEGAL_STATE, f"AMQ229235: queue {name!r}: a divert has this name; choose another one"
+            )
         if request.auto_created and not request.temporary and self.is_gone(address_name):
             return _temporary_is_gone(address_name)
         if limited and len(self.queues) >= self.queues_max:
             return self._too_many_queues(name)
-        if _is_wildcard(address_name):
-            return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
         routing_type = self.routing_type(request)
         address = self.ensure_address(
@@ -220,10 +235,89 @@ class AddressManager:
         self.queues[name] = queue
         self._gone.pop(address_name, None)
         address.bind(queue)
+        if address.paused:
+            queue.set_paused(with_address=True)
+        self.resolution.on_queue(address)
         if queue.durable:
             self.store.add_queue(definition)
         self.observers.call(self.observers.commit.queue_added, queue)
         return queue
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def pause_queue(self, queue: Queue, *, persist: bool) -> None:
+        """Pause a queue. With ``persist``, a durable one is paused after a restart, too."""
+        queue.set_paused(itself=True)
+        if persist and queue.durable:
+            self._record_pause(queue, True)
+
+    def resume_queue(self, queue: Queue) -> None:
+        """Resume a queue. One whose address is paused stays paused with it, as in Artemis."""
+        queue.set_paused(itself=False)
+        self._record_pause(queue, False)
+
+    def _record_pause(self, queue: Queue, paused: bool) -> None:
+        if queue.definition.paused != paused:
+            queue.definition = evolve(queue.definition, paused=paused)
+            self.store.add_queue(queue.definition)
+
+    def pause_address(self, address: Address, *, persist: bool) -> None:
+        """Pause the queues of an address, and those that it gets later."""
+        address.paused = True
+        for queue in address.queues:
+            queue.set_paused(with_address=True)
+        if persist and not address.definition.paused:
+            address.definition = evolve(address.definition, paused=True)
+            self._record_change(address)
+
+    def resume_address(self, address: Address) -> None:
+        """Resume an address with all its queues, also those that were paused by themselves, as in Artemis."""
+        address.paused = False
+        for queue in address.queues:
+            queue.set_paused(with_address=False)
+            self.resume_queue(queue)
+        if address.definition.paused:
+            address.definition = evolve(address.definition, paused=False)
+            self._record_change(address)
+
+    def update_queue(self, queue: Queue, update: QueueUpdate) -> Refused | None:
+        """Change settings of a queue, or return why none is changed. Its id and its messages stay."""
+        definition = update.of(queue.definition)
+        selector = self.selector(definition.filter)
+        if isinstance(selector, Refused):
+            return selector
+        limit = definition.max_consumers
+        if limit != -1 and queue.consumer_count > limit:
+            return Refused(
+                ErrorCode.ILLEGAL_STATE,
+                f"AMQ229210: Can't update queue {queue.name} with maxConsumers: {limit}. Current consumers are "
+                f"{queue.consumer_count}.",
+            )
+        address = self.addresses[definition.address]
+        if not address.serves(definition.routing_type):
+            names = ("MULTICAST", "ANYCAST")
+            wanted = names[definition.routing_type]
+            supported = ", ".join([name for number, name in enumerate(names) if address.serves(number)])
+            return Refused(
+                ErrorCode.ILLEGAL_STATE,
+                f"AMQ229211: Can't update queue {queue.name} with routing type: {wanted}, Supported routing types for "
+                f"address: {address.name} are [{supported}]",
+            )
+        if definition == queue.definition:
+            return None
+        has_new_filter = definition.filter != queue.definition.filter
+        is_bound_anew = definition.routing_type != queue.definition.routing_type
+        if is_bound_anew:
+            address.unbind(queue, self.owner.now_ms)
+        queue.update(definition, selector)
+        if is_bound_anew:
+            address.bind(queue)
+            self.resolution.on_queue(address)
+        if queue.durable:
+            self.store.add_queue(definition)
+        if has_new_filter:
+            self.observers.call(self.observers.commit.queue_updated, queue)
+        return None
 
     def refusal_by_limit(self, principal: Principal, name: str) -> Refused | None:
         """Return why a user must not create one more queue; None if it may."""
@@ -356,6 +450,7 @@ class AddressManager:
         address = self.addresses.get(queue.definition.address)
         if address is not None:
             address.unbind(queue, self.owner.now_ms)
+            self.resolution.on_queue(address)
         if queue.durable:
             self.store.remove_queue(queue.id)
         self.observers.call(self.observers.commit.queue_removed, queue)
@@ -373,6 +468,8 @@ class AddressManager:
                 AddressDefinition(self.ids.take(), definition.address, anycast, not anycast, True)
             )
         address.bind(queue)
+        queue.set_paused(itself=definition.paused, with_address=address.paused)
+        self.resolution.on_queue(address)
         return queue
 
     def is_gone(self, name: str) -> bool:
@@ -390,8 +487,6 @@ class AddressManager:
         """
         if routing_type is None:
             return None
-        if _is_wildcard(address_name):
-            return _no_wildcards(address_name)
         settings = self.settings.of(address_name)
         wants_queue = routing_type == _ANYCAST or queue_name is not None
         if wants_queue and address_name not in self.addresses and len(self.queues) >= self.queues_max:
@@ -438,9 +533,13 @@ class AddressManager:
     def prepare_send(self, message: Message, routing_type: int | None, access: Access | None = None) -> Refused | None:
         """Create what a send to an address, or to ``address::queue``, needs. Temporary destinations are never created.
 
-        The creator of a temporary destination is its only consumer: what is sent to it later has no reader.
+        The creator of a temporary destination is its only consumer: what is sent to it later has no reader. An address
+        that has queues of wildcard addresses needs no other queue, as in Artemis.
         """
         name = message.address
+        address = self.resolution.find(name) if name in self.addresses else None
+        if address is not None and address.others is not None and address.others.has_queues:
+            return None
         if not name:
             return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
         if self.is_gone(name) or message.is_to_temporary:
@@ -451,8 +550,12 @@ class AddressManager:
         """Return the queue that ``address::queue`` names, if it is bound there and takes the message."""
         address_name, queue_name = split_fqqn(message.address)
         queue = self.queues.get(queue_name) if queue_name is not None else None
-        if queue is None or queue.definition.address != address_name:
+        if queue is None:
             return []
+        if queue.definition.address != address_name:
+            address = self.resolution.find(address_name)
+            if address is None or address.others is None or not address.others.takes(queue):
+                return []
         if routing_type is not None and routing_type != queue.definition.routing_type:
             return []
         return [queue] if queue.filter is None or queue.filter.matches(message) else []
@@ -540,16 +643,6 @@ def _temporary_is_gone(name: str) -> Refused:
         f"the temporary destination {name!r} does not exist: it was deleted, or the connection that made it has ended"
     )
     return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
-
-
-def _is_wildcard(address: str) -> bool:
-    """Return True if a queue of this address would get messages of others: `*` or `#` in place of a word."""
-    return ("*" in address or "#" in address) and not {"*", "#"}.isdisjoint(address.split("."))
-
-
-def _no_wildcards(address: str) -> Refused:
-    text = f"address {address!r}: wildcard addresses are not supported by this broker yet"
-    return Refused(ErrorCode.NOT_IMPLEMTNED_EXCEPTION, text)
 
 
 def names_of(request: QueueRequest) -> tuple[str, str]:

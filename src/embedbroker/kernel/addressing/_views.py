@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import asdict, evolve, frozen
 
 from .._definitions import QueueDefinition
 
-__all__ = ["AddressView", "QueueRequest", "QueueView"]
+__all__ = ["AddressView", "QueueRequest", "QueueUpdate", "QueueView"]
 
 
 @frozen
@@ -32,6 +32,26 @@ class QueueRequest:
     shared: bool = False
     ignore_if_exists: bool = False
     user: str | None = None
+
+
+@frozen
+class QueueUpdate:
+    """Hold a request to change a queue. None keeps a value; an empty filter or user removes it."""
+
+    filter: str | None = None
+    routing_type: int | None = None
+    max_consumers: int | None = None
+    purge_on_no_consumers: bool | None = None
+    exclusive: bool | None = None
+    user: str | None = None
+
+    def of(self, definition: QueueDefinition) -> QueueDefinition:
+        """Return the definition with the changes."""
+        changes = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in ("filter", "user"):
+            if name in changes:
+                changes[name] = changes[name] or None
+        return evolve(definition, **changes)
 
 
 @frozen

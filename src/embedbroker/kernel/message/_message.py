@@ -7,6 +7,7 @@ The kernel names those facts; each encoding has its own names for them. Does not
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from embedclient.model import Origin, PropertyValue
@@ -111,6 +112,24 @@ class Message(Protocol):
             address: Address of the copy.
             priority: Priority of the copy, 0 to 9; None keeps that of the message.
             expiration: Wall time in Unix milliseconds at which the copy expires, 0 for never.
+        """
+
+    def with_changes(
+        self,
+        address: str,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str] = (),
+    ) -> Message:
+        """Return a copy without id, with the same expiration, for another address.
+
+        It is assigned to no binding, even if another broker had assigned the message to one.
+
+        Args:
+            address: Address of the copy.
+            routing_type: Routing type that the copy states, 0 for multicast, 1 for anycast; None: it states none.
+            changes: Properties that are added or replaced.
+            removals: Names of properties that the copy does not have.
         """
 
     def with_expiration(self, expiration: int) -> Message:

@@ -15,6 +15,7 @@ The header, little-endian:
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import Protocol
@@ -75,6 +76,15 @@ class Codec(Protocol):
 
     def annotated(self, message: StoredMessage, origin: Origin) -> bytes | bytearray:
         """Return the encoded bytes of a copy that states its origin, under the names of the encoding."""
+
+    def changed(
+        self,
+        message: StoredMessage,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str],
+    ) -> bytes | bytearray:
+        """Return the encoded bytes of a copy with other properties, as `Message.with_changes`."""
 
     def to_core(self, message: StoredMessage) -> Message:
         """Return the message in the CORE encoding, with the same id."""
@@ -210,6 +220,16 @@ class StoredMessage:
 
     def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> StoredMessage:
         return self._copy(self.content, address, expiration, 0, priority)
+
+    def with_changes(
+        self,
+        address: str,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str] = (),
+    ) -> StoredMessage:
+        content = self.codec.changed(self, routing_type, changes, removals)
+        return self._copy(content, address, self.expiration, message_id=0)
 
     def with_expiration(self, expiration: int) -> StoredMessage:
         return self._copy(self.content, self.address, expiration, self.message_id)

@@ -212,6 +212,7 @@ class Queue:
         "_waiting_visible",
         "acknowledged_count",
         "added_count",
+        "address_paused",
         "backlog",
         "browsers",
         "consumers",
@@ -229,6 +230,7 @@ class Queue:
         "killed_count",
         "name",
         "owner",
+        "paused",
         "pledged",
         "scheduled",
         "swept",
@@ -260,6 +262,9 @@ class Queue:
         # them.
         self._waiting_visible = 0
         self._holds = 0
+        # Paused by itself, and with its address. A queue that is paused has one hold for that.
+        self.paused = False
+        self.address_paused = False
         self.delivering_count = 0
         # Messages of open transactions that will arrive here if those are committed.
         self.pledged = 0
@@ -390,7 +395,33 @@ class Queue:
     @property
     def is_held(self) -> bool:
         """Return True if `hold` is in force."""
-        return self._holds > 0
+        return self._holds > self.is_paused
+
+    @property
+    def is_paused(self) -> bool:
+        """Return True if nothing is delivered until the queue, or its address, is resumed."""
+        return self.paused or self.address_paused
+
+    def set_paused(self, *, itself: bool | None = None, with_address: bool | None = None) -> None:
+        """Pause or resume deliveries; None keeps a reason. Browsers, acknowledgements and arrivals go on."""
+        before = self.is_paused
+        if itself is not None:
+            self.paused = itself
+        if with_address is not None:
+            self.address_paused = with_address
+        if self.is_paused and not before:
+            self._holds += 1
+        elif before and not self.is_paused:
+            self.let_go()
+
+    def update(self, definition: QueueDefinition, selector: Selector | None) -> None:
+        """Use another definition of the same queue. It is bound anew if the routing type differs."""
+        self.definition = definition
+        self.filter = selector
+        if not definition.exclusive and self.dispatcher.holder is not None:
+            self.dispatcher.holder = None
+            for consumer in self.consumers:
+                self.consumer_ready(consumer)
 
     def let_go(self) -> None:
         """End one `hold`."""
@@ -480,10 +511,11 @@ class Queue:
 
     def dispatch(self, budget: int) -> int:
         """Hand waiting messages to ready consumers and browsers, then send markers; return the rest of the budget."""
-        if self._holds:
-            return budget
         backlog = self.backlog
-        budget = self.dispatcher.dispatch(backlog, self._hand, budget)
+        if not self._holds:
+            budget = self.dispatcher.dispatch(backlog, self._hand, budget)
+        elif self.is_held:
+            return budget
         for browser in list(self.browsers):
             budget = browser.show(backlog, budget)
             has_seen_all = budget > 0 and not browser.backpressure.is_shut

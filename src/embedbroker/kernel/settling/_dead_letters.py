@@ -37,11 +37,15 @@ class DeadLetters:
         In a ``transaction`` that has taken it, it leaves with the commit.
         """
         queue.killed_count += 1
-        target = self._settings.of(queue.definition.address).dead_letter_address
+        settings = self._settings.of(queue.definition.address)
+        target = settings.dead_letter_address
         if not target:
             text = f"queue {queue.name!r}: undeliverable messages are dropped, there is no dead letter address"
             self._mover.drop(queue, reference, Leaving.REJECTED, transaction, f"dead:{queue.name}", text)
             return
+        if settings.auto_create_dead_letter_resources:
+            prefix, suffix = settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix
+            self._mover.provide(queue.definition.address, target, prefix, suffix)
         self._log(
             f"queue {queue.name!r}: message {reference.message.message_id} goes to {target!r} "
             f"after {reference.delivery_count} deliveries"
@@ -51,5 +55,6 @@ class DeadLetters:
     def take_unrouted(self, message: Message, address: Address, transaction: UnitOfWork | None) -> None:
         """Send a message to the dead letter address if its address has no queues and the settings require it."""
         settings = self._settings.of(address.name)
-        if settings.send_to_dla_on_no_route and not address.has_queues and settings.dead_letter_address:
+        is_bound = address.has_queues or address.others is not None
+        if settings.send_to_dla_on_no_route and not is_bound and settings.dead_letter_address:
             self._mover.send_unrouted(message, settings.dead_letter_address, transaction)

@@ -10,6 +10,7 @@ from embedbroker.config import AddressSettingsRepository
 
 from .._clock import Clock
 from .._observer import Leaving
+from ..addressing._addresses import split_fqqn
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
 from ._move import MessageMover
@@ -48,9 +49,13 @@ class Expiry:
             self._removal.drop(queue, message)
             return
         queue.expired_count += 1
-        target = self._settings.of(message.address).expiry_address
+        settings = self._settings.of(message.address)
+        target = settings.expiry_address
         if not target:
             text = f"queue {queue.name!r}: expired messages are dropped, there is no expiry address"
             self._mover.drop(queue, reference, Leaving.EXPIRED, transaction, f"expiry:{queue.name}", text)
             return
+        if settings.auto_create_expiry_resources:
+            name = split_fqqn(message.address)[0]
+            self._mover.provide(name, target, settings.expiry_queue_prefix, settings.expiry_queue_suffix)
         self._mover.move(queue, reference, target, Outcome.EXPIRED, transaction, self._clock.now_ms)

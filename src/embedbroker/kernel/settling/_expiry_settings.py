@@ -11,15 +11,18 @@ __all__ = ["adjusts_expiration", "with_expiry_settings"]
 
 def adjusts_expiration(settings: AddressSettings) -> bool:
     """Return True if the settings change any expiration."""
-    return not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
+    has_delays = not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
+    return has_delays or bool(settings.no_expiry)
 
 
 def with_expiry_settings(message: Message, settings: AddressSettings, now_ms: int) -> Message:
-    """Apply expiry-delay, min- and max-expiry-delay; return the message itself if they change nothing."""
+    """Apply no-expiry, expiry-delay, min- and max-expiry-delay; return the message itself if they change nothing."""
     delay, shortest, longest = settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay
     assert delay is not None and shortest is not None and longest is not None
     expiration = message.expiration
-    if expiration == 0:
+    if settings.no_expiry:
+        wanted = 0
+    elif expiration == 0:
         chosen = next((value for value in (delay, longest, shortest) if value >= 0), None)
         wanted = 0 if chosen is None else now_ms + chosen
     elif longest >= 0 and expiration > now_ms + longest:

@@ -11,16 +11,19 @@ from typing import Protocol
 
 from embedbroker.config import AddressSettingsRepository
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import Origin
+from embedclient.model import ORIGINAL_ADDRESS, Origin
 
 from .._clock import Clock
 from .._ids import Ids
 from .._observer import Leaving
+from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager
+from ..addressing._views import QueueRequest
 from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
+from ._diversion import Diversion, Routed
 from ._expiry_settings import with_expiry_settings
 from ._outcome import Outcome
 from ._removal import LEAVING_OF, Removal
@@ -33,6 +36,11 @@ MOVE_COST = 32
 
 # Names of queues come from clients: the set of logged ones is cleared when it has this many.
 _LOGGED_MAX = 1000
+
+
+def _admit(_copy: Message, _address: Address) -> bool:
+    """Admit each copy: the duplicate id of a message that is moved is not checked."""
+    return True
 
 
 class CopySender(Protocol):
@@ -48,7 +56,7 @@ class CopySender(Protocol):
 class MessageMover:
     """Move messages that are no longer in any list of their queue."""
 
-    __slots__ = ("_addresses", "_clock", "_ids", "_log", "_logged", "_removal", "_sender", "_settings")
+    __slots__ = ("_addresses", "_clock", "_diversion", "_ids", "_log", "_logged", "_removal", "_sender", "_settings")
 
     def __init__(
         self,
@@ -58,6 +66,7 @@ class MessageMover:
         clock: Clock,
         removal: Removal,
         sender: CopySender,
+        diversion: Diversion,
         log: Callable[[str], None],
     ) -> None:
         self._addresses = addresses
@@ -66,6 +75,7 @@ class MessageMover:
         self._clock = clock
         self._removal = removal
         self._sender = sender
+        self._diversion = diversion
         self._log = log
         self._logged: set[str] = set()
 
@@ -91,14 +101,14 @@ class MessageMover:
             self._log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
             self._removal.leave(queue, (reference,), why, transaction)
             return
-        address = self._addresses.addresses.get(target)
+        address = self._addresses.resolution.find(target)
         copy.assign_id(self._ids.take())
         copy = with_expiry_settings(copy, self._settings.of(target), self._clock.now_ms)
-        if destination is not None:
-            targets = [destination]
+        if destination is not None and address is not None:
+            routed = [Routed(copy, address, [destination], True)]
         else:
-            targets = address.route(copy, None) if address is not None else []
-        if address is None or not targets:
+            routed = self._route(copy, address) if address is not None else []
+        if not routed:
             text = f"messages for {target!r} are dropped: no queue is bound there"
             self.drop(queue, reference, why, transaction, f"move:{target}", text)
             return
@@ -107,7 +117,8 @@ class MessageMover:
             queue.delivering_count += 1
             transaction = self._sender.begin()
             transaction.take(queue, (reference,), outcome)
-        self._sender.send_copy(copy, address, targets, transaction)
+        for each in routed:
+            self._sender.send_copy(each.message, each.address, each.targets, transaction)
         self._removal.leave(queue, (reference,), why, transaction)
         if alone:
             transaction.commit()
@@ -136,15 +147,38 @@ class MessageMover:
         address = self._addresses.addresses[queue.definition.address]
         self._sender.send_copy(copy, address, [queue], transaction)
 
+    def provide(self, origin: str, target: str, prefix: str | None, suffix: str | None) -> None:
+        """Create the queue of one address on the dead letter or expiry address, unless it exists (4.4).
+
+        A queue that exists counts as used: it is not swept.
+        """
+        if origin == target:
+            return
+        name = f"{prefix or ''}{origin}{suffix or ''}"
+        quoted = origin.replace("'", "''")
+        request = QueueRequest(
+            target, name, filter=f"{ORIGINAL_ADDRESS} = '{quoted}'", auto_created=True, ignore_if_exists=True
+        )
+        routing_type = self._addresses.routing_type(request)
+        created: Address | Queue | Refused = self._addresses.ensure_address(target, routing_type, allowed=True)
+        if not isinstance(created, Refused):
+            created = self._addresses.create_queue(request)
+        if isinstance(created, Refused):
+            self._log_once(f"provide:{name}", f"queue {name!r} is not created on {target!r}: {created.text}")
+
+    def _log_once(self, key: str, text: str) -> None:
+        if key in self._logged:
+            return
+        if len(self._logged) >= _LOGGED_MAX:
+            self._logged.clear()
+        self._logged.add(key)
+        self._log(text)
+
     def drop(
         self, queue: Queue, reference: Reference, why: Leaving, transaction: UnitOfWork | None, key: str, text: str
     ) -> None:
         """Drop a message without a destination, and log ``text`` once for ``key``."""
-        if key not in self._logged:
-            if len(self._logged) >= _LOGGED_MAX:
-                self._logged.clear()
-            self._logged.add(key)
-            self._log(text)
+        self._log_once(key, text)
         self._removal.leave(queue, (reference,), why, transaction)
 
     def send_unrouted(self, message: Message, target: str, transaction: UnitOfWork | None) -> None:
@@ -152,6 +186,17 @@ class MessageMover:
         copy = message.annotate(Origin(message.address, None, message.message_id), target)
         copy.assign_id(message.message_id)
         copy = with_expiry_settings(copy, self._settings.of(target), self._clock.now_ms)
-        address = self._addresses.addresses.get(target)
-        if address is not None and (queues := address.route(copy, None)):
-            self._sender.send_copy(copy, address, queues, transaction)
+        address = self._addresses.resolution.find(target)
+        for each in self._route(copy, address) if address is not None else ():
+            self._sender.send_copy(each.message, each.address, each.targets, transaction)
+
+    def _route(self, copy: Message, address: Address) -> list[Routed]:
+        """Return where a copy goes, and what the diverts of its address make of it, as far as queues take them."""
+        if address.others is None or not address.others.has_diverts:
+            targets = address.route_all(copy, None)
+            return [Routed(copy, address, targets, True)] if targets else []
+        routed = self._diversion.route(copy, address, None, None, _admit, creates=False)
+        if isinstance(routed, Refused):
+            # It was logged. A message that must leave its queue cannot be refused.
+            routed = [Routed(copy, address, address.route_all(copy, None), True)]
+        return [each for each in routed if each.targets]

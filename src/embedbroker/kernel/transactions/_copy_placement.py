@@ -30,7 +30,7 @@ class CopyPlacement:
     def send_copy(self, copy: Message, address: Address, targets: list[Queue], transaction: UnitOfWork | None) -> None:
         """Place a copy that is routed. Its duplicate id is not checked, but comes into force."""
         assert transaction is None or isinstance(transaction, Transaction)
-        self._placement.place(copy, targets, transaction)
+        self._placement.place_at(copy, address, targets, transaction)
         duplicate_id = copy.duplicate_id
         if duplicate_id is not None:
             self._duplicates.accept(self._duplicates.identify(address, duplicate_id), transaction)

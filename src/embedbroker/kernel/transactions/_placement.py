@@ -9,6 +9,7 @@ from __future__ import annotations
 from .._memory import MemoryAccount
 from .._observer import Observers
 from .._store import Store
+from ..addressing._address import Address
 from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
@@ -91,6 +92,22 @@ class Placement:
         for queue in targets:
             queue.publish(Reference(message, message_id))
 
+    def place_at(
+        self,
+        message: Message,
+        address: Address,
+        targets: list[Queue],
+        transaction: Transaction | None,
+        identified: Identified | None = None,
+    ) -> None:
+        """Like `place`, for queues of which some may be bound to a wildcard: the message counts on its address."""
+        targets = [queue for queue in targets if queue.consumers or not queue.definition.purge_on_no_consumers]
+        if not targets:
+            return
+        if any(queue.definition.address != address.name for queue in targets):
+            self._memory.set_home(message.message_id, address.name)
+        self.place(message, targets, transaction, identified)
+
     def _observe_routed(self, message: Message, targets: list[Queue], transaction: Transaction | None) -> None:
         transaction_id = transaction.id if transaction is not None else 0
         for queue in targets:
@@ -111,6 +128,8 @@ class Placement:
 
         An answer that ``promises`` is visible once everything is durable that is recorded by now.
         """
+        if any(queue.definition.address != message.address for queue in targets):
+            self._memory.set_home(message.message_id, message.address)
         self._memory.hold(message.message_id, message.address, message.memory_size, len(targets))
         store = self._store
         point = store.point() if promises else 0

@@ -80,6 +80,8 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         journal.add_outcome(outcome)
     for cursor in state.cursors:
         journal.note(cursor)
+    for divert in state.diverts:
+        journal.note(divert)
     _copy_bodies(damaged, copy)
     journal.close(now)
     _write(journal, copy, now)

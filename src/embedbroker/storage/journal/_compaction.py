@@ -38,6 +38,7 @@ _REMOVED = {
     RecordKind.FORGET_OUTCOME: RecordKind.HEURISTIC_OUTCOME,
     RecordKind.REMOVE_MARKER: RecordKind.MARKER,
     RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
+    RecordKind.REMOVE_DIVERT: RecordKind.DIVERT,
 }
 _SIZE_AND_KIND = Struct("<IB")
 
@@ -297,6 +298,8 @@ class Compaction:
             identifier = codec.decode_marker(data, position, size).id
         elif kind is RecordKind.CURSOR:
             identifier = codec.decode_cursor(data, position, size)[0].id
+        elif kind is RecordKind.DIVERT:
+            identifier = codec.decode_divert(data, position, size)[0].id
         elif kind is RecordKind.ADDRESS:
             identifier = codec.decode_address(data, position, size)[0].id
         else:

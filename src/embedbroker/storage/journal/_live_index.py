@@ -24,6 +24,8 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     DuplicateId,
     Fact,
     FencingToken,
@@ -166,6 +168,10 @@ class LiveIndex:
                 self.define(RecordKind.CURSOR, fact.id, segment)
             case CursorRemoved():
                 self.remove(RecordKind.CURSOR, fact.id, segment, ())
+            case DivertDefinition():
+                self.define(RecordKind.DIVERT, fact.id, segment)
+            case DivertRemoved():
+                self.remove(RecordKind.DIVERT, fact.id, segment, ())
             case _:
                 assert_never(fact)
 

@@ -57,7 +57,7 @@ import json
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from struct import Struct, pack, unpack_from
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from attrs import asdict, fields
 
@@ -66,6 +66,8 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     DuplicateId,
     Fact,
     FencingToken,
@@ -94,6 +96,7 @@ __all__ = [
     "decode_commit_set",
     "decode_cursor",
     "decode_delivery_count",
+    "decode_divert",
     "decode_dropped",
     "decode_duplicate_id",
     "decode_marker",
@@ -141,12 +144,17 @@ class RecordKind(IntEnum):
     COMMIT_SET = 20
     CURSOR = 21
     REMOVE_CURSOR = 22
+    DIVERT = 23
+    REMOVE_DIVERT = 24
 
+
+Definition: TypeAlias = AddressDefinition | QueueDefinition | CursorDefinition | DivertDefinition
 
 _KINDS = {
     AddressDefinition: RecordKind.ADDRESS,
     QueueDefinition: RecordKind.QUEUE,
     CursorDefinition: RecordKind.CURSOR,
+    DivertDefinition: RecordKind.DIVERT,
 }
 
 SKIPPABLE = 0x80
@@ -165,7 +173,7 @@ TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs foll
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
 MARKER = Struct("<IBBHqq")  # id, value; the name follows, UTF-8
 COMMIT_SET = Struct("<IBBHqqqII")  # see above
-# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR: id
+# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR, REMOVE_DIVERT: id
 # FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
@@ -237,10 +245,12 @@ def encode_fact(fact: Fact) -> bytes:
             return encode_id(RecordKind.REMOVE_MARKER, fact.id)
         case CommitSet():
             return _encode_commit_set(fact)
-        case CursorDefinition():
+        case CursorDefinition() | DivertDefinition():
             return encode_definition(fact)
         case CursorRemoved():
             return encode_id(RecordKind.REMOVE_CURSOR, fact.id)
+        case DivertRemoved():
+            return encode_id(RecordKind.REMOVE_DIVERT, fact.id)
         case _:
             assert_never(fact)
 
@@ -291,8 +301,8 @@ def encode_id(kind: RecordKind, value: int) -> bytes:
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 
-def encode_definition(definition: AddressDefinition | QueueDefinition | CursorDefinition) -> bytes:
-    """Encode ADDRESS, QUEUE and CURSOR: UTF-8 JSON, an object of the definition's fields.
+def encode_definition(definition: Definition) -> bytes:
+    """Encode ADDRESS, QUEUE, CURSOR and DIVERT: UTF-8 JSON, an object of the definition's fields.
 
     Rare, so readable beats compact.
     """
@@ -352,9 +362,13 @@ def decode_cursor(data: bytes, start: int, size: int) -> tuple[CursorDefinition,
     return CursorDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
-def _fields_of(
-    kind: type[AddressDefinition] | type[QueueDefinition] | type[CursorDefinition], data: bytes, start: int, size: int
-) -> tuple[dict[str, object], list[str]]:
+def decode_divert(data: bytes, start: int, size: int) -> tuple[DivertDefinition, list[str]]:
+    """Return the definition in a DIVERT record, and the names of fields this version does not support."""
+    known, unknown = _fields_of(DivertDefinition, data, start, size)
+    return DivertDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
+def _fields_of(kind: type[Definition], data: bytes, start: int, size: int) -> tuple[dict[str, object], list[str]]:
     payload: dict[str, object] = json.loads(data[start + PREFIX.size : start + size])
     names = {attribute.name for attribute in fields(kind)}
     return {name: value for name, value in payload.items() if name in names}, sorted(payload.keys() - names)

@@ -18,6 +18,7 @@ from attrs import Factory, define
 from embedbroker.kernel import (
     AddressDefinition,
     CursorDefinition,
+    DivertDefinition,
     DuplicateId,
     FencingToken,
     HeuristicOutcome,
@@ -142,6 +143,7 @@ class RecoveredState:
     delayed: dict[tuple[int, int], int] = Factory(dict)
     # Sizes of the files of large bodies, by their numbers.
     bodies: dict[int, int] = Factory(dict)
+    diverts: tuple[DivertDefinition, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

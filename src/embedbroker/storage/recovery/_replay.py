@@ -16,6 +16,8 @@ from embedbroker.kernel import (
     AddressDefinition,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     DuplicateId,
     Fact,
     FencingToken,
@@ -74,6 +76,7 @@ class Replay:
     outcomes: dict[int, HeuristicOutcome] = Factory(dict)
     fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
+    diverts: dict[int, DivertDefinition] = Factory(dict)
     # By address: its ids in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     # By message: the wall time before which it must not be delivered, where it has one.
@@ -209,6 +212,7 @@ class Replay:
             fencing_tokens=tuple(self.fencing_tokens.values()),
             deliver_at={message_id: due for message_id, due in self.deliver_at.items() if message_id in self.messages},
             delayed={key: due_ms for key, due_ms in self.delayed.items() if key[0] in self.messages},
+            diverts=tuple(self.diverts.values()),
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -248,6 +252,8 @@ class Replay:
                 self.live_index.remove(RecordKind.HEURISTIC_OUTCOME, identifier, segment, ())
             case RecordKind.MARKER | RecordKind.REMOVE_MARKER | RecordKind.CURSOR | RecordKind.REMOVE_CURSOR as noted:
                 self._note(noted, data, position, size, segment)
+            case RecordKind.DIVERT | RecordKind.REMOVE_DIVERT as noted:
+                self._note_divert(noted, data, position, size, segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -286,6 +292,18 @@ class Replay:
             else:
                 fact = CursorRemoved(identifier)
                 self.cursors.pop(identifier, None)
+        self.live_index.note(fact, segment)
+
+    def _note_divert(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
+        fact: Fact
+        if kind is RecordKind.DIVERT:
+            fact, unknown = codec.decode_divert(data, position, size)
+            self.diverts[fact.id] = fact
+            if unknown:
+                self.notes.append(f"divert {fact.name}: unknown fields {', '.join(unknown)} are ignored")
+        else:
+            fact = DivertRemoved(codec.IDENTIFIER.unpack_from(data, position)[4])
+            self.diverts.pop(fact.id, None)
         self.live_index.note(fact, segment)
 
     def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:

@@ -86,6 +86,7 @@ _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _GROUP_ID: Final = "_AMQ_GROUP_ID"
 _TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
 _HOPS: Final = "_AMQ_Hops"
+_ROUTE_TO = "_AMQ_ROUTE_TO"
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 _ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
@@ -372,6 +373,29 @@ class CoreMessage:
         else:
             raw += self.header
         return CoreMessage.parse(raw)
+
+    def with_changes(
+        self,
+        address: str,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str] = (),
+    ) -> CoreMessage:
+        """Return a copy without id, with the same expiration, for another address. Raise RemoteProtocolError.
+
+        It is assigned to no binding, even if another broker had assigned the message to one.
+
+        Args:
+            address: Address of the copy.
+            routing_type: Routing type that the copy states; None: it states none.
+            changes: Properties that are added or replaced.
+            removals: Names of properties that the copy does not have.
+        """
+        changed: dict[str, PropertyValue | TypedValue] = {**changes}
+        if routing_type is not None:
+            changed[_ROUTING_TYPE] = TypedValue(routing_type, PropertyType.BYTE)
+        removed = (*removals, _ROUTING_TYPE, _ROUTE_TO)
+        return self.copy_for(address, changes=changed, removals=removed, expiration=self.expiration)
 
     def with_expiration(self, expiration: int) -> CoreMessage:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from embedbroker.kernel import RESIDENT, Body, Message, StoredMessage
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Origin, Properties, PropertyValue
@@ -49,6 +51,19 @@ class LinesCodec:
         if origin.expired_at_ms is not None:
             facts["x_expired"] = origin.expired_at_ms
         return encoded(self.fields(message) | {name: str(value) for name, value in facts.items()}, body_of(message))
+
+    def changed(
+        self,
+        message: StoredMessage,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str],
+    ) -> bytes:
+        kept = {name: value for name, value in self.fields(message).items() if name not in (*removals, "x_type")}
+        kept |= {name: str(value) for name, value in changes.items()}
+        if routing_type is not None:
+            kept["x_type"] = str(routing_type)
+        return encoded(kept, body_of(message))
 
     def to_core(self, message: StoredMessage) -> CoreMessage:
         core = CoreMessage.build(

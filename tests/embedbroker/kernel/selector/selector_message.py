@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from attrs import frozen
 
@@ -49,6 +49,15 @@ class Letter:
         raise AssertionError("a selector schedules nothing")
 
     def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> Letter:
+        raise AssertionError("a selector copies nothing")
+
+    def with_changes(
+        self,
+        address: str,
+        routing_type: int | None,
+        changes: Mapping[str, PropertyValue],
+        removals: Collection[str] = (),
+    ) -> Letter:
         raise AssertionError("a selector copies nothing")
 
     def with_expiration(self, expiration: int) -> Letter:

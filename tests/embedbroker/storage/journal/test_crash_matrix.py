@@ -50,6 +50,13 @@ def test_places_of_readers_are_lost_in_no_crash() -> None:
     assert hits["cursor"] >= 50, hits
 
 
+def test_diverts_are_lost_in_no_crash() -> None:
+    hits: Counter[str] = Counter()
+    for seed in range(5000, 5000 + CASES):
+        hits += live(seed, SimulatedDisk(), diverts=True)
+    assert hits["divert"] >= 50, hits
+
+
 @pytest.mark.parametrize("settles_late", [False, True])
 def test_a_commit_set_and_its_marker_survive_any_crash_together(
     settles_late: bool, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,8 @@ from embedbroker.kernel import (
     CommitSet,
     CursorDefinition,
     CursorRemoved,
+    DivertDefinition,
+    DivertRemoved,
     FencingToken,
     FencingTokenRemoved,
     QueueDefinition,
@@ -270,6 +272,16 @@ def test_unknown_fields_of_a_definition_are_noted() -> None:
     assert journal.notes == ["new: unknown fields colour are ignored"]
 
 
+def test_a_divert_and_its_end() -> None:
+    divert = DivertDefinition(9, "d", "a", "b", "d", True, None, "PASS", {"k": "v"})
+    text = (
+        b'{"id":9,"name":"d","address":"a","forwarding_address":"b","routing_name":"d","exclusive":true,"filter":null,'
+        b'"routing_type":"PASS","properties":{"k":"v"}}'
+    )
+    record = pack("<IBBH", 8 + len(text), 23, 0, 0) + text
+    assert records_of(("note", divert), ("note", DivertRemoved(9))) == record + pack("<IBBHq", 16, 24, 0, 0, 9)
+
+
 def test_kinds_keep_their_numbers() -> None:
     assert [(kind.name, kind.value) for kind in RecordKind] == [
         ("ADD_MESSAGE", 1),
@@ -294,6 +306,8 @@ def test_kinds_keep_their_numbers() -> None:
         ("COMMIT_SET", 20),
         ("CURSOR", 21),
         ("REMOVE_CURSOR", 22),
+        ("DIVERT", 23),
+        ("REMOVE_DIVERT", 24),
     ]
 
 

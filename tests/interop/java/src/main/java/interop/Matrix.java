@@ -42,6 +42,7 @@ public final class Matrix {
       SubscriptionCases.addTo(CASES);
       QueueCases.addTo(CASES);
       LargeCases.addTo(CASES);
+      RoutingCases.addTo(CASES);
       DuplicateCases.addTo(CASES);
       RefusalCases.addTo(CASES);
       ConnectionCases.addTo(CASES);

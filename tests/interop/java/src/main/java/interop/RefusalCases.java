@@ -17,7 +17,6 @@ final class RefusalCases {
    }
 
    static void addTo(Map<String, Matrix.Case> cases) {
-      cases.put("refuses-wildcards", RefusalCases::wildcards);
       cases.put("refuses-last-value-queues", RefusalCases::lastValueQueues);
    }
 
@@ -39,14 +38,6 @@ final class RefusalCases {
       }
       check(texts.toString().contains(feature), "the text does not say it: " + texts);
       check(texts.toString().contains("not supported by this broker yet"), "the text does not say it: " + texts);
-   }
-
-   private static void wildcards(Broker broker) throws Exception {
-      Session session = broker.session();
-      String name = broker.fresh("prices") + ".#";
-      told(fails(JMSException.class, () -> session.createConsumer(session.createTopic(name))), "wildcard");
-      told(fails(JMSException.class, () -> session.createConsumer(session.createQueue(name))), "wildcard");
-      goesOn(broker, session);
    }
 
    private static void lastValueQueues(Broker broker) throws Exception {
