@@ -97,6 +97,45 @@ class ThreadedManagement:
         """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay."""
         return self._run(lambda: self._management.purge_queue(name))
 
+    def pause_queue(self, name: str, *, persist: bool = False) -> None:
+        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        self._run(lambda: self._management.pause_queue(name, persist=persist))
+
+    def resume_queue(self, name: str) -> None:
+        """Deliver from a queue again. It stays paused while its address is paused."""
+        self._run(lambda: self._management.resume_queue(name))
+
+    def update_queue(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        routing_type: str | None = None,
+        max_consumers: int | None = None,
+        exclusive: bool | None = None,
+        purge_on_no_consumers: bool | None = None,
+    ) -> None:
+        """Change settings of a queue, which keeps its messages. None keeps a value.
+
+        Args:
+            name: Name of the queue.
+            filter: Selector for the messages that it takes; an empty text removes it.
+            routing_type: ``ANYCAST`` or ``MULTICAST``; its address must have that type.
+            max_consumers: Maximum number of consumers; -1 sets no limit.
+            exclusive: Whether one consumer gets all messages.
+            purge_on_no_consumers: Whether messages are removed when the last consumer leaves.
+        """
+        self._run(
+            lambda: self._management.update_queue(
+                name,
+                filter=filter,
+                routing_type=routing_type,
+                max_consumers=max_consumers,
+                exclusive=exclusive,
+                purge_on_no_consumers=purge_on_no_consumers,
+            )
+        )
+
     def browse(
         self, queue: str, *, filter: str | None = None, page: int = 1, page_size: int = 100
     ) -> list[dict[str, Any]]:
@@ -187,6 +226,14 @@ class ThreadedManagement:
         """Delete an address. One with queues is refused unless ``deletes_queues``."""
         self._run(lambda: self._management.delete_address(name, deletes_queues=deletes_queues))
 
+    def pause_address(self, name: str, *, persist: bool = False) -> None:
+        """Pause the queues of an address, and those it gets later. With ``persist``, after a restart, too."""
+        self._run(lambda: self._management.pause_address(name, persist=persist))
+
+    def resume_address(self, name: str) -> None:
+        """Resume all queues of an address, also those that were paused by themselves."""
+        self._run(lambda: self._management.resume_address(name))
+
     def divert_names(self) -> list[str]:
         """Return the names of all diverts, in order of their creation."""
         return self._run(lambda: self._management.divert_names())
@@ -201,7 +248,16 @@ class ThreadedManagement:
         filter: str | None = None,
         routing_type: str = "STRIP",
     ) -> None:
-        """Create a divert. It survives a restart."""
+        """Create a divert. It survives a restart.
+
+        Args:
+            name: Name of the divert.
+            address: Address whose messages it takes; one with wildcards stands for all that match.
+            forwarding_address: Address that gets them; several names with commas get one copy each.
+            exclusive: Whether a message that it takes does not go to the queues of its address.
+            filter: Selector for the messages that it takes; None takes all.
+            routing_type: Routing type of the copy: ``STRIP``, ``PASS``, ``ANYCAST`` or ``MULTICAST``.
+        """
         self._run(
             lambda: self._management.create_divert(
                 name, address, forwarding_address, exclusive=exclusive, filter=filter, routing_type=routing_type
@@ -211,41 +267,3 @@ class ThreadedManagement:
     def delete_divert(self, name: str) -> None:
         """Remove a divert."""
         self._run(lambda: self._management.delete_divert(name))
-
-    def pause_queue(self, name: str, *, persist: bool = False) -> None:
-        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
-        self._run(lambda: self._management.pause_queue(name, persist=persist))
-
-    def resume_queue(self, name: str) -> None:
-        """Deliver from a queue again. It stays paused while its address is paused."""
-        self._run(lambda: self._management.resume_queue(name))
-
-    def update_queue(
-        self,
-        name: str,
-        *,
-        filter: str | None = None,
-        routing_type: str | None = None,
-        max_consumers: int | None = None,
-        exclusive: bool | None = None,
-        purge_on_no_consumers: bool | None = None,
-    ) -> None:
-        """Change settings of a queue, which keeps its messages. None keeps a value."""
-        self._run(
-            lambda: self._management.update_queue(
-                name,
-                filter=filter,
-                routing_type=routing_type,
-                max_consumers=max_consumers,
-                exclusive=exclusive,
-                purge_on_no_consumers=purge_on_no_consumers,
-            )
-        )
-
-    def pause_address(self, name: str, *, persist: bool = False) -> None:
-        """Pause the queues of an address, and those it gets later. With ``persist``, after a restart, too."""
-        self._run(lambda: self._management.pause_address(name, persist=persist))
-
-    def resume_address(self, name: str) -> None:
-        """Resume all queues of an address, also those that were paused by themselves."""
-        self._run(lambda: self._management.resume_address(name))
