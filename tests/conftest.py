@@ -1,7 +1,7 @@
-"""Runs `async def` tests in trio, in real or in virtual time, and keeps interop and Spark for those who name them.
+"""Run `async def` tests in trio, in real or in virtual time, and skip interop and Spark unless they are named.
 
-An async test that asks for the fixture `autojump_clock` runs in virtual time: whenever every task waits, the clock
-jumps to the next deadline. This file knows nothing of brokers or clients.
+An async test that requests the fixture `autojump_clock` runs in virtual time: whenever every task waits, the clock
+jumps to the next deadline. This file does not depend on brokers or clients.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def autojump_clock() -> trio.testing.MockClock:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a coroutine function to its end in a trio run of its own."""
+    """Run a coroutine function to its end in a separate trio run."""
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         return None

@@ -46,7 +46,7 @@ def test_every_public_name_stands_on_a_page(package: str) -> None:
     classes = [found for found in shown.values() if inspect.isclass(found)]
     objects = {name: getattr(module, name) for name in module.__all__}
     missing = {name for name, value in objects.items() if f"{package}.{name}" not in shown and value not in classes}
-    assert missing - {"errors"} == set()  # a module, with a page of its own
+    assert missing - {"errors"} == set()  # a module, with a separate page
 
 
 @pytest.mark.parametrize("package", PACKAGES)

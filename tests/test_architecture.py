@@ -90,7 +90,7 @@ THIRD_PARTY = {
     "b.configfile": {"attrs", "xmltodict"},
     "b.security": {"attrs", "cryptography"},
     "b.pytest_plugin": {"attrs", "trio", "pytest", "outcome"},
-    # py4j is how Spark says that its Java has ended.
+    # py4j is how Spark reports that its Java has ended.
     "b.cli": {"attrs", "trio", "click", "rich", "pyspark", "py4j", "cryptography"},
     "b.console": {"attrs", "trio", "starlette", "hypercorn"},
     "b.pipeline": {"attrs", "pyspark", "pyarrow", "numpy"},

@@ -1,4 +1,4 @@
-"""The tables of the guide say what the code says: parameters, settings, options, exit codes, errors, verdicts."""
+"""The tables of the guide agree with the code: parameters, settings, options, exit codes, errors, verdicts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def codes(cell: str) -> list[str]:
 
 
 def named_defaults(rows: list[Row]) -> dict[str, str]:
-    """Each name in code of the first column, with what the second column says."""
+    """Each name in code of the first column, with the text of the second column."""
     return {name: row[1].strip("`") for row in rows for name in codes(row[0])}
 
 
@@ -137,7 +137,7 @@ def test_every_setting_of_a_policy_is_there_with_its_default(
         for policy in ((primary, backup) if row[1] == "both" else (primary if row[1] == "primary" else backup,))
     }
     known = {(field.name, policy): repr(field.default) for policy in (primary, backup) for field in fields(policy)}
-    # Where messages go when a broker stops has no effect yet, and is said once for all policies.
+    # Where messages go when a broker stops has no effect yet, and is stated once for all policies.
     assert shown == {key: default for key, default in known.items() if key[0] != "scale_down"}
 
 

@@ -1,6 +1,6 @@
 """Apache Artemis as a peer: a broker instance of its own on a free port, and its command line as clients.
 
-Readiness is what the broker logs; stopping is SIGTERM. It knows nothing of our broker.
+Readiness is what the broker logs; stopping is SIGTERM. It does not depend on our broker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ READY_AS_BACKUP = r"AMQ221031: backup announced|AMQ221024: Backup server .* is s
 
 
 def free_port() -> int:
-    """A port nobody uses now; the broker that gets it binds it a moment later."""
+    """A port that is free now; the broker that gets it binds it a moment later."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert isinstance(port, int)
@@ -63,7 +63,7 @@ class ArtemisBroker:
         return self._program is not None
 
     def start(self, *, ready: str = READY) -> None:
-        """Returns when the broker accepts connections, or has said that it is ready for something else."""
+        """Return when the broker accepts connections, or has logged that it is ready for something else."""
         self.launch()
         self.wait_for(ready)
 
@@ -116,7 +116,7 @@ class ArtemisBroker:
         ]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
         settings = self.directory / "etc" / "broker.xml"
-        # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor that is told so.
+        # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor configured for it.
         prefixes = r"\1anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;"
         text = re.sub(r"(tcp://127\.0\.0\.1:\d+\?)", prefixes, settings.read_text())
         for old, new in self._changes.items():

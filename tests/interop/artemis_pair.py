@@ -11,7 +11,7 @@ from tests.interop.artemis import READY, READY_AS_BACKUP, ArtemisBroker, free_po
 
 MEMORY = "512M"
 _VOTE = "</vote-on-replication-failure>"
-# What replication needs for failing back: a returning primary that asks before it serves, a backup that gives way.
+# What replication needs for failing back: a returning primary that checks before it serves, a backup that gives way.
 FAILS_BACK = {
     "primary": {_VOTE: f"{_VOTE}<check-for-active-server>true</check-for-active-server>"},
     "backup": {"<backup/>": "<backup><allow-failback>true</allow-failback></backup>"},

@@ -56,7 +56,7 @@ class EmbeddedBrokerProcess:
         return self._program.pid
 
     def start(self) -> None:
-        """Returns when the broker has said that it is ready, and where."""
+        """Return when the broker has reported that it is ready, and where."""
         self.directory.mkdir(parents=True, exist_ok=True)
         script = Path(sys.executable).with_name("embedbroker")
         command: list[str | Path] = [
@@ -96,7 +96,7 @@ class EmbeddedBrokerProcess:
 
 
 class RunningBroker:
-    """A broker that somebody else started, for a look at it in a debugger; it cannot be restarted."""
+    """A broker that was started outside the tests, for a look at it in a debugger; it cannot be restarted."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -1,4 +1,4 @@
-"""A relay that loses a frame of a chosen kind and cuts the connection with it, or tells when a frame is under way.
+"""A relay that loses a frame of a chosen kind and cuts the connection with it, or reports when a frame is under way.
 
 It knows where frames of the CORE protocol begin and what kind each is, and nothing of what is in them.
 """
@@ -13,13 +13,13 @@ from tests.interop.relay import Relay, reset
 
 #: Types of packets (core-protocol 4).
 NULL_RESPONSE, SESS_COMMIT, SESS_SEND, SESS_RECEIVE_MSG = 21, 43, 71, 75
-# What a client says before its first frame.
+# What a client sends before its first frame.
 _GREETING_BYTES = 7
 _SIZE_BYTES = 4
 
 
 class FrameRelay(Relay):
-    """A `Relay`; `lose` says what happens to the next frame of a kind."""
+    """A `Relay`; `lose` determines what happens to the next frame of a kind."""
 
     def __init__(self, port: int) -> None:
         # The packet that is lost, and whether it comes from the broker; None: nothing is.
@@ -27,7 +27,7 @@ class FrameRelay(Relay):
         self._wanting = threading.RLock()
         #: How many frames were lost.
         self.lost = 0
-        # How many more frames of a kind pass before somebody is told.
+        # How many more frames of a kind pass before the relay reports one.
         self._left: dict[tuple[int, bool], int] = {}
         self._tell: dict[tuple[int, bool], Callable[[], None]] = {}
         super().__init__(port)
@@ -79,13 +79,13 @@ class FrameRelay(Relay):
                 sink.sendall(frame)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            # These two only: whoever was cut off may be back by now, through the same relay.
+            # These two only: a client that was cut off may be back by now, through the same relay.
             reset(sink)
             reset(source)
 
 
 def _frames(source: socket.socket, greeting: int) -> Iterator[bytes]:
-    """What comes, frame by frame; the greeting in front of the first one is a piece of its own, with its next frame."""
+    """What comes, frame by frame; the greeting before the first one is a separate piece, with its next frame."""
     pending, start = b"", greeting
     while data := source.recv(65536):
         pending += data

@@ -31,7 +31,7 @@ class JmsMatrix:
     """A running JVM with one version of the Java client; a context manager."""
 
     def __init__(self, client_version: str) -> None:
-        # Netty of the 1.5 client looks into the JDK, which a current JDK allows only when told.
+        # Netty of the 1.5 client looks into the JDK, which a current JDK allows only with an option.
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.lang", "sun.nio.ch")]
         options = ["-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true"]
         self._program = Program(["java", *options, *opened, "-cp", matrix_classpath(client_version), "interop.Matrix"])

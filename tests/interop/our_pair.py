@@ -1,4 +1,4 @@
-"""Two of our brokers that stand in for each other, each in a process of its own, and pairs of either make.
+"""Two of our brokers that stand in for each other, each in a separate process, and pairs of either make.
 
 It knows how they are configured, started and failed; what their clients do is the tests' affair.
 """
@@ -38,7 +38,7 @@ class PairUnderTest(Protocol):
 
     @property
     def primary(self) -> PairMember:
-        """The one that clients are told of."""
+        """The one that clients receive."""
 
     def kill(self) -> None:
         """The primary is killed; returns when the backup is live."""
@@ -55,7 +55,7 @@ class PairUnderTest(Protocol):
 
 
 class Member:
-    """One of our brokers as a process, which says on its standard output what becomes of it."""
+    """One of our brokers as a process, which reports its changes of role on its standard output."""
 
     def __init__(self, file: BrokerFile) -> None:
         self.url = f"tcp://{file.host}:{file.port}"
@@ -80,7 +80,7 @@ class Member:
         self._program = Program(command, errors_to=self.errors)
 
     def wait_for(self, event: str) -> None:
-        """Reads until it has said this of itself."""
+        """Read until the broker has reported this."""
         while json.loads(self._running.wait_for(r"^\{", seconds_max=SECONDS_MAX).string)["event"] != event:
             pass
 

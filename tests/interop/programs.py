@@ -1,6 +1,6 @@
 """Programs started by the tests: their lines are read as they come, and waiting means reading.
 
-It knows nothing of what the programs are.
+It does not depend on what the programs are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINES_KEPT = 200
 
 
 class ProgramError(Exception):
-    """A program ended, was silent too long or said something unexpected; the text ends with its last lines."""
+    """A program ended, was silent too long or wrote something unexpected; the text ends with its last lines."""
 
 
 class Program:
@@ -112,7 +112,7 @@ class Program:
             raise self._error(f"did not stop within {seconds_max:.0f} s") from None
 
     def ended(self, *, seconds_max: float) -> int:
-        """Waits for an end that nobody here asks for, and returns the exit code."""
+        """Wait for an end that no test requests, and return the exit code."""
         try:
             return self._process.wait(timeout=seconds_max)
         except subprocess.TimeoutExpired:

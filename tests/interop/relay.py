@@ -1,6 +1,6 @@
 """A TCP relay in a thread: what goes through it can be cut, as a network would, without either end being stopped.
 
-It carries bytes and knows no protocol.
+It carries bytes and does not depend on any protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster of our broker and a real Artemis: each knows the other one, and their clients know both."""
+"""A cluster of our broker and a real Artemis: each has the other as a member, and their clients receive both."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ours(theirs: ArtemisBroker, password: str = PASSWORD) -> ThreadedBroker:
 
 
 def until_it_knows(client: Program, *ports: int) -> None:
-    """Read until the client was told of a live broker on each of these ports."""
+    """Read until the client received a live broker on each of these ports."""
     missing = {str(port) for port in ports}
     while missing:
         found = client.wait_for(r"^up \S+ (\d+) -$", seconds_max=SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""The drill on real Artemis brokers, for comparison: what it says of them is what it says of ours."""
+"""The drill on real Artemis brokers, for comparison: its report on them is like its report on ours."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_artemis_brokers_take_the_users_files_with_their_properties_and_leave_no
         file.path.write_text(text.replace(str(tmp_path), "${where:/nowhere}"))
     names = ("--config", "--backup-config")
     options = [word for name, file in zip(names, files, strict=True) for word in (name, str(file.path))]
-    # Without a fault: whether they survive one is told above.
+    # Without a fault: the tests above cover whether they survive one.
     figures = drilled("--ha", "shared-store", "--rounds", "0", *options, "-D", f"where={tmp_path}")
     assert figures["passed"] is True
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == [

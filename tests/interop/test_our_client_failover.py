@@ -94,13 +94,13 @@ class Watch:
         self.over.set()
 
     def begin_again(self) -> None:
-        """Forgets what was heard."""
+        """Forget what was received."""
         self.events.clear()
         self.failures.clear()
         self.over = trio.Event()
 
     async def wait_until_it_followed(self) -> None:
-        """Returns when the connection is at the other broker, and all that was heard is that."""
+        """Return when the connection is at the other broker, and that is the only event received."""
         with trio.fail_after(WAIT):
             await self.over.wait()
         assert self.events == [FailoverEventType.FAILURE_DETECTED, FailoverEventType.FAILOVER_COMPLETED]
@@ -247,7 +247,7 @@ async def test_sessions_of_every_kind_move_to_the_backup_and_back_to_the_primary
 
 
 async def send_until_it_holds(session: Session, queue: str, text: str, identity: str) -> None:
-    """A send with an id, repeated until the broker says that it has it."""
+    """A send with an id, repeated until the broker confirms that it has it."""
     producer = session.create_producer(Queue(queue))
     while True:
         try:
@@ -272,7 +272,7 @@ async def commit_until_it_holds(session: Session, queue: str, texts: list[str]) 
         except TransactionRolledBackException:
             continue
         except UnblockedException:
-            # The first message to a destination asks the broker for it, and that question was under way.
+            # The first message to a destination queries the broker for it, and that query was under way.
             await session.rollback()
             continue
         except DuplicateIDException:

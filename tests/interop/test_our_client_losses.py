@@ -42,7 +42,7 @@ async def connected(relay: FrameRelay) -> AsyncIterator[Connection]:
 
 
 async def tell(producer: MessageProducer, text: str, told: list[str]) -> None:
-    """Send, and note it if it is said to have been sent; otherwise it is there or not."""
+    """Send, and note it if the send is confirmed; otherwise it is there or not."""
     try:
         await producer.send(text)
     except JMSException:

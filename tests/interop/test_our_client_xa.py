@@ -173,7 +173,7 @@ async def test_errors_have_the_codes_of_xa(artemis: ArtemisBroker) -> None:
         assert await code_of(xa.commit(xid)) == XaCode.XAER_PROTO
         assert await code_of(xa.prepare(xid)) == XaCode.XAER_PROTO
         await xa.end(xid)
-        # Not prepared: the Java client says XA_RETRY, though Artemis has dropped the branch with its answer.
+        # Not prepared: the Java client returns XA_RETRY, though Artemis has dropped the branch with its answer.
         assert await code_of(xa.commit(xid)) == XaCode.XAER_PROTO
         assert await code_of(xa.rollback(xid)) == XaCode.XAER_NOTA
         assert await xa.get_transaction_timeout() == 300

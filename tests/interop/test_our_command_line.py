@@ -43,7 +43,7 @@ def test_what_is_sent_is_browsed_and_received(artemis: ArtemisBroker) -> None:
     assert (first["type"], first["priority"], first["correlation_id"], first["durable"]) == ("text", 7, "c-1", True)
     assert (first["properties"]["color"], first["properties"]["size"]) == ("red", 3)
     assert (entries["type"], entries["durable"]) == ("map", False)
-    # Nothing is left, and whoever waits for one more is told so.
+    # Nothing is left, and a request for one more message fails with an error.
     assert run(artemis, "browse", queue) == []
     assert run(artemis, "receive", queue, "--timeout", "0.2", code=1) == []
 

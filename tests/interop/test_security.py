@@ -162,7 +162,7 @@ OPERATIONS: dict[str, Work] = {
 
 
 async def outcome_of(url: str, user: str, work: Work) -> str:
-    """What came of an operation in a session of its own: the error's class, code and number, or nothing."""
+    """The result of an operation in a separate session: the error's class, code and number, or nothing."""
     try:
         async with (
             ServerLocator(url).create_session_factory() as factory,

@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 
 def manager_of(server: ZooKeeper, **changes: str) -> ZooKeeperLockManager:
-    """A manager whose names nobody else uses."""
+    """A manager whose names no other test uses."""
     said = {"connect-string": server.connect_string, "namespace": next(NAMESPACES), "session-ms": "1000"}
     properties = {**said, "connection-ms": "5000", **{name.replace("_", "-"): text for name, text in changes.items()}}
     return ZooKeeperLockManager(ZooKeeperSettings.of(properties))

@@ -1,6 +1,6 @@
 """A real Apache ZooKeeper as a process, from Maven Central.
 
-Responsible for its class path, its configuration and its life. Refuses to know what is kept in it.
+Responsible for its class path, its configuration and its life. Does not depend on what is kept in it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The format `faulty`: `embedbroker`, with faults where a file says so.
+"""The format `faulty`: `embedbroker`, with faults where a file requests them.
 
 A fault is a file in the folder of the option `faults`, named by its point: `reading`, or `reading-1` for batch 1 alone.
-Whoever comes to the point first takes the file away and does what its content says:
+The first process at the point takes the file away and does what its content requests:
 
 - `kill GROUP` ends the driver and all it started, as kill -9 does; `stop GROUP` stops them, as kill -STOP does;
 - `executor` ends the executor of this task, `worker` the Python process of this task;
 - `fail` raises; `hold` waits for ever, so that another attempt wins;
-- `call FIFO` tells whoever reads the FIFO that the point is reached, and waits until `FIFO.go` is written.
+- `call FIFO` signals the reader of the FIFO that the point is reached, and waits until `FIFO.go` is written.
 """
 
 from __future__ import annotations

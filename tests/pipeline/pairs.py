@@ -31,7 +31,7 @@ TIMEOUT_S = 60.0
 
 @frozen
 class Pair:
-    """Both brokers, each in a thread of its own, and a URL that names them."""
+    """Both brokers, each in a separate thread, and a URL that names them."""
 
     primary: ThreadedBroker
     backup: ThreadedBroker
@@ -47,7 +47,7 @@ class Pair:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
+    """Ports without a listener."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]

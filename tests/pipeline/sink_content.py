@@ -60,6 +60,6 @@ def content(url: str, queue: str) -> list[str]:
 
 
 def prepared(url: str) -> list[Xid]:
-    """The branches that somebody has to end."""
+    """The branches that still have to be ended."""
     with ServerLocator(url).create_session_factory() as factory, factory.create_session(xa=True) as session:
         return session.xa_resource.recover()

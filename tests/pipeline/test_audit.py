@@ -27,7 +27,7 @@ COUNTS = ("stored", "acknowledged", "present", "removed_with_queue", "lost", "un
 
 
 def counts(result: Audit) -> dict[str, tuple[int, ...]]:
-    """What is said of each queue that has a name and any record."""
+    """The verdict on each queue that has a name and any record."""
     rows: list[Row] = result.queues.collect()
     return {row["queue"]: tuple(row[name] for name in COUNTS) for row in rows if row["queue"] and row["stored"]}
 

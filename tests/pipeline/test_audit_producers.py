@@ -1,4 +1,4 @@
-"""What an audit says of each producer, against what the producers did."""
+"""The verdict of an audit on each producer, against what the producers did."""
 
 from __future__ import annotations
 

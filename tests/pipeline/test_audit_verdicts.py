@@ -1,4 +1,4 @@
-"""What an audit says of a few messages, by the rows of its summaries. Without Spark."""
+"""The verdicts of an audit on a few messages, by the rows of its summaries. Without Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of_journal(*rows: Row) -> dict[str, int]:
 
 
 def test_two_transactions_of_one_segment_that_acknowledge_the_same_message() -> None:
-    """Their commits stand in the next segment, so that each has a row of its own."""
+    """Their commits stand in the next segment, so that each has a separate row."""
     found = of_journal(row(ADD, 5, 6), row(ACKNOWLEDGE, 5), row(ACKNOWLEDGE, 5, 6))
     assert found == {"stored": 2, "acknowledged": 2, "acknowledged twice": 1}
 
@@ -156,5 +156,5 @@ def test_from_which_message_on_logs_lack_nothing() -> None:
     assert judged_from_of(map(dict, read(0, 1, 2) + read(1, 1, 5, 4)), first) == {1: 20}
     # The segments before are those of a journal that stood in the directory earlier.
     assert judged_from_of(map(dict, read(0, 8, 1) + read(0, 1, 2)), first) == {}
-    # It has no send at all, so nobody knows how old what it did is.
+    # It has no send at all, so the age of its records is unknown.
     assert judged_from_of(map(dict, read(2, 1, 4) + read(0, 1, 1)), first)[1] > 1 << 60

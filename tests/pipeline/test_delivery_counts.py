@@ -56,7 +56,7 @@ def roll_back_first(broker: ThreadedBroker) -> None:
 
 
 def consumed(broker: ThreadedBroker) -> list[tuple[int, bool]]:
-    """What a consumer is told."""
+    """The delivery counts that a consumer receives."""
     with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
         session.start()
         with session.create_consumer("orders") as consumer:

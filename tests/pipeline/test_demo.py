@@ -37,11 +37,11 @@ def processes(mark: str) -> Iterator[int]:
             if mark.encode() in (place / "environ").read_bytes() and int(place.name) != os.getpid():
                 yield int(place.name)
         except OSError:
-            pass  # it has ended, or is somebody else's
+            pass  # it has ended, or belongs to another user
 
 
 def are_over(mark: str) -> bool:
-    """Whether all of them end by themselves: a Java takes a moment when whoever started it has gone."""
+    """Whether all of them end by themselves: a Java takes a moment when its parent process has gone."""
     for number in list(processes(mark)):
         try:
             end = os.pidfd_open(number)

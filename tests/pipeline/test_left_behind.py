@@ -148,7 +148,7 @@ def test_the_copy_of_a_backup_has_the_same_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logged", [False, True], ids=["no log", "a log that confirms them"])
 def test_an_audit_names_what_was_left_behind(spark: SparkSession, tmp_path: Path, logged: bool) -> None:
-    """It is lost when a log says that it was confirmed."""
+    """It is lost when a log states that it was confirmed."""
     config = BrokerConfig(
         data_directory=str(tmp_path / "p"), audit_directory=str(tmp_path / "logs" / "p") if logged else None
     )

@@ -113,7 +113,7 @@ def test_a_queue_travels_and_sites_are_compared(broker: ThreadedBroker, tmp_path
 
 
 def test_a_comparison_says_where_messages_may_be_in_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker does not show them to who browses."""
+    """A broker does not show them to a browser."""
 
     def refused(_master: str, _settings: tuple[str, ...]) -> None:
         raise Refused("far enough")

@@ -1,4 +1,4 @@
-"""Spark finds the format by itself, and says at load what is wrong with its options."""
+"""Spark finds the format by itself, and reports at load what is wrong with its options."""
 
 from __future__ import annotations
 

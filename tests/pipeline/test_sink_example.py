@@ -1,4 +1,4 @@
-"""What the guide shows of the sink does what the guide says."""
+"""The guide's examples of the sink do what the guide states."""
 
 from __future__ import annotations
 

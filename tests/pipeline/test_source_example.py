@@ -1,4 +1,4 @@
-"""The example of the guide does what it says."""
+"""The example of the guide does what the guide states."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def tell_of_the_end(query: StreamingQuery, fifo: Path) -> None:
     """Whoever waits for a point that a query did not come to hears nothing, instead of waiting for ever."""
     with suppress(StreamingQueryException):
         query.awaitTermination()
-    with suppress(OSError):  # nobody waits
+    with suppress(OSError):  # there is no reader
         os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
 
 

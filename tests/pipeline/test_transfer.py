@@ -93,7 +93,7 @@ def test_all_that_a_message_has_comes_back(
 def test_an_import_that_is_started_again_sends_nothing_twice(
     spark: SparkSession, broker: ThreadedBroker, other: ThreadedBroker, tmp_path: Path
 ) -> None:
-    """Once with its notes, once without: the second time only the broker knows."""
+    """Once with its notes, once without: the second time only the broker has the ids."""
     fill(broker.url, 40)
     folder = tmp_path / "export"
     assert moved(export_queues(spark, ["orders"], folder, url=broker.url)) == (40, 0)

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent
 
 @frozen
 class CapturedFrame:
-    """One frame. ``version`` is what both ends spoke, 0 before either side told its own."""
+    """One frame. ``version`` is what both ends use, 0 before either side has sent its version."""
 
     file: str
     line: int

@@ -79,7 +79,7 @@ class Intruder:
         return self.packets.pop(0)
 
     async def wait_closed(self) -> bytes:
-        """Read until the broker closes; returns what it said before."""
+        """Read until the broker closes; return what it sent before."""
         said = b""
         try:
             while data := await self.stream.receive(65_536):
@@ -100,7 +100,7 @@ class GuardedBroker:
         self._count = 0
 
     async def connect(self, *, vm: bool = False) -> Intruder:
-        """A connection that has said nothing."""
+        """A connection that has sent nothing."""
         if vm:
             await trio.lowlevel.checkpoint()  # the broker has to accept: few may wait
             stream: ByteStream = vm_connect(self.broker.vm_url.removeprefix("vm://"))
@@ -115,7 +115,7 @@ class GuardedBroker:
         return lines
 
     async def look(self) -> None:
-        """The witness sends and receives a message, as if nobody else were there."""
+        """Send and receive a message with the witness, as if no other client were connected."""
         self._count += 1
         await self._session.create_producer("witness").send(f"{self._count}")
         async with self._session.create_consumer("witness") as consumer:

@@ -1,6 +1,6 @@
-"""Clients that send any request at any moment, with arguments that are right, wrong or somebody else's.
+"""Clients that send any request at any moment, with arguments that are right, wrong or another client's.
 
-Responsible for choosing what they do from a seed. Refuses to know what the answers should be: a test looks at the node.
+Responsible for choosing requests from a seed. Does not depend on the right answers: a test looks at the node.
 """
 
 from __future__ import annotations

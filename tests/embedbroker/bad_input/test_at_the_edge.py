@@ -130,7 +130,7 @@ async def test_packets_for_channels_that_are_not_open_are_dropped(caplog: pytest
         await intruder.send_packets(SessionQueueQuery("x"), channel=11)
         await intruder.send(PING)
         assert await intruder.next_packet() == Ping(60_000)
-        assert guarded.lines() == []  # it was said
+        assert guarded.lines() == []  # already reported
         intruder.stream.close()
 
 
@@ -183,7 +183,7 @@ async def test_wrong_requests_are_answered_and_the_connection_lives(
             assert isinstance(reply, ExceptionResponse) and reply.code == answer
         await intruder.send(PING)
         assert await intruder.next_packet() == Ping(60_000)
-        assert guarded.lines() == []  # whoever asked knows
+        assert guarded.lines() == []  # the requester receives the error
         intruder.stream.close()
 
 
@@ -215,7 +215,7 @@ async def test_wrong_requests_that_nobody_waits_for_are_a_line_in_the_log(
         await intruder.send_packets(packet)
         await intruder.send(PING)
         if isinstance(packet, SessionCreateConsumer):
-            # The client takes its consumer for open until it is told.
+            # The client takes its consumer for open until it receives the error.
             assert await intruder.next_packet() == DisconnectConsumer(packet.consumer_id)
         assert await intruder.next_packet() == Ping(60_000)
         (line,) = guarded.lines()

@@ -71,7 +71,7 @@ def play(stage: Stage, lines: list[Line], random: Random) -> None:
     for line in lines:
         if line.kind == "open":
             peers[line.connection] = stage.accept()
-            # Its version may be changed on the way, so nobody knows how to read the answers.
+            # Its version may be changed on the way, so the answers cannot be decoded reliably.
             peers[line.connection].listens = False
         elif line.kind in ("handshake", "frame") and line.from_client:
             peer = peers[line.connection]

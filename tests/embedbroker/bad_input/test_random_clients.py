@@ -1,4 +1,4 @@
-"""Whatever requests come in whatever order: the node lives, counts right, and is empty when everybody has gone."""
+"""Any requests in any order: the node lives, counts right, and is empty when every client has gone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_counts(stage: Stage) -> None:
 
 
 def drain(stage: Stage) -> None:
-    """A last client takes everything, from queues that let anybody consume."""
+    """A last client takes everything, from queues that any user may consume from."""
     stage.settle_disk()
     last = stage.connect().open_session("last", pre_acknowledge=True)
     kernel = stage.node.kernel

@@ -1,6 +1,6 @@
 """`embedbroker` as a real process: its lines are read as they come, and its end is waited for.
 
-Waiting means reading; the tests' own time-out ends a process that says nothing.
+Waiting means reading; the tests' own time-out ends a process that writes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CommandProcess:
         self.process.send_signal(number)
 
     def rest_of_output(self) -> str:
-        """Everything it still says on stdout, until it closes that."""
+        """Return the rest of stdout, until the process closes it."""
         assert self.process.stdout is not None
         return self.process.stdout.read()
 

@@ -89,7 +89,7 @@ def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, 
     assert figures["passed"] is False
     assert figures["lost"] + figures["vanished"] > 0
     assert any(re.search("lost|vanished", objection) for objection in figures["objections"])
-    # What the brokers wrote is kept: somebody will want to know.
+    # The brokers' output is kept for an examination.
     place = re.search(r"what the brokers wrote is in (\S+)", result.stderr)
     assert place is not None and list(Path(place[1]).rglob("*.log"))
 
@@ -202,7 +202,7 @@ async def test_a_fault_waits_for_a_send_and_a_transaction_at_the_same_time(
         assert hit == []
         stage.open_transactions.update(("p1#1", "c0#1"))
         stage.look()
-        stage.waiting_sends = 0  # answered before anybody could act on it
+        stage.waiting_sends = 0  # answered before any client could act on it
         await trio.testing.wait_all_tasks_blocked()
         assert hit == []
         stage.waiting_sends = 1

@@ -1,4 +1,4 @@
-"""Brokers of a drill that end when nobody struck them, or not as they were asked to, and drills that must end then."""
+"""Brokers of a drill that end without a fault, or not as they were asked to, and drills that must end then."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def member(tmp_path: Path, name: str, standing: MemberState) -> _Member:
 
 
 def group(*members: Member) -> Group:
-    return Group(members, [], cast(trio.Nursery, None))  # nobody of these is started
+    return Group(members, [], cast(trio.Nursery, None))  # none of these is started
 
 
 async def test_no_fault_strikes_where_a_broker_ended_by_itself(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ async def _echo(stream: trio.SocketStream) -> None:
 
 @asynccontextmanager
 async def relayed() -> AsyncIterator[tuple[Relay, int, trio.Nursery]]:
-    """A relay to something that answers with what it hears; its port, and the nursery that it runs in."""
+    """A relay to a server that echoes what it receives; its port, and the nursery that it runs in."""
     async with trio.open_nursery() as servers:
         (listener,) = await servers.start(partial(trio.serve_tcp, _echo, 0, host=HOST))
         port = next(_free_ports())

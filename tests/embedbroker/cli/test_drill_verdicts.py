@@ -1,4 +1,4 @@
-"""What a drill says at its end, in text, as JSON and with its exit code: of findings that are made up."""
+"""The report of a drill at its end, in text, as JSON and with its exit code, for invented findings."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_broker_whose_segments_are_gone_refuses_to_be_live_and_empty(
     assert count(options) == MESSAGES
     for file in [*data.glob("segment-*"), data / "node.state"]:
         file.unlink()
-    with pytest.raises(InvalidDestinationException):  # a new node, as the text said
+    with pytest.raises(InvalidDestinationException):  # a new node, as the text states
         count(options)
 
 

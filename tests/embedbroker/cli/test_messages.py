@@ -1,4 +1,4 @@
-"""`send`, `receive` and `browse` against a broker: what goes in comes out, and what cannot work says why."""
+"""`send`, `receive` and `browse` against a broker: what goes in comes out, and a failure states its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands do with an output that nobody reads, that is closed, or that cannot show every character."""
+"""Commands with an output that has no reader, that is closed, or that cannot show every character."""
 
 from __future__ import annotations
 

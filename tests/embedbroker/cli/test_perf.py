@@ -1,4 +1,4 @@
-"""`embedbroker perf`: the figures add up, with a given broker and with one of its own."""
+"""`embedbroker perf`: the figures add up, with a given broker and with one that it starts itself."""
 
 from __future__ import annotations
 

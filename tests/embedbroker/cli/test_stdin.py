@@ -50,7 +50,7 @@ async def test_the_whole_of_it_is_one_body(monkeypatch: pytest.MonkeyPatch, size
 
 
 class _Endless(_InPieces):
-    """Like /dev/zero, up to a point that nobody who looks at a limit comes to."""
+    """Like /dev/zero, up to a point far beyond any limit that a command may check."""
 
     def __init__(self) -> None:
         super().__init__(b"", 0)

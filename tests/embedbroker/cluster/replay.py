@@ -1,8 +1,8 @@
-"""Replays what was said to one broker of a recorded pair or cluster against a node in its place.
+"""Replay what one broker of a recorded pair or cluster received against a node in its place.
 
 Responsible for putting the node where that broker was: its connector, the moment at which it became live; and for
 translating the node id, as every broker has its own.
-Refuses to judge: a test compares what both said.
+Does not judge: a test compares what both sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PORTS = {"A": "64617", "B": "64717", "C": "64817"}
 
 @frozen
 class Heard:
-    """What the broker heard on a connection that is not in the file: an announcement, or that a member is gone."""
+    """What the broker received on a connection that is not in the file: an announcement, or the loss of a member."""
 
     at_s: float
     member: str
@@ -135,7 +135,7 @@ def _connector(broker: str) -> TransportConfiguration:
 
 
 def _node_id(lines: list[Line]) -> str:
-    """The node id of the recorded broker, as its first topology packet says it."""
+    """The node id of the recorded broker, from its first topology packet."""
     for line in lines:
         if line.kind == "frame" and not line.from_client and line.data[4] == 0xEF:
             packet = decode_packet(line.data, 0, len(line.data), 136, False)
@@ -145,6 +145,6 @@ def _node_id(lines: list[Line]) -> str:
 
 
 def replay(path: Path, scene: Scene) -> Transcript:
-    """What the recorded broker said, and what a node in its place says."""
+    """What the recorded broker sent, and what a node in its place sends."""
     lines = read(path, scene.broker)
     return _ClusterReplay(scene, lines).run(lines)

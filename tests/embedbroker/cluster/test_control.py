@@ -1,4 +1,4 @@
-"""The control channel: who is let in, what is heard there, and what a peer may say without harm."""
+"""The control channel: which peers it accepts, what it receives, and what a peer may send without harm."""
 
 from __future__ import annotations
 

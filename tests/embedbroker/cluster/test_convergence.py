@@ -1,4 +1,4 @@
-"""After any crashes, restarts, cuts and partitions, everybody agrees again on who is live where."""
+"""After any crashes, restarts, cuts and partitions, all members agree again on which broker is live where."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from embedclient.wire.core import ClusterTopologyV2, ClusterTopologyV4
 from .town import Town, Visitor, connector
 
 NAMES = "ABCD"
-# Each broker is found by somebody, and none of them by everybody.
+# Each broker is found by at least one other broker, and none of them by all.
 STATIC = {"A": "B", "B": "C", "C": "A", "D": "AC"}
 HEALED_S = 90.0
 
@@ -55,7 +55,7 @@ def known(town: Town, name: str) -> dict[str, str | None]:
 
 
 def as_a_client_sees_it(visitor: Visitor, broker: str) -> dict[str, str | None]:
-    """What our client makes of everything it was told on one connection."""
+    """The members as our client sees them after everything that it received on one connection."""
     topology = ClientTopology()
     for packet in visitor.news():
         assert isinstance(packet, ClusterTopologyV2 | ClusterTopologyV4)

@@ -1,4 +1,4 @@
-"""Brokers find each other, tell each other and their clients, and notice who is gone."""
+"""Brokers find each other, announce members to each other and their clients, and notice departures."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_a_member_that_is_gone_for_good_is_looked_for_some_minutes_and_then_no_m
 
 
 def test_two_brokers_that_nobody_told_to_connect_find_each_other_again() -> None:
-    """Both lost each other, and were out of the reach of those who could have told them otherwise."""
+    """Both lost each other, and could not reach any broker with a correct view."""
     town = Town()
     for name, static in [("A", ""), ("B", "A"), ("C", "A")]:
         town.start(name, static)

@@ -1,4 +1,4 @@
-"""A primary and its backup on one shared store, from start over failover to failback: what clients are told."""
+"""A primary and its backup on one shared store, from start over failover to failback: what clients receive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def role(host: NodeHost) -> Role:
 
 
 def begin(town: Town, name: str, other: str, policy: object) -> NodeHost:
-    """Start a broker that knows where the other one is, whatever it becomes."""
+    """Start a broker that has the other one's address, in any later role."""
     host = town.build(name, other, ha_policy=policy)
     host.start()
     town.run(SETTLED_S)
@@ -33,7 +33,7 @@ def pair() -> tuple[Town, NodeHost, NodeHost]:
 
 
 def told(visitor: Visitor) -> list[tuple[object, object]]:
-    """Live broker and backup as the client was told of them, without repetitions."""
+    """Live broker and backup as the client received them, without repetitions."""
     seen: list[tuple[object, object]] = []
     for packet in visitor.news():
         assert isinstance(packet, ClusterTopologyV4)
@@ -67,7 +67,7 @@ def test_a_pair_is_told_of_through_failover_and_failback() -> None:
 
 
 def test_a_live_backup_gives_way_when_its_clients_know_where_the_primary_is() -> None:
-    """1. A returns and waits. 2. Its announcement is held up. 3. B stays live until it has heard it."""
+    """1. A returns and waits. 2. Its announcement is delayed. 3. B stays live until it has received it."""
     town, primary, backup = pair()
     primary.crash()
     town.run(SETTLED_S)

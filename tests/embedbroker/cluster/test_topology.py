@@ -1,4 +1,4 @@
-"""Which news about members counts, and who is told: the rules of Artemis, and where ours are stricter."""
+"""Which news about members counts, and which peers receive it: the rules of Artemis, and where ours are stricter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHER = Member("other", 50, B)
 
 
 def told(topology: Topology) -> list[Change]:
-    """What a listener hears from now on."""
+    """What a listener receives from now on."""
     changes: list[Change] = []
     topology.listen(changes.append)
     changes.clear()

@@ -1,6 +1,6 @@
 """Some brokers in one simulated world, and visitors that speak packets to them.
 
-Responsible for starting brokers in a role and for keeping what visitors are told. Refuses to check anything itself.
+Responsible for starting brokers in a role and for keeping what visitors receive. Does not check anything itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def connector(name: str) -> TransportConfiguration:
 
 
 class Visitor:
-    """A client, or somebody who pretends to be a broker."""
+    """A client, or a visitor that pretends to be a broker."""
 
     def __init__(self, network: Network, name: str, version: int) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class Visitor:
 
 
 class _Network(Network):
-    """Remembers who dialled whom."""
+    """Record which broker dialled which other one."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -164,7 +164,7 @@ class Town:
         return host
 
     def visit(self, name: str, *, version: int = 136, subscribe: bool = True) -> Visitor:
-        """A peer of a broker, connected and told of the members."""
+        """A peer of a broker, connected and with the members received."""
         visitor = Visitor(self.network, f"visitor {len(self.network.links)} of {name}", version)
         if subscribe:
             packet = SubscribeTopologyV2(False, version) if version >= 122 else SubscribeTopology(False)
@@ -174,7 +174,7 @@ class Town:
         return visitor
 
     def dials(self, name: str, to: str | None = None) -> int:
-        """How often a broker has dialled another one, or anybody."""
+        """Return how often a broker has dialled another one, or any broker."""
         return sum(one == name and to in (None, other) for one, other in self.network.dialled)
 
     def run(self, seconds: float) -> None:

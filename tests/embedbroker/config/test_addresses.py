@@ -1,4 +1,4 @@
-"""What can be said of addresses and queues before there is a broker."""
+"""The configuration of addresses and queues before there is a broker."""
 
 from __future__ import annotations
 

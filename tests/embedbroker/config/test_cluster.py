@@ -1,4 +1,4 @@
-"""Connectors and the cluster connection: what is accepted, and what is said about what is not."""
+"""Connectors and the cluster connection: what is accepted, and the error texts for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole broker.xml: names that nobody knows, several errors at once, directories, warnings, address settings."""
+"""A whole broker.xml: unknown names, several errors at once, directories, warnings, address settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How texts are read: sizes, numbers, booleans and words, and what is said of wrong ones."""
+"""How texts are read: sizes, numbers, booleans and words, and the errors for wrong ones."""
 
 from __future__ import annotations
 
