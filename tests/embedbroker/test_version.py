@@ -1,4 +1,4 @@
-"""What the broker says about its version is what the package says."""
+"""The version that the broker reports is the version of the package."""
 
 from importlib.metadata import version
 

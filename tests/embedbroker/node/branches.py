@@ -43,7 +43,7 @@ def xid(number: int = 1) -> Xid:
 
 
 def another(stage: Stage, name: str = "t") -> Peer:
-    """A client with an XA session, on a connection of its own."""
+    """A client with an XA session, on a separate connection."""
     return stage.connect().open_session(name, transacted=True, xa=True)
 
 

@@ -272,7 +272,7 @@ TRANSACTIONS: dict[str, Callable[[WorkStage, int], _Work]] = {
 def run(
     kind: str, count: int, look: Callable[[Moment], None], segment_size_bytes: int = BrokerConfig().segment_size_bytes
 ) -> None:
-    """Carry a transaction out, with a look at each moment; the last is when everybody has all answers."""
+    """Carry a transaction out, with a look at each moment; the last is when every client has all answers."""
     stage = _Watched(segment_size_bytes)
     stage.connect().open_session().create_queue()
     work = TRANSACTIONS[kind](stage, count)

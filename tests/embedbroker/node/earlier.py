@@ -88,7 +88,7 @@ def provide_what_was_there(stage: Stage, lines: list[Line]) -> None:
 
 
 def _provide_queue(stage: Stage, fields: dict[str, object]) -> None:
-    """The queue, and as many messages as it held; nobody knows any more what they said."""
+    """The queue, and as many messages as it held; their content is lost."""
     name = str(fields["name"])
     queue = stage.node.kernel.address_manager.create_queue(
         QueueRequest(

@@ -271,7 +271,7 @@ def commit_duplicate_ids(stage: WorkStage, count: int) -> LargeWork:
 
 
 def commit_a_duplicate(stage: WorkStage, count: int) -> LargeWork:
-    """Somebody else has sent the last one meanwhile."""
+    """Another client has sent the last one meanwhile."""
     peer = _open(stage)
     _send_identified(peer, count)
     other = stage.connect().open_session()
@@ -351,7 +351,7 @@ def compaction(stage: WorkStage, count: int) -> LargeWork:
 def _restarted(stage: WorkStage, left: int) -> LargeWork:
     stage.settle_disk()
     stage.boot(start=False)
-    # Nobody is there yet who could send.
+    # No client that could send is there yet.
     nobody = Peer(stage, 0, 136)
     return LargeWork(nobody, lambda: stage.step(Command(CommandKind.START)), [], left)
 

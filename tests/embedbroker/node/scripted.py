@@ -1,4 +1,4 @@
-"""A node on a stage: scripted peers that speak packets, a clock by hand, a disk that works when told to.
+"""A node on a stage: scripted peers that speak packets, a clock by hand, a disk that works on request.
 
 Responsible for turning a node's outputs into what each peer has seen. Refuses to check anything itself.
 """
@@ -425,14 +425,14 @@ class Stage:
     # -- peers ---------------------------------------------------------------------------------------------------
 
     def accept(self, version: int = 136) -> Peer:
-        """A connection that has said nothing."""
+        """A connection that has sent nothing."""
         self._numbers += 1
         peer = self.peers[self._numbers] = Peer(self, self._numbers, version)
         self.step(Accepted(peer.number, f"peer-{peer.number}"))
         return peer
 
     def connect(self, version: int = 136) -> Peer:
-        """A connection that has shaken hands and knows the topology."""
+        """A connection that has shaken hands and has the topology."""
         peer = self.accept(version)
         hello = encode_packet(Ping(60_000), 0, version) + encode_packet(SubscribeTopologyV2(False, version), 0, version)
         peer.send_bytes(b"ARTEMIS" + hello)

@@ -50,7 +50,7 @@ def request_of(text: str | None, *, reply_to: str | None = REPLIES, correlation_
 
 @define(eq=False)
 class Asker:
-    """Asks over one peer, whose session it starts, and listens on a temporary queue."""
+    """Send requests over one peer, start its session, and listen on a temporary queue."""
 
     peer: Peer
     replies: str = REPLIES

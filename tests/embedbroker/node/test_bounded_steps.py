@@ -33,7 +33,7 @@ def stage() -> Stage:
 
 @pytest.fixture
 def other(stage: Stage) -> Peer:
-    """Another client, with a queue of its own."""
+    """Another client, with a separate queue."""
     peer = stage.connect().open_session(pre_acknowledge=True)
     peer.create_queue("other")
     peer.consume("other")

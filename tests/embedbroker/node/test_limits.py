@@ -1,4 +1,4 @@
-"""Node, over the wire: every limit of the configuration holds, says which one it is, and ends what it has to end."""
+"""Node, over the wire: every limit of the configuration holds, names itself, and ends what it has to end."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_peer_that_breaks_the_protocol_behind_half_a_frame_leaves_nothing_in_t
     assert stage.node.connections.partial_frames.total_bytes == 0
 
 
-# -- output that nobody reads ------------------------------------------------------------------------------------------
+# -- output without a reader -------------------------------------------------------------------------------------------
 
 
 def test_output_that_many_peers_leave_is_bounded_together() -> None:
@@ -277,7 +277,7 @@ def test_replies_that_wait_for_a_disk_that_hangs_are_limited() -> None:
     (line,) = stage.warnings()
     assert "held_replies_max" in line
     stage.settle_disk()
-    # They were sent and are there; nobody was told, as after any lost connection.
+    # They were sent and are there; no client has the answer, as after any lost connection.
     assert stage.node.kernel.address_manager.queues["q"].message_count == 6
     assert stage.node.core.sessions == {}
 

@@ -156,7 +156,7 @@ def test_a_journal_that_is_older_than_its_record_is_refused(policy: HAPolicy) ->
 
 @POLICIES
 def test_records_of_earlier_releases_are_taken_as_they_are(policy: HAPolicy) -> None:
-    """Those named a journal before there was anything in it: an empty one begins, and the log says so."""
+    """Those named a journal before there was anything in it: an empty one begins, and the log reports it."""
     locks = SimulatedLocks()
     stage = on(locks, policy)
     start(stage)
@@ -395,7 +395,7 @@ def test_a_replicating_primary_whose_record_cannot_be_written_while_it_is_live_g
 
 
 def test_the_record_of_a_copy_has_no_end_of_its_own_until_the_copy_is_live() -> None:
-    """The copy's batches are counted by whoever is live; what the directory held before must not be compared."""
+    """The live broker counts the copy's batches; what the directory held before must not be compared."""
     brokers = Brokers("pq", manager=True)
     brokers.primary("p")
     writer = brokers.writer("p", "q")

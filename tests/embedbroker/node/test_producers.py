@@ -50,7 +50,7 @@ def test_unique_metadata_is_unique_among_sessions(stage: Stage, peer: Peer) -> N
 
 
 class CountedMetadata(dict[str, str]):
-    """Counts how often anybody looks."""
+    """Count the lookups."""
 
     looks = 0
 

@@ -38,7 +38,7 @@ def stage() -> Stage:
 
 
 def come_back(stage: Stage, name: str, last_confirmed: int) -> tuple[Peer, ReattachSessionResponse]:
-    """A new connection that asks for its session; what came before the answer stays in ``received``."""
+    """A new connection that requests its session; what came before the answer stays in ``received``."""
     peer = stage.connect()
     peer.send(ReattachSession(name, last_confirmed), channel=1)
     (answer,) = peer.packets(ReattachSessionResponse)
@@ -337,7 +337,7 @@ def test_what_is_kept_shares_its_bytes_with_the_queue(stage: Stage) -> None:
 def test_a_lost_connection_that_gave_up_is_not_waited_for() -> None:
     """1. Session s loses its connection and is waited for.
     2. Another session makes the broker pass its limit; s keeps the most and gives up.
-    3. Nobody can come back for s: what it held returns at the next check, not at the end of its time to live.
+    3. No client can come back for s: what it held returns at the next check, not at the end of its time to live.
     """
     stage = Stage(resend_bytes_max=20_000)
     lost = stage.connect().open_session("s", window=100_000_000)
@@ -359,7 +359,7 @@ def test_a_lost_connection_that_gave_up_is_not_waited_for() -> None:
 
 
 def test_a_session_whose_name_another_one_takes_keeps_nothing() -> None:
-    """Nobody can come back for it, and its bytes would make others give up."""
+    """No client can come back for it, and its bytes would make others give up."""
     stage = Stage(resend_bytes_max=20_000)
     modest = stage.connect().open_session("modest", window=100_000_000)
     modest.create_queue()

@@ -1,4 +1,4 @@
-"""Peers that do not read: held back at a high-water mark, dropped at a limit, and nobody else waits for them."""
+"""Peers that do not read: held back at a high-water mark, dropped at a limit, and no other peer waits for them."""
 
 from __future__ import annotations
 

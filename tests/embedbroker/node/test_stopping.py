@@ -1,4 +1,4 @@
-"""An orderly stop: clients are told in the words of their version, and the journal is sealed."""
+"""An orderly stop: clients receive the packets of their version, and the journal is sealed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_clients_are_told_in_the_words_of_their_version(version: int, kind: type
 
 
 def test_nobody_is_let_in_any_more_before_clients_are_told() -> None:
-    """Who is told tries the same place again, and has to find it closed."""
+    """A client that receives the news tries the same place again, and must find it closed."""
     stage = Stage(durable=True)
     stage.connect().open_session().post("kept", durable=True)
     before = len(stage.outputs)
@@ -66,7 +66,7 @@ def about_to_fail() -> Stage:
 
 
 def test_nobody_is_let_in_any_more_when_a_broker_fails() -> None:
-    """Who loses its connection comes back at once, and would hang in a port that nobody looks at."""
+    """A client that loses its connection comes back at once, and would hang in a port that is not served."""
     stage = about_to_fail()
     before = len(stage.outputs)
     stage.settle_disk()

@@ -1,4 +1,4 @@
-"""XA branches beyond the recorded conversations: who may do what when, what a loss and a time-out leave."""
+"""XA branches beyond the recorded conversations: what is allowed when, what a loss and a time-out leave."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_sessions_work_in_one_branch_one_after_the_other_and_at_once(stage: Stag
     assert answer(other, SessionXaJoin(xid(1))) == XaCode.XA_OK
     other.post("b", durable=True)
     assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_OK
-    # While somebody works in it, nobody can decide.
+    # While a session works in it, no session can decide.
     assert answer(peer, SessionXaPrepare(xid(1))) == XaCode.XAER_PROTO
     assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XAER_PROTO
     other.post("c", durable=True)
@@ -123,7 +123,7 @@ def test_a_prepared_branch_takes_no_more_work(stage: Stage, peer: Peer) -> None:
     requests = [SessionXaJoin(xid(1)), SessionXaResume(xid(1)), SessionXaEnd(xid(1))]
     assert [answer(peer, request) for request in requests] == [XaCode.XAER_PROTO] * 3
     assert answer(peer, SessionXaStart(xid(1))) == XaCode.XAER_DUPID
-    # What is sent behind a start that was refused belongs to nobody.
+    # What is sent behind a refused start belongs to no branch.
     peer.post("stray", durable=True)
     assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_RBROLLBACK
     assert committed(peer, 1) == XaCode.XA_OK
@@ -142,7 +142,7 @@ def test_outside_a_branch_an_xa_session_commits_at_once_and_another_when_told(st
     prepared(peer, 1)
     assert committed(peer, 1) == XaCode.XA_OK
     if not xa:
-        # Work of its own, of which nobody has said that it is to be committed.
+        # Separate work, for which no commit was requested.
         sent_in(peer, 2, "in another")
         assert committed(peer, 2, one_phase=True) == XaCode.XA_OK
         assert peer.texts == ["in the branch", "in another"]

@@ -1,4 +1,4 @@
-"""XA branches and time: what is not prepared in time, what nobody decides, and the queues that wait for them."""
+"""XA branches and time: what is not prepared in time, what stays undecided, and the queues that wait for them."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Said:
 
 @define(eq=False)
 class Transcript:
-    """What both brokers said, lane by lane; and which connections they closed themselves."""
+    """What both brokers sent, lane by lane; and which connections they closed themselves."""
 
     recorded: dict[Lane, list[Said]] = field(factory=lambda: defaultdict(list))
     ours: dict[Lane, list[Said]] = field(factory=lambda: defaultdict(list))
@@ -143,7 +143,7 @@ class _Conversation:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.client_version = 0
-        # Recorded answers to commits that nobody waits for; our broker sends none (pitfall 12.24).
+        # Recorded answers to commits without a waiting client; our broker sends none (pitfall 12.24).
         self.unwanted: dict[int, int] = defaultdict(int)
         self.is_told_to_go = False
         self.recorded_ids: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What the source's options may say, and what is said about those that are wrong."""
+"""The valid values of the source's options, and the errors for the wrong ones."""
 
 from __future__ import annotations
 

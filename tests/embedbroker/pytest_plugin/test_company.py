@@ -13,7 +13,7 @@ from embedbroker.pytest_plugin import PAIR_MODES
 from tests.embedbroker.pytest_plugin.conftest import Inner
 
 ROOT = Path(__file__).parents[3]
-# A process of its own, or several, or a stretch of virtual time in which brokers look for each other.
+# A separate process, or several, or a stretch of virtual time in which brokers look for each other.
 SLOW_START = pytest.mark.timeout(180)
 FAILOVER = """
     async def test_failover(broker_pair):

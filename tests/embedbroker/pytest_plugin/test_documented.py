@@ -51,7 +51,7 @@ def test_every_name_is_in_the_guide(kind: type) -> None:
 
 @pytest.mark.parametrize(("kind", "twin"), TWINS.items(), ids=lambda kind: kind.__name__)
 def test_a_twin_has_the_same_names(kind: type, twin: type) -> None:
-    # A plain test gets its pair started, and asks production's broker nothing: that lives in another thread.
+    # A plain test gets its pair started, and requests nothing of production's broker: that lives in another thread.
     assert names_of(kind) - names_of(twin) <= {"start", "broker", "brokers"}
     assert names_of(twin) - names_of(kind) == set()
 

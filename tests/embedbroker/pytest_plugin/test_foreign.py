@@ -1,4 +1,4 @@
-"""A broker that somebody else runs, in the place of one of ours."""
+"""A broker that runs outside the plugin, in the place of one of ours."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from embedclient.transport import TransportLost
 
 
 def _note(text: str) -> None:
-    """Nobody reads the trace here."""
+    """The trace has no reader here."""
 
 
 def _connector(url: str) -> TransportConfiguration:
@@ -78,7 +78,7 @@ async def test_a_wait_for_a_closing_outlasts_a_machine_that_stands_still(autojum
     async with trio.open_nursery() as nursery:
         nursery.start_soon(look)
         await wait_all_tasks_blocked()
-        autojump_clock.jump(60)  # the time of every wait is over, and what happened meanwhile is about to be heard
+        autojump_clock.jump(60)  # the time of every wait is over; the news is due
         await wait_all_tasks_blocked()
         assert not over.is_set()
         closed = True

@@ -1,4 +1,4 @@
-"""What a test that fails says, and what one leaves behind."""
+"""The report of a test that fails, and what one leaves behind."""
 
 from __future__ import annotations
 

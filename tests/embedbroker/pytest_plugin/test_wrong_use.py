@@ -1,4 +1,4 @@
-"""Whoever uses the fixtures in a wrong way is told at once, and nothing waits for ever."""
+"""A wrong use of the fixtures fails at once, and nothing waits for ever."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tests of a pair under faults in random order, used by those who send, commit and receive meanwhile.
+"""Tests of a pair under faults in random order, used by clients that send, commit and receive meanwhile.
 
 Each test has a seed of its own, which decides the faults; ``--embedbroker-seed`` replaces it. At the end everything is
-healed, and what the users were told must be what the pair has.
+healed, and what the users received must be what the pair has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT, TAKEN = Queue("kept"), Queue("taken")
 
 @define
 class Account:
-    """What the users of one queue were told. A batch is what was sent in one transaction."""
+    """What the users of one queue received as results. A batch is what was sent in one transaction."""
 
     queue: Queue
     confirmed: dict[str, None] = Factory(dict)
@@ -34,7 +34,7 @@ class Account:
     in_doubt: list[tuple[str, ...]] = Factory(list)
     #: Received, and the commit behind it was confirmed.
     settled: dict[str, None] = Factory(dict)
-    #: Received, and nobody knows what became of the commit behind it.
+    #: Received, and the result of the commit behind it is unknown.
     perhaps_settled: dict[str, None] = Factory(dict)
     came_back: list[str] = Factory(list)
 
@@ -54,7 +54,7 @@ class Account:
 
 @define
 class Users:
-    """Who uses the pair until told to stop."""
+    """Use the pair until stopped."""
 
     pair: BrokerPair
     clock: BrokerClock

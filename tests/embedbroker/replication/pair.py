@@ -117,7 +117,7 @@ class Primary:
     worker: Worker = field(init=False)
     log: list[str] = Factory(list)
     lost: list[tuple[str, bool]] = Factory(list)
-    #: False: HELD lasts until somebody says so.
+    #: False: HELD lasts until the test ends it.
     renews: bool = True
     now: Instant = NOW
 
@@ -144,7 +144,7 @@ class Primary:
         self.settle_journal()
 
     def step(self, held: Lane | None = None) -> bool:
-        """One operation of the disk; False when there is none to do."""
+        """Do one operation of the disk; return False when none is waiting."""
         self.pump()
         busy = not self.worker.idle
         ended = self.worker.step(self.random, held)

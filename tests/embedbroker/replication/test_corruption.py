@@ -24,7 +24,7 @@ SAMPLED_EVERY = 997
 
 
 def talk(pair: Pair, there_and_back: tuple[list[bytes], list[bytes]], change: tuple[int, int] | None = None) -> None:
-    """Until both have nothing more to say. ``change`` is a place in what the backup says, and a mask."""
+    """Until both have nothing more to send. ``change`` is a place in what the backup sends, and a mask."""
     assert pair.ends is not None
     here, there = pair.ends
     forth, back = there_and_back
@@ -59,7 +59,7 @@ def changed(data: bytes, place: int, mask: int) -> bytes:
 
 
 def history(change: tuple[int, int] | None = None) -> tuple[Pair, list[bytes], list[bytes]]:
-    """A backup joins, gets in sync, and is sent three pieces of work; with what was said in both directions."""
+    """A backup joins, gets in sync, and is sent three pieces of work; with what was sent in both directions."""
     pair = Pair.new(Random(1))
     pair.primary.recorded.call("reserve_ids", 1_000)
     pair.settle()
@@ -82,7 +82,7 @@ def frames(data: bytes) -> list[bytes]:
 
 
 def replayed(pieces: list[bytes]) -> tuple[Backup, WireEnd, list[Files]]:
-    """A backup that hears what a primary once said; with what its files held whenever it was in sync."""
+    """A backup that receives what a primary once sent; with what its files held whenever it was in sync."""
     backup, line, far = Backup(SimulatedDisk(), Random(1)), WireEnd("primary"), WireEnd("backup")
     backup.join(line)
     line.far, far.far = far, line

@@ -134,7 +134,7 @@ class History:
             pair.cut()
 
     def end(self) -> None:
-        """The primary crashes. Who may be live next?"""
+        """The primary crashes. Which broker may be live next?"""
         pair, random = self.pair, self.random
         primary = pair.primary
         self.replace_failed_disk()

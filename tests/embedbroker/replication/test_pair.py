@@ -489,7 +489,7 @@ def test_a_cut_at_any_byte_leaves_a_backup_that_can_join_again() -> None:
 
 
 def deliver_back(pair: Pair) -> bool:
-    """The primary hears what the backup has said."""
+    """The primary receives what the backup has sent."""
     assert pair.ends is not None
     here, there = pair.ends
     data = bytes(there.out)

@@ -1,4 +1,4 @@
-"""A broker whose disk fills up, run by `test_full_disk` in a process of its own; prints what happened as JSON.
+"""A broker whose disk fills up, run by `test_full_disk` in a separate process; prints what happened as JSON.
 
     python -m tests.embedbroker.runtime.full_disk_program FOLDER tmpfs|limit
 

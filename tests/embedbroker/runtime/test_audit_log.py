@@ -1,4 +1,4 @@
-"""The audit log of a broker on real files: what clients saw is in it, and its disk is nobody's problem but its own."""
+"""The audit log of a broker on real files: what clients saw is in it, and its disk affects nothing but the log."""
 
 from __future__ import annotations
 

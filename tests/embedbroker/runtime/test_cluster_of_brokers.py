@@ -29,7 +29,7 @@ def member(path: Path | None, *others: EmbeddedBroker, **changes: object) -> Emb
 
 
 async def until_known(broker: EmbeddedBroker, *names: str) -> None:
-    """Wait until a broker knows members and backups of these names."""
+    """Wait until a broker has members and backups of these names."""
     assert broker._run is not None
     cluster = broker._run.life.host.node.cluster
     assert cluster is not None
@@ -118,7 +118,7 @@ async def test_brokers_in_one_program_need_no_sockets_and_in_virtual_time_no_tim
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with vm_member("a", "b") as a:
-        with trio.move_on_after(5):  # it dials in vain
+        with trio.move_on_after(5):  # it dials without success
             await trio.sleep_forever()
         async with vm_member("b") as b:
             await until_known(a, "a", "b")

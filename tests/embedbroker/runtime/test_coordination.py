@@ -16,7 +16,7 @@ TIMEOUT_S = 60.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; each of the two has to know the other's before it runs."""
+    """Ports without a listener; each of the two must have the other's before it runs."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -25,7 +25,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def configured(path: Path, name: str, other: str, ports: dict[str, int]) -> BrokerConfig:
-    """What the broker.xml of one of the two says."""
+    """The broker.xml of one of the two."""
     folder = path / name
     folder.mkdir()
     connectors = "".join(f"<connector name='{each}'>tcp://127.0.0.1:{port}</connector>" for each, port in ports.items())
@@ -60,7 +60,7 @@ async def test_whoever_comes_first_is_live_and_the_other_one_its_backup_in_whate
             assert [first.role, second.role] == [Role.LIVE, Role.BACKUP]
             await put(first.url, "one")
             await first.wait_in_sync()
-            # The other order: who was the backup is live, and stays it when the first one returns.
+            # The other order: the former backup is live, and stays live when the first one returns.
             await first.crash()
             await second.wait_for_role(Role.LIVE)
             assert second.node_id.startswith("70616972-2d31-"), "which is pair-1"

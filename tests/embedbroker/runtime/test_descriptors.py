@@ -1,4 +1,4 @@
-"""A broker process with fewer file descriptors than peers: who works there goes on, and so does the broker."""
+"""A broker process with fewer file descriptors than peers: the peers at work go on, and so does the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port of a broker that tells others where it will be: nobody else gets it while it lets nobody in."""
+"""The port of a broker that announces its address: no other process gets it while the broker accepts no peers."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_session_whose_thread_never_comes_back_is_closed_all_the_same(
     monkeypatch.setattr(_flocks, "CLOSED_WITHIN_S", 0.01)
     session = make(tmp_path).open("first")
     session.run((take,))
-    with session._flocks._guard:  # whoever has it is in a call of the system that does not end
+    with session._flocks._guard:  # its holder is in a system call that does not end
         session.close()
         (closer,) = closers()
         assert closer.daemon, "the process may end"

@@ -12,7 +12,7 @@ from embedbroker.locks import Acquire, Lock, ReadHolder
 from embedbroker.runtime._file_locks import FileLocks
 from embedbroker.runtime._lock import DirectoryLock, DirectoryLocked
 
-# The child answers for itself, and leaves by _exit: an error of it must not run the rest of somebody else's program.
+# The child answers for itself, and leaves by _exit: an error of it must not run the rest of the parent's program.
 PARENT = """
 import os, sys
 from pathlib import Path

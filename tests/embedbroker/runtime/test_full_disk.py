@@ -30,7 +30,7 @@ def run(folder: Path, how: str) -> dict[str, object]:
 
 
 def may_mount(folder: Path) -> bool:
-    """Whether this process may have a file system of its own: not in every container."""
+    """Return True if this process may mount a separate file system: not in every container."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
     try:
         tried = subprocess.run(["unshare", "--user", "--map-root-user", "--mount", *mount], capture_output=True)
@@ -56,7 +56,7 @@ def test_the_broker_goes_on_until_its_segment_is_full_and_starts_again_when_ther
 
 
 def test_an_allocation_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ext4 gives what it has before it says that it has no more."""
+    """ext4 gives what it has before it reports that it is full."""
 
     def ext4(descriptor: int, offset: int, length: int) -> None:
         os.ftruncate(descriptor, length // 2)

@@ -16,7 +16,7 @@ from embedbroker.testing._disk import SimulatedDisk
 from embedclient import ConnectionFactory
 from embedclient.errors import JMSException
 
-# Far above what any of this takes: a test that hangs says where.
+# Far above what any of this takes: a test that hangs shows where.
 PATIENCE_S = 20.0
 
 

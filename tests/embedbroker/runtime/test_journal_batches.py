@@ -22,7 +22,7 @@ from embedclient.model import Instant
 
 
 class BatchPerRead:
-    """A node that makes one journal batch of everything it is sent, and notes when it is told that it is stored."""
+    """A node that makes one journal batch of everything it receives, and notes when the batch is reported as stored."""
 
     config = BrokerConfig()
     is_running = True
@@ -47,7 +47,7 @@ class BatchPerRead:
 
 
 class InstantDisk:
-    """A disk that is done as soon as it is asked."""
+    """A disk that completes each request at once."""
 
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
         return (None,) * len(operations)

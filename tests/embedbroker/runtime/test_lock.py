@@ -135,7 +135,7 @@ def test_a_lock_file_that_is_replaced_while_it_is_locked_does_not_let_a_second_o
 def test_a_directory_is_free_although_its_file_system_refuses_at_the_end(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One at the other end of a network tells at the end what it could not do before."""
+    """One at the other end of a network reports at the end what it could not do before."""
     opened = open_directory(BrokerConfig(data_directory=str(tmp_path)), None, late=False)
     opened.disk.run((WriteAt("file", 0, (b"x",)),))
     close = os.close

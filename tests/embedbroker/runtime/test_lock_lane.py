@@ -1,4 +1,4 @@
-"""Who waits for a lock store on the loop: those whose store is quick, and never for a write."""
+"""When the loop waits for a lock store: only if the store is quick, and never for a write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WRITE = LockWork(2, (WriteRecord(StoreRecord()), Acquire(Lock.LIVE)))
 
 
 class Store:
-    """A session that takes its time, by a clock of its own."""
+    """A session that takes its time, by a separate clock."""
 
     immediate = False
 

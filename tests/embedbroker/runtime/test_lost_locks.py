@@ -26,7 +26,7 @@ from embedclient.errors import BrokerFailed
 from embedclient.transport import Listener, TransportLost
 
 PRIMARY, BACKUP = SharedStorePrimary(), SharedStoreBackup()
-# Far above what any of this takes: a test that hangs says where.
+# Far above what any of this takes: a test that hangs shows where.
 PATIENCE_S = 20.0
 
 
@@ -53,7 +53,7 @@ async def becomes(broker: EmbeddedBroker, role: Role) -> None:
 
 @contextmanager
 def heard(text: str) -> Iterator[trio.Event]:
-    """Set when the broker's log says so, in whatever thread."""
+    """Set when the broker's log contains this, in any thread."""
     event, token = trio.Event(), trio.lowlevel.current_trio_token()
 
     class Ear(logging.Handler):
@@ -81,7 +81,7 @@ async def test_a_live_broker_whose_directory_lock_somebody_removed_stops_by_itse
 
 
 async def test_of_two_brokers_on_one_journal_with_locks_of_their_own_the_first_ends(tmp_path: Path) -> None:
-    """Only the lock of the data directory keeps them apart, and somebody removed it."""
+    """Only the lock of the data directory keeps them apart, and it was removed."""
     async with on(tmp_path, "first", PRIMARY) as first:
         (tmp_path / "data" / "broker.lock").unlink()
         other = BrokerConfig(
@@ -184,7 +184,7 @@ HELD = STORE.open("primary 'other'")
 
 
 class Held:
-    """A store in which somebody is live."""
+    """A store with a live broker."""
 
     def open(self, holder: str) -> LockSession:
         HELD.run((Acquire(Lock.LIVE),))

@@ -37,7 +37,7 @@ def pretend(
         (800 * MIB, (None, None), UNLIMITED, 400 * MIB),
         (800 * MIB, ("max\n", None), UNLIMITED, 400 * MIB),
         (800 * MIB, (f"{600 * MIB}\n", None), UNLIMITED, 300 * MIB),
-        # The first kind of control groups says "no limit" as a number beyond all memory.
+        # The first kind of control groups writes "no limit" as a number beyond all memory.
         (800 * MIB, (None, f"{2**63 - PAGE_BYTES}\n"), UNLIMITED, 400 * MIB),
         (800 * MIB, (None, f"{500 * MIB}\n"), UNLIMITED, 250 * MIB),
         (800 * MIB, (None, None), 300 * MIB, 150 * MIB),

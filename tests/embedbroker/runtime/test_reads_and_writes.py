@@ -21,7 +21,7 @@ KIB = 1024
 
 
 class AnswerPerRead:
-    """A node that answers each read with a few bytes, and keeps everything it was told."""
+    """A node that answers each read with a few bytes, and keeps everything it received."""
 
     config = BrokerConfig()
 

@@ -51,7 +51,7 @@ def member(
 
 
 async def until_in_sync(primary: EmbeddedBroker) -> None:
-    """Wait until the live broker has a backup that is in sync, which it tells the cluster."""
+    """Wait until the live broker has a backup that is in sync, which it announces to the cluster."""
     assert primary._run is not None
     node = primary._run.life.host.node
     disk = node.replica_disk

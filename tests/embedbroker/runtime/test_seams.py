@@ -51,7 +51,7 @@ async def test_a_disk_in_memory_is_asked_on_the_loop_and_takes_the_time_it_says(
 
 
 class Elsewhere:
-    """A network that knows no TCP: clients come in by another name, and other brokers cannot be reached."""
+    """A network without TCP: clients come in by another name, and other brokers cannot be reached."""
 
     def __init__(self) -> None:
         self.dialled: list[str] = []

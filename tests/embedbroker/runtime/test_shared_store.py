@@ -1,4 +1,4 @@
-"""A live broker and its backups on one directory, or on one lock store in memory: who serves when."""
+"""A live broker and its backups on one directory, or on one lock store in memory: which one serves when."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from embedclient.transport import connect_tcp
 from embedclient.wire.core import HANDSHAKE, PacketType, Ping, encode_packet
 
 PRIMARY, BACKUP = SharedStorePrimary(), SharedStoreBackup()
-# Far above what any of this takes: a test that hangs says where.
+# Far above what any of this takes: a test that hangs shows where.
 PATIENCE_S = 20.0
 
 
@@ -194,7 +194,7 @@ async def test_with_no_auto_failback_the_backup_stays_live_until_it_is_stopped(t
 async def test_an_orderly_stop_is_no_failover(tmp_path: Path) -> None:
     async with pair(tmp_path) as (primary, backup):
         await primary.stop()
-        with trio.move_on_after(0.3):  # it asks every 0.05
+        with trio.move_on_after(0.3):  # it polls every 0.05
             await backup.wait_for_role(Role.LIVE)
         assert backup.role is Role.BACKUP
         await primary.start()
@@ -480,7 +480,7 @@ trio.run(main)
 
 @asynccontextmanager
 async def live_process(directory: Path) -> AsyncIterator[tuple[trio.Process, str]]:
-    """A live broker in a process of its own, when it has confirmed a hundred messages; and its node id."""
+    """A live broker in a separate process, when it has confirmed a hundred messages; and its node id."""
     process = await trio.lowlevel.open_process([sys.executable, "-c", LIVE, str(directory)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -549,7 +549,7 @@ async def fill(broker: EmbeddedBroker, disk: SimulatedDisk) -> list[str]:
 async def test_a_backup_waits_for_room_whoever_found_the_disk_full(
     who: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """Who was live has stopped; no operator has to start the backup, too."""
+    """The live broker has stopped; no operator has to start the backup, too."""
     disk, locks = SimulatedDisk(), SimulatedLocks()
     config = BrokerConfig(segment_size_bytes=SEGMENT_BYTES)
     async with (

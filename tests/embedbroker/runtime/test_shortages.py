@@ -298,7 +298,7 @@ async def test_what_the_audit_log_has_to_do_now_is_tried_again_at_once(times: in
 
 
 class ShortNetwork:
-    """A network in which nobody can listen so many times."""
+    """A network in which listening fails this many times."""
 
     def __init__(self, code: int, times: int) -> None:
         self.left = times

@@ -24,7 +24,7 @@ VOTING = {"vote_on_replication_failure": True, "group_name": "g"}
 
 
 def ports(count: int) -> list[int]:
-    """Free ones. They are the same in each life of a broker, so nobody else may have listened there meanwhile."""
+    """Free ports. They are the same in each life of a broker, so no other process may have listened there meanwhile."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -72,7 +72,7 @@ async def started(*these: BrokerConfig) -> AsyncIterator[list[EmbeddedBroker]]:
 
 
 class Doors:
-    """Who of the brokers listens, by port."""
+    """Which of the brokers listen, by port."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened: dict[int, trio.Event] = defaultdict(trio.Event)

@@ -41,15 +41,15 @@ class Workload:
     random: Random
     state: ModelState
     next_id: int
-    # References acknowledged in an open transaction: nobody else gets them.
+    # References acknowledged in an open transaction: no other consumer gets them.
     taken: set[tuple[int, int]] = Factory(set)
     open: list[int] = Factory(list)
     sizes: tuple[int, ...] = SIZES
-    # Whether somebody decides prepared transactions in place of their managers.
+    # Whether prepared transactions are decided in place of their managers.
     decides: bool = False
-    # Whether somebody keeps markers, and commits prepared transactions in sets.
+    # Whether the workload keeps markers, and commits prepared transactions in sets.
     marks: bool = False
-    # Whether somebody reads with cursors.
+    # Whether the workload reads with cursors.
     reads: bool = False
     # Whether diverts come and go.
     diverts: bool = False

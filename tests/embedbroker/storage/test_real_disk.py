@@ -29,7 +29,7 @@ from embedbroker.storage import (
 )
 from tests.embedbroker.storage.journal_model import NOW, SMALL, StoredMessage
 
-# Writes messages with a gap of its own making in every batch, and says which ones are confirmed.
+# Writes messages with a deliberate gap in every batch, and prints which ones are confirmed.
 WRITER = """
 import sys
 from tests.embedbroker.storage.test_real_disk import add, drive, opened

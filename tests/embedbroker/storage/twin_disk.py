@@ -2,7 +2,7 @@
 
 Responsible for doing every operation on both and comparing what they say, and for leaving the real directory after a
 power cut as the simulated disk says a power cut leaves one: a test cannot cut the power of the machine it runs on.
-Refuses to know what the files mean.
+Does not depend on what the files mean.
 """
 
 from __future__ import annotations

@@ -202,5 +202,5 @@ def test_what_does_not_decode_is_refused_and_what_does_is_not(
             accepted = False
         assert accepted == decodes(raw)
         if covers(known, mutated):
-            # Only values differ: it decodes, and says the same.
+            # Only values differ: it decodes, and to the same meaning.
             assert accepted and traits_of(mutated).routing_type == known.routing_type

@@ -104,7 +104,7 @@ def test_a_kill_loses_nothing_that_was_written_and_a_power_cut_what_was_not_sync
         log.routed(queue, number, True, 0)
         write(disk, log.take_work(0, 0, number))
     assert sent_ids(disk) == list(range(10))
-    # The next life of the same machine goes on behind that, in a segment of its own.
+    # The next life of the same machine goes on behind that, in a separate segment.
     second = a_log(disk)
     second.routed(queue, 100, True, 0)
     write(disk, second.take_work(0, 0, 100))
@@ -174,7 +174,7 @@ def test_the_oldest_segments_go_before_the_retention_is_exceeded(disk: Simulated
     ids = sent_ids(disk)
     assert ids == list(range(2000 - len(ids), 2000))
     assert len(ids) > 50
-    # Each of those that are left says who wrote it, and what its queues are called.
+    # Each of those that are left names its writer and its queues.
     named = {entry.segment for entry in entries(disk) if entry.kind is AuditRecordKind.NAMED_QUEUE}
     begun = {entry.segment for entry in entries(disk) if entry.kind is AuditRecordKind.BEGUN}
     assert named == begun == {entry.segment for entry in entries(disk)}

@@ -1,4 +1,4 @@
-"""Gathering, durability points, seals, failures: what the journal promises to whoever drives it."""
+"""Gathering, durability points, seals, failures: what the journal promises to its driver."""
 
 from __future__ import annotations
 

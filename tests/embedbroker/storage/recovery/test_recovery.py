@@ -30,7 +30,7 @@ ONE = "segment-0000000001.journal"
 def journal_with(
     count: int, disk: SimulatedDisk, settings: JournalSettings = SMALL, seal: bool = True
 ) -> RecordedJournal:
-    """A queue and `count` messages, each in a batch of its own."""
+    """A queue and `count` messages, each in a separate batch."""
     recorded = RecordedJournal(disk, settings)
     recorded.open()
     recorded.settle()
