@@ -205,7 +205,7 @@ async def test_a_replicating_pair_changes_places_under_zookeeper(server: ZooKeep
 
 
 def pair_under(server: ZooKeeper, directory: Path) -> EmbeddedPair:
-    """Two processes, one of which takes over when neither it nor the ensemble heard of the other for three seconds."""
+    """Two processes: one takes over when neither it nor the ensemble received anything from the other for 3 seconds."""
     session = {"session-ms": "3000", "session-percent": "66"}
     said = {"connect-string": server.connect_string, "namespace": next(NAMESPACES), **session}
     changes = {

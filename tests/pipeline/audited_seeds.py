@@ -1,4 +1,4 @@
-"""Seeds of the simulator with an audit log at every broker, and what the audit says of them, without Spark."""
+"""Seeds of the simulator with an audit log at every broker, and what the audit reports on them, without Spark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def verdicts(hosts: list[NodeHost], directory: Path) -> dict[str, set[tuple[int,
     """(queue id, message id) of each verdict that names messages, and of every other verdict (queue id, count)."""
     journals: list[Path] = []
     logs: list[Path] = []
-    # The journal of who serves says what is present; a stopped broker alone is asked all the same.
+    # The journal of the live broker shows what is present; a stopped broker alone is examined all the same.
     for number, host in enumerate(sorted(hosts, key=lambda host: not host.ready)):
         assert host.audit is not None
         for kind, files in (("journal", contents(host.disk)), ("audit", host.audit.files())):

@@ -28,7 +28,7 @@ TEST_LIMIT_S = 240
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Spark warns of pandas 3, which it asks for and nothing here uses."""
+    """Spark warns of pandas 3, which it requests and nothing here uses."""
     config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
 
 

@@ -115,7 +115,7 @@ def confirm_what_was_not_stored(patch: pytest.MonkeyPatch) -> None:
 def test_a_faulty_broker_is_found_by_its_log(
     bug: Bug, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkers of the simulation end such a seed, too; the audit knows nothing of them."""
+    """The checkers of the simulation end such a seed, too; the audit does not depend on them."""
     for seed in range(500, 515):
         with monkeypatch.context() as patch:
             bug(patch)

@@ -1,4 +1,4 @@
-"""What a batch asks, receives and holds does not grow with the backlog behind it: counted, not timed."""
+"""What a batch requests, receives and holds does not grow with the backlog behind it: counted, not timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream asks of cursors, call by call as Spark makes them, and what it makes of losses: without a Spark."""
+"""What a stream requests of cursors, call by call as Spark makes them, and how it handles losses: without a Spark."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_a_pattern_is_refused_for_the_backlog_of_one_queue(broker: ThreadedBroke
 
 
 def expire(broker: ThreadedBroker, stream: CursorSource) -> None:
-    """The lease is over at once, as if nobody had renewed it: it is given back in its owner's name."""
+    """The lease is over at once, as if it had not been renewed: it is given back in its owner's name."""
     ask(broker, "cursor.release", queue="orders", cursor=CURSOR, owner=stream._owner)
 
 
@@ -339,7 +339,7 @@ def test_messages_behind_a_finished_batch_that_others_took_after_the_lease_are_a
     consume(broker, "orders", 2)
     with pytest.raises(DataLost, match=r"queue 'orders': consumers were let in after the lease had run out"):
         source(broker).latest(end, 0, 0)
-    # What has ended a run is not told again.
+    # An error that has ended a run is not reported again.
     again = source(broker)
     assert bodies(broker, again, again.latest(end, 0, 0)) == expected(8, 10)
 

@@ -27,7 +27,7 @@ LIMIT_S = 120
 
 @pytest.fixture
 def slow_java(tmp_path: Path) -> Path:
-    """A Java that says when it starts, and waits for a word: two FIFOs, `starting` and `go`."""
+    """A Java that reports its start, and waits for a signal: two FIFOs, `starting` and `go`."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     for name in ("starting", "go"):

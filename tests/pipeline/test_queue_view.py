@@ -1,4 +1,4 @@
-"""Looks at a queue whose connection breaks: nothing is shown twice without that somebody hears of it. No Spark."""
+"""Looks at a queue whose connection breaks: nothing is shown twice without a report. No Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sink against a real Artemis: duplicate ids do what is said of them, and exactly-once is refused."""
+"""The sink against a real Artemis: duplicate ids work as documented, and exactly-once is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches of tasks, the commit of a batch, and what nobody will commit, against a broker and without a Spark."""
+"""Branches of tasks, the commit of a batch, and what stays uncommitted, against a broker and without a Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows become in messages, and what is said of those that become none."""
+"""What rows become in messages, and the errors for those that become none."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A data source that counts, and writes down who calls what in which process: knows nothing of brokers.
+"""A data source that counts, and records each call with its caller and process: does not depend on brokers.
 
 A line of the file that the option `trace` names is a call: its name, the process, what it was called with, and what
-Ctrl-C would meet there. Its writers take any rows, and fail where the option `failing` says so.
+Ctrl-C would meet there. Its writers take any rows, and fail where the option `failing` requests it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``acceptors``, ``connectors`` and ``cluster-connections``: URLs, which acceptor is opened, who refers to whom."""
+"""``acceptors``, ``connectors`` and ``cluster-connections``: URLs, which acceptor is opened, what refers to what."""
 
 from __future__ import annotations
 

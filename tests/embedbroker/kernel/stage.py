@@ -42,7 +42,7 @@ PLENTY = 1_000_000
 
 @define(eq=False)
 class LaggingStore:
-    """A store that notes every record and becomes durable when told to. With ``lags`` False it always is."""
+    """A store that notes every record and becomes durable on request. With ``lags`` False it always is."""
 
     lags: bool = False
     reached: int = 0

@@ -1,4 +1,4 @@
-"""Those who follow a broker hear of everything, once, and in the order in which it happened."""
+"""Followers of a broker receive every event, once, and in the order in which it happened."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_a_mirror_may_send_while_a_commit_is_shown() -> None:
     # They settle while they are shown something.
     _consumer, taker = stage.consumer(stage.session(pre_acknowledge=True), "q")
     transacted = stage.session(transacted=True)
-    # So few that followers are told at once.
+    # So few that followers receive them at once.
     texts = [str(number) for number in range(30)]
     stage.send(*[letter(text, "q", durable=True) for text in texts], session=transacted)
     transacted.commit()

@@ -1,4 +1,4 @@
-"""The ledger's rules, one by one: what it is told, and what it must conclude."""
+"""The ledger's rules, one by one: what it receives, and what it must conclude."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_expired_messages_are_not_lost_and_must_not_be_delivered() -> None:
     ("durable", "expected"), [(True, Finding.DUPLICATED_UNFLAGGED), (False, Finding.AFTER_RESTART)]
 )
 def test_counts_survive_a_kill_with_their_messages(durable: bool, expected: Finding) -> None:
-    """A message that was not durable, and was sent again with its id, has a count of its own."""
+    """A message that was not durable, and was sent again with its id, has a separate count."""
     ledger = Ledger(counts_survive=True)
     ledger.subscribe("q", "q")
     ledger.sent("m", "q", 0.0, durable=durable)

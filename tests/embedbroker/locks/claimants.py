@@ -135,7 +135,7 @@ class Group:
         return Broker(self, name, policy).start()
 
     def record(self) -> StoreRecord:
-        """What the store says, whoever wrote it."""
+        """The content of the store, from any writer."""
         (record,) = self.locks.open("test").run((ReadRecord(),))
         assert isinstance(record, StoreRecord)
         return evolve(record, life=None)

@@ -121,7 +121,7 @@ SUITE: list[Callable[[LockManagers], None]] = [
     a_closed_session_does_nothing_more,
     a_number_begins_with_nought_and_is_swapped_by_who_knows_it,
 ]
-"""Each is called with a manager that nobody has used."""
+"""Each is called with an unused manager."""
 
 FILES_AND_NODES: list[Callable[[LockManagers], None]] = [a_key_that_leads_elsewhere_is_refused]
 """Of managers whose keys become names."""

@@ -15,7 +15,7 @@ from .claimants import PRIMARY, Broker, Group
 
 @pytest.mark.parametrize("first_ever", [True, False], ids=["first start", "after a stop"])
 def test_a_primary_that_dies_before_it_serves_is_taken_over_from(first_ever: bool) -> None:
-    """A stop in order is over as soon as somebody starts again."""
+    """A stop in order is over as soon as a broker starts again."""
     group = Group()
     if not first_ever:
         group.primary().stop()

@@ -1,4 +1,4 @@
-"""Who may be live: the claims of several brokers on one store, with a clock by hand."""
+"""Which broker may be live: the claims of several brokers on one store, with a clock by hand."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_a_store_that_fails_at_the_start_is_an_error_and_later_it_is_asked_again
     group.wait(60)
     assert backup.stands(ClaimState.WAITING)
     assert backup.notes[-1] == "the lock store failed, it is asked again: the lock store cannot be reached"
-    assert len(backup.notes) == 2  # said once
+    assert len(backup.notes) == 2  # noted once
     group.locks.reachable = True
     group.wait()
     assert backup.stands(ClaimState.LIVE)
@@ -357,7 +357,7 @@ def test_a_stop_while_the_record_is_written_is_a_stop() -> None:
 
 
 def test_a_backup_asks_for_the_live_lock_only_when_it_would_keep_it() -> None:
-    """Else a primary that asks at that moment would find it taken."""
+    """Else a primary that claims it at that moment would find it taken."""
     group = Group()
     group.primary().stop()
     backup = group.backup()

@@ -401,7 +401,7 @@ class Flaky:
 
 
 def failing(broker: Broker, kind: type[object], *, done: bool) -> list[LeaseOperation]:
-    """What a broker asks for from now on; the first of a kind fails."""
+    """What a broker requests from now on; the first of a kind fails."""
     flaky = Flaky(broker.session, kind, done)
     broker.session = flaky
     return flaky.seen

@@ -38,7 +38,7 @@ NOTED = "the lock store failed, it is asked again: too many open files"
 LOOK = (Verify(Lock.LIVE), ReadHolder(Lock.FAILBACK), ReadRecord())
 
 
-# -- who is live -----------------------------------------------------------------------------------------------------
+# -- live brokers ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", [PRIMARY, BACKUP, PrimaryOnly()], ids=["primary", "backup", "alone"])
@@ -97,7 +97,7 @@ def test_a_lock_that_was_lost_meanwhile_is_lost() -> None:
     assert live.failure == "the live lock is lost: another broker may be live"
 
 
-# -- who writes the record -------------------------------------------------------------------------------------------
+# -- writers of the record -------------------------------------------------------------------------------------------
 
 
 def test_a_record_that_finds_no_room_is_written_when_there_is_some() -> None:
@@ -136,7 +136,7 @@ def test_a_stop_while_a_record_finds_no_room_writes_what_is_newer() -> None:
     assert live.stands(ClaimState.OVER) and group.record() == StoreRecord(LiveState.PAUSED, "node of p", 7)
 
 
-# -- who waits -------------------------------------------------------------------------------------------------------
+# -- waiting brokers -------------------------------------------------------------------------------------------------
 
 
 def test_a_backup_that_finds_no_room_when_it_takes_over_waits_on_and_is_live_when_there_is_some() -> None:
@@ -287,7 +287,7 @@ def test_what_does_not_pass_is_said_so(code: int, tmp_path: Path, monkeypatch: p
 
 
 def test_a_live_broker_looks_without_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also at a lock that nobody has ever taken, whose file is not there."""
+    """Also at a lock that was never taken, whose file is not there."""
     session = FileLocks(tmp_path).open("a")
     record = StoreRecord(LiveState.ACTIVE, "a node", 7, life=1)
     session.run((Acquire(Lock.LIVE), WriteRecord(record)))

@@ -1,7 +1,7 @@
 """A double of a ZooKeeper server, for what a real one does not do when it is asked.
 
 Responsible for one connection at a time: the session with the time that it grants, and nodes without a tree. Refuses to
-check who may do what, and to end a session.
+check permissions, and to end a session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ZooKeeperDouble:
     def __init__(self, granted_ms: int) -> None:
         self.granted_ms = granted_ms
         self.nodes: dict[str, bytes] = {}
-        #: What it answers as long as nobody has it catch up: a server that the others have lost.
+        #: What it answers until it catches up: a server that the others have lost.
         self.left_behind: dict[str, bytes] | None = None
         self.listener = socket.create_server(("127.0.0.1", 0))
 
@@ -90,7 +90,7 @@ def _take(data: bytes) -> tuple[bytes, bytes]:
 
 @contextmanager
 def zookeeper_double(granted_ms: int) -> Iterator[ZooKeeperDouble]:
-    """A double that serves; it ends with the session of whoever uses it."""
+    """A double that serves; it ends with the session of its user."""
     double = ZooKeeperDouble(granted_ms)
     thread = threading.Thread(target=double.serve, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Tests of tests: each writes a file of tests and runs it with the plugin, in this process unless it says otherwise."""
+"""Tests of tests: each writes a file of tests and runs it with the plugin, in this process unless it states another."""
 
 from __future__ import annotations
 

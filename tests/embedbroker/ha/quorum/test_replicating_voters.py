@@ -1,4 +1,4 @@
-"""Who answers votes: brokers of every policy and in every role, at once; and what the policy of the asker changes."""
+"""Which brokers answer votes: those of every policy, in every role; and what the policy of the candidate changes."""
 
 from __future__ import annotations
 

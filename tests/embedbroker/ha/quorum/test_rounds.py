@@ -23,7 +23,7 @@ def question(activation: int, by: str, vote_round: int, *, withdrawn: bool = Fal
 
 
 def booth() -> Booth:
-    """A voter that knows that "p" is not live any more."""
+    """A voter that has seen that "p" is not live any more."""
     topology = town("p", "q")
     topology.drop("p", 10)
     return Booth(topology)
@@ -109,7 +109,7 @@ def test_who_is_told_to_be_somewhere_else_gets_no_yes() -> None:
 
 
 class Peer:
-    """The link to somebody who is asked."""
+    """The link to a voter."""
 
     peer_version = 136
 

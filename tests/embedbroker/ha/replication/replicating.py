@@ -1,6 +1,6 @@
 """Replicating brokers in one simulated world, each with its own disk, and a client that keeps on sending.
 
-Responsible for the world, for who reaches whom, and for what a test asks of them. Refuses to check anything itself.
+Responsible for the world, for which links work, and for what a test asks of them. Does not check anything itself.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ BACKUP = ReplicationBackup(allow_failback=True)
 
 
 def pair(*, manager: bool = True, lease_s: float | None = None, statics: str = "pq") -> tuple[Brokers, Writer]:
-    """A primary p with a backup q that is in sync, and somebody who writes."""
+    """A primary p with a backup q that is in sync, and a client that writes."""
     brokers = Brokers(statics, manager=manager, lease_s=lease_s)
     brokers.primary("p", PRIMARY)
     brokers.backup("q", BACKUP)

@@ -1,4 +1,4 @@
-"""Replicating pairs of real nodes in virtual time: who becomes live when, and that nothing confirmed is missing."""
+"""Replicating pairs of real nodes in virtual time: which becomes live when, and that nothing confirmed is missing."""
 
 from __future__ import annotations
 

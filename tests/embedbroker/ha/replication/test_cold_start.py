@@ -1,4 +1,4 @@
-"""Brokers that wait when nobody is live who could vote: one of those with the same data begins, and has all of it."""
+"""Brokers that wait when no live broker could vote: one of those with the same data begins, and has all of it."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_two_backups_meet_as_a_primary_and_its_backup_do() -> None:
 
 @pytest.mark.parametrize("dies", ["p", "q", "pq"])
 def test_who_has_given_way_stays_so_whoever_dies_then(dies: str) -> None:
-    """The moment in which q has written that it gives way, and p has not heard of it."""
+    """The moment in which q has written that it gives way, and p has not received that."""
     brokers = whole_cluster()
     writer = written(brokers, "p", "q")
     for name in "pqrstu":

@@ -1,4 +1,4 @@
-"""A backup that asks the lock manager: what it does meanwhile, and what the answer is about."""
+"""A backup that queries the lock manager: what it does meanwhile, and what the answer is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator of replicating brokers may have got wrong, and what each of them is told."""
+"""Mistakes of an operator of replicating brokers, and the error that each of them causes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_primary_that_lost_its_backup_and_is_not_granted_the_next_number_stops
     brokers, writer = pair()
     assert brokers.manager is not None
     (node_id,) = brokers.manager.sequences
-    brokers.manager.sequences[node_id] += 1  # somebody else has gone on from there
+    brokers.manager.sequences[node_id] += 1  # another holder has gone on from there
     before = len(writer.confirmed)
     brokers.part("p", "q")
     brokers.until_role("p", Role.STOPPED)

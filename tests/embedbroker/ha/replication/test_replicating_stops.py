@@ -37,7 +37,7 @@ def test_a_stop_does_not_wait_for_a_copy_that_is_not_whole(manager: bool) -> Non
     assert replica_disk is not None and replica_disk.replicator is not None
     replicator = replica_disk.replicator
     brokers.until(lambda: replicator._copying is not None and replicator._copying.begun)
-    # Nobody needs what is copied any more.
+    # No broker needs what is copied any more.
     kernel = brokers.node("p").kernel
     kernel.teardown.delete_queue(kernel.address_manager.queues["orders"])
     brokers.until(lambda: bool(replicator._withheld), within_s=120.0)

@@ -1,4 +1,4 @@
-"""What a node does in each role, and what it asks of the lock store when."""
+"""What a node does in each role, and what it requests from the lock store when."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTIVE = StoreRecord(LiveState.ACTIVE, "the node", 7)
 
 
 def other(locks: SimulatedLocks, record: StoreRecord = ACTIVE) -> LockSession:
-    """Somebody else is live."""
+    """Another broker is live."""
     session = locks.open("primary 'other'")
     session.run((Acquire(Lock.LIVE), WriteRecord(record)))
     return session
@@ -84,7 +84,7 @@ def test_a_backup_that_takes_over_reads_the_journal_and_then_says_that_it_is_liv
 
 
 def ask(stage: Stage) -> None:
-    """The next question to the store and its answer, and the record that says so when the live lock was granted."""
+    """The next request to the store and its answer, and the record that states so when the live lock was granted."""
     stage.advance(0.05)
     stage.finish_lock_work()
     if stage.lock_work is not None:

@@ -327,7 +327,7 @@ def test_a_message_that_says_that_its_address_is_temporary_creates_nothing() -> 
     stage = Stage()
     refused = stage.kernel.router.send(letter("late", GONE, _AMQ_TEMPORARY=GONE), ANYCAST, None)
     assert isinstance(refused, Refused) and GONE not in stage.kernel.address_manager.addresses
-    # One that somebody passes on to another address with all its properties is a message like any other.
+    # One that a client passes on to another address with all its properties is a message like any other.
     assert stage.kernel.router.send(letter("passed on", "archive", _AMQ_TEMPORARY=GONE), ANYCAST, None) is None
     assert stage.kernel.address_manager.queues["archive"].message_count == 1
 

@@ -307,7 +307,7 @@ def test_a_range_that_its_reader_may_rely_on_is_left_alone_by_an_expiry_scan_tha
     if way != "a range is pinned":
         opened(stage)
         assert pinned(stage).end == end
-        # The lease runs out, and nobody else comes.
+        # The lease runs out, and no other owner comes.
         kernel.monotonic = 20.0
     kernel.now_ms += 2000
     housekeeping.run(20.0)

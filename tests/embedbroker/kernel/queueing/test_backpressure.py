@@ -27,7 +27,7 @@ class Narrow(Taker):
 
 
 def consumers(stage: Stage, port: Narrow, session: Session) -> list[Consumer]:
-    """Each with a queue of its own."""
+    """Each with a separate queue."""
     created = []
     for key in range(CONSUMERS):
         stage.queue(f"q{key}")

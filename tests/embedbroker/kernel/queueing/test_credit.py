@@ -26,7 +26,7 @@ def counting(stage: Stage, *, browse: bool = False) -> tuple[Consumer, Taker, Co
 
 
 def drain(consumer: Consumer, credit: CountCredit, amount: int) -> None:
-    """What a flow with drain asks for."""
+    """What a flow with drain requests."""
     credit.drains = True
     consumer.add_credit(amount)
     consumer.queue.force_delivery(consumer, 0)

@@ -207,7 +207,7 @@ def test_what_was_declined_is_forgotten_with_the_message_and_with_the_consumer(s
     assert consumer.declined == {ids[2]}
     session.close_consumer(consumer.key)
     assert not queue.decliners
-    # Somebody who comes later is asked like everybody else.
+    # A later consumer is treated like every other.
     other_session.close(failed=False)
     _again, taker = stage.consumer(session, "q")
     stage.run_all()

@@ -153,7 +153,7 @@ def test_a_set_that_comes_again_changes_nothing_and_rolls_back_what_is_there(sta
     assert commit(stage, 5, 1, 2, 3, 4, 5) == CommitSetDone(5, replayed=True)
     assert stage.waiting("q") == ["a"] and not stage.kernel.branches.in_doubt()
     assert all(stage.kernel.branches.find(xid(number)) is None for number in range(1, 6))
-    # The one that still works in a branch hears of it.
+    # The session that still works in a branch receives the news.
     refusal = stage.kernel.branches.end(open_one, xid(3))
     assert refusal is not None and refusal.code is XaCode.XA_RBROLLBACK
     assert len(stage.store.of_kind("fact")) == 1
