@@ -32,7 +32,8 @@ class NotifyingArtemis(ArtemisBroker):
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotifyingArtemis]:
-    with NotifyingArtemis(tmp_path_factory.mktemp("notifying") / "instance") as broker:
+    broker = NotifyingArtemis(tmp_path_factory.mktemp("notifying") / "instance")
+    with broker:
         yield broker
 
 
@@ -76,7 +77,9 @@ async def events_of(url: str) -> list[dict[str, object]]:
             while len([each for each in found if str(each["_AMQ_NotifType"]).startswith("CONNECTION")]) < 2:
                 message = await consumer.receive(timeout=30)
                 assert message is not None, found
-                event = {name: message.properties[name] for name in message.properties if name.startswith("_AMQ")}
+                event: dict[str, object] = {
+                    name: message.properties[name] for name in message.properties if name.startswith("_AMQ")
+                }
                 # Temporary queues of the requests have addresses, too.
                 if event.get("_AMQ_Address") in (None, "both", "one"):
                     found.append(event)

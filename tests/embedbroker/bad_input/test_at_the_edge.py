@@ -183,7 +183,7 @@ async def test_wrong_requests_are_answered_and_the_connection_lives(
             assert isinstance(reply, ExceptionResponse) and reply.code == answer
         await intruder.send(PING)
         assert await intruder.next_packet() == Ping(60_000)
-        assert guarded.lines() == []  # the requester receives the error
+        assert guarded.lines() == []  # the requester receives the answer
         intruder.stream.close()
 
 
@@ -215,7 +215,7 @@ async def test_wrong_requests_that_nobody_waits_for_are_a_line_in_the_log(
         await intruder.send_packets(packet)
         await intruder.send(PING)
         if isinstance(packet, SessionCreateConsumer):
-            # The client takes its consumer for open until it receives the error.
+            # The client takes its consumer for open until the broker disconnects it.
             assert await intruder.next_packet() == DisconnectConsumer(packet.consumer_id)
         assert await intruder.next_packet() == Ping(60_000)
         (line,) = guarded.lines()

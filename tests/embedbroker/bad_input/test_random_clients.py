@@ -23,7 +23,7 @@ def check_counts(stage: Stage) -> None:
 
 
 def drain(stage: Stage) -> None:
-    """A last client takes everything, from queues that any user may consume from."""
+    """A last client takes everything, from queues that allow consumers."""
     stage.settle_disk()
     last = stage.connect().open_session("last", pre_acknowledge=True)
     kernel = stage.node.kernel

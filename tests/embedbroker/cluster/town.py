@@ -47,7 +47,7 @@ def connector(name: str) -> TransportConfiguration:
 
 
 class Visitor:
-    """A client, or a visitor that pretends to be a broker."""
+    """A client, or a peer that pretends to be a broker."""
 
     def __init__(self, network: Network, name: str, version: int) -> None:
         self.name = name

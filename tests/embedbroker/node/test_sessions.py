@@ -41,7 +41,6 @@ from embedclient.wire.core import (
     SessionRollback,
     SessionSend,
     SessionSendContinuation,
-    SessionSendLarge,
     SessionStart,
     SessionStop,
     encode_packet,
@@ -103,26 +102,10 @@ def test_the_first_address_is_the_default_of_the_session(peer: Peer) -> None:
     assert [packet.message.address for packet in peer.packets(SessionReceiveMessage)] == ["q", "q"]
 
 
-def test_large_messages_are_refused_with_the_last_chunk(peer: Peer) -> None:
-    peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x" * 100, True))
-    assert peer.clear() == []
-    peer.send(SessionSendContinuation(b"x", False, 101, True, -4))
-    refused = peer.refusal()
-    assert (refused.code, refused.correlation_id) == (ErrorCode.NOT_IMPLEMTNED_EXCEPTION, -4)
-    peer.post("small", blocking=True)
-    assert peer.clear() == [DONE]
-
-
 def test_a_chunk_without_a_large_message_is_refused(peer: Peer) -> None:
     peer.send(SessionSendContinuation(b"x", False, 101, True, -4))
     refused = peer.refusal()
     assert (refused.code, refused.correlation_id) == (ErrorCode.ILLEGAL_STATE, -4)
-
-
-def test_a_large_message_spoils_its_transaction(stage: Stage) -> None:
-    peer = stage.connect().open_session(transacted=True)
-    peer.send(SessionSendLarge(letter("large")), SessionSendContinuation(b"x", False, 1), SessionCommit(-5))
-    assert peer.refusal().code == ErrorCode.TRANSACTION_ROLLED_BACK
 
 
 def test_a_message_may_have_properties_that_do_not_decode_only_once(peer: Peer) -> None:

@@ -256,7 +256,7 @@ class _Replay:
     def _on_recorded(self, line: Line, conversation: _Conversation) -> None:
         channel = int.from_bytes(line.data[5:13], "big", signed=True)
         packet = decode_packet(line.data, 0, len(line.data), conversation.version, False)
-        if isinstance(packet, SessionReceiveMessage):
+        if isinstance(packet, SessionReceiveMessage | SessionReceiveLarge):
             conversation.recorded_ids[channel, packet.consumer_id].append(packet.message.message_id)
         elif isinstance(packet, Disconnect | DisconnectV2 | DisconnectV3):
             conversation.is_told_to_go = True
@@ -271,7 +271,7 @@ class _Replay:
         peer = conversation.peer
         peer.version = conversation.version
         for channel, packet in peer.received:
-            if isinstance(packet, SessionReceiveMessage):
+            if isinstance(packet, SessionReceiveMessage | SessionReceiveLarge):
                 conversation.our_ids[channel, packet.consumer_id].append(packet.message.message_id)
             self._note(self.transcript.ours, number, channel, packet)
         peer.received.clear()
