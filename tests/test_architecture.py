@@ -103,8 +103,8 @@ THIRD_PARTY = {
 KERNEL_LADDER = ("message", "selector", "queueing", "addressing", "settling", "transactions", "xa cursors")
 # The facade, and what is above the composition.
 KERNEL_NAMED_BY = {"", "._session", "._recovery"}
-# Modules of b.kernel that read the encoded bytes of a message: what stores it, packs it and restores it.
-KERNEL_READS_BYTES = {"._recovery", ".queueing._reference"}
+# Modules of b.kernel that read the encoded bytes of a message: what stores it, packs it, restores it, and returns rows.
+KERNEL_READS_BYTES = {"._recovery", ".cursors._cursors", ".queueing._reference"}
 
 
 @frozen

@@ -52,6 +52,14 @@ def test_each_message_becomes_one_row_and_a_restart_goes_on(query: Query, broker
     assert left_in(broker.url, "orders") == []
 
 
+def test_a_large_message_is_one_row(query: Query, broker: ThreadedBroker) -> None:
+    texts = ["small", "x" * 300_000, "last"]
+    fill(broker.url, "orders", [text_message("orders", text) for text in texts])
+    query.run()
+    assert sorted(query.bodies(), key=len) == sorted([text.encode() for text in texts], key=len)
+    assert left_in(broker.url, "orders") == []
+
+
 def test_batches_partitions_and_queues(query: Query, broker: ThreadedBroker) -> None:
     for queue in ("orders.a", "orders.b"):
         fill(broker.url, queue, numbered(queue, range(100)))

@@ -49,9 +49,10 @@ class LargeCoreCodec:
     ) -> bytes:
         return bytes(_decoded(message).with_changes(message.address, routing_type, changes, removals).header)
 
-    def to_core(self, message: StoredMessage) -> CoreMessage:
-        """Return headers and properties, with an empty body: listings of messages leave large bodies out."""
-        return header_of(message)
+    def to_core(self, message: StoredMessage, body: bytes) -> CoreMessage:
+        """Return headers and properties, with this body: listings of messages leave large bodies out."""
+        header = header_of(message)
+        return header.with_body(body) if body else header
 
 
 LARGE_CORE: Final = LargeCoreCodec()

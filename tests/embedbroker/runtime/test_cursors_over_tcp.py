@@ -14,6 +14,7 @@ import pytest
 from attrs import define
 
 from embedbroker import BrokerConfig, EmbeddedBroker
+from embedbroker.kernel.cursors import _cursors
 from embedclient.blocking import ClientConsumer, ClientProducer, ClientSession, ServerLocator
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
@@ -116,3 +117,35 @@ def test_a_queue_is_read_in_ranges_over_a_restart(tmp_path: Path, priority: int)
         assert asker.ask("cursor.remove", **MINE) == {"position": first["end"]}
         (queue,) = asker.ask("queue.list", pattern="orders")["queues"]
         assert queue["messages"] == COUNT - 1000
+
+
+def test_large_messages_are_read_whole_each_in_a_reply_of_its_own(tmp_path: Path) -> None:
+    config = BrokerConfig(data_directory=str(tmp_path))
+    sent = [b"one", b"x" * 300_000, b"y" * 2_000_000, b"two", b"three"]
+    with EmbeddedBroker.in_thread(config) as broker, asking(broker) as asker:
+        asker.session.create_queue("orders")
+        send(broker, sent, 4)
+        asker.ask("cursor.open", **MINE, lease_ms=60_000)
+        end = asker.ask("cursor.pin", **MINE, start=0, max_rows=0, max_bytes=0)["end"]
+        assert read_all(asker, 0, end) == sent
+    with EmbeddedBroker.in_thread(config) as broker, asking(broker) as asker:
+        asker.ask("cursor.open", **MINE, lease_ms=60_000)
+        replies, after = [], 0
+        while after < end:
+            some, after = bodies(asker.ask("cursor.read", **ONE, after=after, until=end))
+            replies.append(some)
+        assert replies == [sent[:1], sent[1:2], sent[2:3], sent[3:]]
+        asker.ask("cursor.acknowledge", **MINE, until=end)
+        asker.ask("cursor.remove", **MINE)
+    assert list(tmp_path.rglob("*.body")) == []
+
+
+def test_body_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cursors, "LARGE_BODY_BYTES_MAX", 200_000)
+    with EmbeddedBroker.in_thread() as broker, asking(broker) as asker:
+        asker.session.create_queue("orders")
+        send(broker, [b"x" * 300_000], 4)
+        asker.ask("cursor.open", **MINE, lease_ms=60_000)
+        end = asker.ask("cursor.pin", **MINE, start=0, max_rows=0, max_bytes=0)["end"]
+        with pytest.raises(AssertionError, match="too-large"):
+            asker.ask("cursor.read", **ONE, after=0, until=end)

@@ -44,6 +44,7 @@ from typing import TypeAlias
 from attrs import evolve, frozen
 
 from embedclient.errors import ErrorCode
+from embedclient.model import Encoding
 
 from .._clock import Clock
 from .._deferred import DeferredWork
@@ -53,6 +54,7 @@ from .._observer import Leaving
 from .._refusal import Refused
 from .._store import Store
 from ..addressing._addresses import AddressManager
+from ..message._stored import body_of
 from ..queueing._backlog import PackedReference
 from ..queueing._cursor import Cursor
 from ..queueing._queue import Queue
@@ -63,12 +65,16 @@ __all__ = ["CursorRefused", "CursorState", "Cursors", "Pin", "Reading"]
 ROWS_PER_READ_MAX = 5_000
 """Maximum number of messages that one `Cursors.read` returns: they are put into one answer, in one step."""
 
+LARGE_BODY_BYTES_MAX = 64 * 1024 * 1024
+"""Maximum bytes of a large body that `Cursors.read` returns: it is in memory as a whole."""
+
 # Messages examined between two pauses, and the share of a step's work that examining them takes.
 _PORTION = 1_024
 _PORTION_COST = 128
 # Messages that leave for the cost of one message of a step's work.
 _LEAVING_AT_ONE_COST = 2
 _EXACT_SPLIT_ROWS = 16_384
+_CORE = int(Encoding.CORE)
 
 
 @frozen
@@ -523,12 +529,41 @@ class Cursors:
                 finished(found)
                 return
             reading = _read(found[0], after, until, bytes_max)
+            row = reading.rows[0] if reading.rows else None
+            if row is not None and row[3] != _CORE:
+                self._read_large(queue_name, row, finished)
+                return
             finished(reading)
             for _ in range(len(reading.rows) // _LEAVING_AT_ONE_COST):
                 yield
 
         self._deferred.add(look())
         return None
+
+    def _read_large(
+        self, queue_name: str, row: PackedReference, finished: Callable[[Reading | CursorRefused], None]
+    ) -> None:
+        """Read one message whose body may be elsewhere, and return it in the CORE encoding."""
+        position, delivery_count, expiration, encoding, stored, message_id, durable = row
+        message, body = self._addresses.restore(encoding, stored), body_of(stored)
+        place = f"message {message_id} at position {position} of queue {queue_name!r}"
+        if body.size > LARGE_BODY_BYTES_MAX:
+            text = f"{place} has a body of {body.size} bytes, and a cursor reads at most {LARGE_BODY_BYTES_MAX}"
+            finished(CursorRefused("too-large", f"{text}: receive it with a consumer, or move it to another queue"))
+            return
+
+        def on_read(data: bytes | None) -> None:
+            if data is None or len(data) < body.size:
+                finished(CursorRefused("unreadable", f"the body of {place} cannot be read"))
+                return
+            core = message.to_core(data)
+            whole = (position, delivery_count, expiration, core.encoding, core.stored_bytes(), message_id, durable)
+            finished(Reading([whole], position))
+
+        if body.number:
+            self._store.bodies.read(body.number, 0, body.size, on_read)
+        else:
+            on_read(b"")
 
     def split(
         self, queue_name: str, name: str, after: int, until: int, parts: int
@@ -577,10 +612,13 @@ def _read(queue: Queue, after: int, until: int, bytes_max: int) -> Reading:
     while len(rows) < ROWS_PER_READ_MAX and (portion := queue.backlog.behind(end, until, 512)):
         for entry in islice(portion, ROWS_PER_READ_MAX - len(rows)):
             left -= len(entry[4])
-            if left < 0 and rows:
+            if rows and (left < 0 or entry[3] != _CORE):
                 return Reading(rows, end)
             rows.append(entry)
             end = entry[0]
+            if entry[3] != _CORE:
+                # Its body may be large, and is not here: it is read alone.
+                return Reading(rows, end)
     return Reading(rows, end if len(rows) >= ROWS_PER_READ_MAX else until)
 
 

@@ -93,8 +93,11 @@ class Message(Protocol):
         They must not change once the message has its id.
         """
 
-    def to_core(self) -> Message:
-        """Return the message in the CORE encoding, with the same id."""
+    def to_core(self, body: bytes = b"") -> Message:
+        """Return the message in the CORE encoding, with the same id.
+
+        ``body`` is the large body that its stored bytes do not hold; without it, such a message has an empty body.
+        """
 
     def assign_id(self, message_id: int) -> None:
         """Set the broker's id, in place."""

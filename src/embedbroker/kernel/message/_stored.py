@@ -86,8 +86,8 @@ class Codec(Protocol):
     ) -> bytes | bytearray:
         """Return the encoded bytes of a copy with other properties, as `Message.with_changes`."""
 
-    def to_core(self, message: StoredMessage) -> Message:
-        """Return the message in the CORE encoding, with the same id."""
+    def to_core(self, message: StoredMessage, body: bytes) -> Message:
+        """Return the message in the CORE encoding, with the same id, as `Message.to_core`."""
 
 
 class StoredMessage:
@@ -203,8 +203,8 @@ class StoredMessage:
     def stored_bytes(self) -> bytearray:
         return self._stored
 
-    def to_core(self) -> Message:
-        return self.codec.to_core(self)
+    def to_core(self, body: bytes = b"") -> Message:
+        return self.codec.to_core(self, body)
 
     def assign_id(self, message_id: int) -> None:
         self.message_id = message_id

@@ -324,7 +324,7 @@ class CoreMessage:
         """Return the bytes from which ``parse`` restores this message, not copied."""
         return self.raw
 
-    def to_core(self) -> CoreMessage:
+    def to_core(self, body: bytes = b"") -> CoreMessage:
         """Return the message itself: it is in the CORE encoding."""
         return self
 

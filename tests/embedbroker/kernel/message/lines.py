@@ -65,7 +65,7 @@ class LinesCodec:
             kept["x_type"] = str(routing_type)
         return encoded(kept, body_of(message))
 
-    def to_core(self, message: StoredMessage) -> CoreMessage:
+    def to_core(self, message: StoredMessage, body: bytes) -> CoreMessage:
         core = CoreMessage.build(
             address=message.address,
             durable=message.durable,

@@ -39,7 +39,7 @@ class Letter:
     def stored_bytes(self) -> bytes:
         raise AssertionError("a selector stores nothing")
 
-    def to_core(self) -> Letter:
+    def to_core(self, body: bytes = b"") -> Letter:
         raise AssertionError("a selector converts nothing")
 
     def annotate(self, origin: Origin, address: str) -> Letter:
