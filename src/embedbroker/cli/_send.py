@@ -33,6 +33,7 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties)
 @click.option("--priority", default=4, show_default=True, type=click.IntRange(0, 9))
 @click.option("--ttl", default=0.0, metavar="SECONDS", type=Number(0), help="How long it is of use; 0: no end")
+@click.option("--delay", default=0.0, metavar="SECONDS", type=Number(0), help="Time before it is delivered; 0: at once")
 @click.option("--non-persistent", is_flag=True, help="A message that need not survive the broker.")
 @click.option("--correlation-id")
 @click.option("--transacted", is_flag=True, help="All messages in one transaction.")
@@ -49,6 +50,7 @@ def send(
     properties: dict[str, Value],
     priority: int,
     ttl: float,
+    delay: float,
     non_persistent: bool,
     correlation_id: str | None,
     transacted: bool,
@@ -65,6 +67,7 @@ def send(
             producer.delivery_mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
             producer.priority = priority
             producer.time_to_live = ttl
+            producer.delivery_delay = delay
             async with aclosing(_given(bodies, lines, connection.settings.frame_size_bytes_max)) as given:
                 async for body in given:
                     message = message_from(kind, body, properties)

@@ -74,6 +74,13 @@ def test_headers_are_what_was_asked_for(run: Command) -> None:
     assert message["expiration"] - message["timestamp"] == 60_000
 
 
+def test_delayed_message_comes_behind_one_that_was_sent_later(run: Command) -> None:
+    assert run("send", "q", "later", "--delay", "0.5").exit_code == 0
+    assert run("send", "q", "now").exit_code == 0
+    result = run("receive", "q", "--json", "--count", "2", "--timeout", "30")
+    assert [json.loads(line)["body"] for line in result.stdout.splitlines()] == ["now", "later"]
+
+
 def test_stdin_is_one_message_or_one_per_line(run: Command) -> None:
     assert run("send", "q", input="a\nb\n").exit_code == 0
     assert run("send", "q", "--lines", "--transacted", input="c\nd\n").exit_code == 0
@@ -120,6 +127,7 @@ def test_a_durable_subscription_keeps_what_is_sent_between(run: Command) -> None
         (("send", "q", "--type", "map", "no json"), 2, "JSON"),
         (("send", "q", "x", "-p", "novalue"), 2, "novalue"),
         (("send", "q", "x", "--ttl", "-1"), 2, "--ttl"),
+        (("send", "q", "x", "--delay", "soon"), 2, "--delay"),
         (("send", "q", "x", "--ttl", "nan"), 2, "'nan' is not a number with an end"),
         (("receive", "q", "--timeout", "inf"), 2, "'inf' is not a number with an end"),
         (("perf", "--seconds", "nan"), 2, "'nan' is not a number with an end"),
