@@ -6,8 +6,6 @@ permissions, which `Session` checks, and on records, which `Placement` writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
 
@@ -27,9 +25,6 @@ from .transactions._transaction import Transaction
 
 __all__ = ["Router"]
 
-# Names of addresses come from clients: names with a logged warning are forgotten when they are too many.
-_GROUPED_MAX = 1000
-
 
 class Router:
     """Route messages that are sent. Moves of messages that are in a queue are for `MessageMover`."""
@@ -40,9 +35,7 @@ class Router:
         "_clock",
         "_dead_letters",
         "_duplicates",
-        "_grouped",
         "_ids",
-        "_log",
         "_memory",
         "_placement",
         "_settings",
@@ -58,7 +51,6 @@ class Router:
         duplicates: DuplicateIds,
         placement: Placement,
         dead_letters: DeadLetters,
-        log: Callable[[str], None],
     ) -> None:
         self._ids = ids
         self._clock = clock
@@ -70,8 +62,6 @@ class Router:
         self._duplicates = duplicates
         self._placement = placement
         self._dead_letters = dead_letters
-        self._log = log
-        self._grouped: set[str] = set()
 
     def send(
         self,
@@ -144,18 +134,6 @@ class Router:
         if fails and self._memory.is_full(address.name, limit):
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
-
-    def warn_of_groups(self, address: str) -> None:
-        """Log once for each address that the group ids of its messages have no effect."""
-        if address in self._grouped:
-            return
-        if len(self._grouped) >= _GROUPED_MAX:
-            self._grouped.clear()
-        self._grouped.add(address)
-        self._log(
-            f"messages to {address!r} have a group id (JMSXGroupID), which has no effect: this broker has no message "
-            "groups yet, so several consumers of a queue share the messages of a group"
-        )
 
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""

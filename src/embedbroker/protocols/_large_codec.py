@@ -39,6 +39,9 @@ class LargeCoreCodec:
     def annotated(self, message: StoredMessage, origin: Origin) -> bytes:
         return bytes(_decoded(message).annotate(origin, message.address).header)
 
+    def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes:
+        return bytes(_decoded(message).with_property(name, value).header)
+
     def to_core(self, message: StoredMessage) -> CoreMessage:
         """Return headers and properties, with an empty body: listings of messages leave large bodies out."""
         return header_of(message)
@@ -59,6 +62,7 @@ def large_message(header: CoreMessage, body: Body) -> StoredMessage:
         timestamp=header.timestamp,
         body=body,
         deliver_at=header.deliver_at,
+        is_directed=header.is_directed,
     )
 
 

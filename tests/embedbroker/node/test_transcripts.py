@@ -46,7 +46,6 @@ OTHERWISE = {
     "large-tx-rollback": LARGE,
     "reattach-large": LARGE,
     "slow-consumer-kill": "slow consumers are not looked for yet",
-    "group-id": KINDS.format("message groups"),
     "last-value-queue": KINDS.format("last-value"),
     "queue-default-settings": KINDS.format("last-value, ring, group defaults"),
     "queue-parameters-in-name": KINDS.format("group-first-key, last-value"),

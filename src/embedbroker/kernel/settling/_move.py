@@ -87,6 +87,9 @@ class MessageMover:
         message, why = reference.message, LEAVING_OF[outcome]
         try:
             copy = message.annotate(Origin(message.address, queue.name, message.message_id, expired_at_ms), target)
+            if copy.group_id is not None:
+                # A message that was restored does not have the mark.
+                copy = copy.directed(copy.deliver_at)
         except RemoteProtocolError as error:
             self._log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
             self._removal.leave(queue, (reference,), why, transaction)

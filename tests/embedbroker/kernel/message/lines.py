@@ -50,6 +50,9 @@ class LinesCodec:
             facts["x_expired"] = origin.expired_at_ms
         return encoded(self.fields(message) | {name: str(value) for name, value in facts.items()}, body_of(message))
 
+    def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes:
+        return encoded(self.fields(message) | {name: str(value)}, body_of(message))
+
     def to_core(self, message: StoredMessage) -> CoreMessage:
         core = CoreMessage.build(
             address=message.address,
