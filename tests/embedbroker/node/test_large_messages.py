@@ -725,3 +725,17 @@ def test_large_message_expires_then_dies_and_survives_restarts() -> None:
     peer.send(SessionAcknowledge(0, start.message.message_id, True))
     run(stage)
     assert files(stage) == []
+
+
+@both
+def test_large_messages_of_a_group_stay_together(kind: str) -> None:
+    stage, peer = a_stage(kind, address_settings={"#": AddressSettings(default_group_first_key="begins")})
+    consumers = [stage.connect().open_session(name) for name in ("one", "two")]
+    for consumer in consumers:
+        consumer.consume()
+    for number in range(3):
+        upload(peer, body_of(CHUNK, number), header(_AMQ_GROUP_ID="a"))
+        run(stage)
+    (found,) = [found for consumer in consumers if (found := received(consumer))]
+    assert [got for _start, got in found] == [body_of(CHUNK, number) for number in range(3)]
+    assert [start.message.property("begins") for start, _got in found] == [True, None, None]
