@@ -6,7 +6,10 @@ from enum import IntEnum
 
 from attrs import frozen
 
-__all__ = ["Encoding", "Origin", "RoutingType"]
+__all__ = ["GROUP_BUCKET_PREFIX", "Encoding", "Origin", "RoutingType"]
+
+GROUP_BUCKET_PREFIX = "_AMQ_GROUP_BUCKET_INT_KEY_"
+"""Before a number, in the id of a message group: the client chooses the bucket of the group by that number."""
 
 
 class RoutingType(IntEnum):

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from zlib import crc32
 
 from embedclient.errors import RemoteProtocolError
+from embedclient.model import GROUP_BUCKET_PREFIX
 
 from .._definitions import QueueDefinition
 from ..message._message import Message
@@ -22,9 +23,6 @@ __all__ = ["GroupDispatcher"]
 ConsumerT = TypeVar("ConsumerT", bound=Candidate)
 
 _Key: TypeAlias = str | int
-
-# Clients choose the bucket of a group themselves with this prefix and a number.
-_BUCKET_PREFIX = "_AMQ_GROUP_BUCKET_INT_KEY_"
 
 
 def _group_of(message: Message) -> str | None:
@@ -171,7 +169,7 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
         group = _group_of(message)
         if group is None or self._buckets < 0:
             return group
-        number = group.removeprefix(_BUCKET_PREFIX)
+        number = group.removeprefix(GROUP_BUCKET_PREFIX)
         if number is not group and number.isascii() and number.isdigit():
             return int(number) % self._buckets
         return crc32(group.encode("utf-8", "surrogatepass")) % self._buckets
