@@ -144,6 +144,7 @@ class Moment(IntEnum):
     # Of pairs that vote, too.
     STARTED_CUT_OFF = 97
     SCHEDULED_DELIVERED = 98
+    GROUP_PASSED_ON = 99
 
 
 @define(eq=False)

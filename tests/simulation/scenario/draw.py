@@ -44,6 +44,7 @@ _FAULTS_MIN, _FAULTS_MAX = 4, 9
 _SHORT_OF_MEMORY = 0.15
 _COUNTS_FIRST = 0.15
 _SCHEDULES = 0.2
+_GROUPS = 0.1
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -64,13 +65,15 @@ def draw_plan(seed: int) -> ScenarioPlan:
     in another one transactions are XA branches; in the others some producers do not wait for the end of their
     transactions, or transactions are commit sets (one of eight).
     Some brokers persist delivery counts before they deliver. Some producers schedule messages, and the broker delays
-    redeliveries.
+    redeliveries. Some producers send message groups.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
         plan = evolve(plan, broker=evolve(plan.broker, counts_first=True))
     if not plan.broker.memory_limit_bytes and Random(f"scheduled {seed}").random() < _SCHEDULES:
         plan = _with_schedules(plan)
+    if Random(f"grouped {seed}").random() < _GROUPS:
+        plan = _with_groups(plan)
     match seed % 4:
         case 1:
             return two_phase(plan)
@@ -89,6 +92,13 @@ def _with_schedules(plan: ScenarioPlan) -> ScenarioPlan:
     ]
     delay_ms = random.choice((0, 20, 300))
     return evolve(plan, broker=evolve(plan.broker, redelivery_delay_ms=delay_ms), producers=tuple(producers))
+
+
+def _with_groups(plan: ScenarioPlan) -> ScenarioPlan:
+    """Return the plan with message groups."""
+    random = Random(f"groups {plan.seed}")
+    producers = [evolve(role, plan=evolve(role.plan, group_count=random.choice((1, 3)))) for role in plan.producers]
+    return evolve(plan, producers=tuple(producers))
 
 
 @define(eq=False)
