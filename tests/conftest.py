@@ -46,7 +46,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_finish() -> None:
     """A test leaves little behind: to look for it every few hundred objects takes a fourteenth of the suite's time.
 
-    What garbage has to say is said no less, at the latest when the session ends.
+    What garbage collection reports is reported no less, at the latest when the session ends.
     """
     gc.set_threshold(_GARBAGE_MAX)
 

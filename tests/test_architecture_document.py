@@ -41,7 +41,7 @@ def test_every_name_it_uses_is_in_the_source() -> None:
 
 
 def test_the_table_of_layers_is_the_one_that_is_enforced() -> None:
-    """Who may import what, and which layers are synchronous: the same in the document and in the test of imports."""
+    """The allowed imports, and which layers are synchronous: the same in the document and in the test of imports."""
     rows = re.findall(r"^\| ([bc]\.\w+) \|[^|]*\|([^|]*)\|([^|]*)\|$", DOCUMENT, re.MULTILINE)
     assert len(rows) == len(ALLOWED)
     names = {"`embedbroker`": "b", "`embedclient`": "c", "nothing": ""}

@@ -1,4 +1,4 @@
-"""The guide tells the truth: its examples print what its pages show, and its tables say what the code says.
+"""The guide is true: its examples print what its pages show, and its tables agree with the code.
 
 Examples are the files of examples/guide; each page takes them in by name, with what they print from `output`, where
 `...` stands for anything.

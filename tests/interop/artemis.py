@@ -1,4 +1,4 @@
-"""Apache Artemis as a peer: a broker instance of its own on a free port, and its command line as clients.
+"""Apache Artemis as a peer: a separate broker instance on a free port, and its command line as clients.
 
 Readiness is what the broker logs; stopping is SIGTERM. It does not depend on our broker.
 """

@@ -1,6 +1,6 @@
 """Two real Artemis brokers that stand in for each other: over a shared store, or by replication.
 
-It knows how they are configured, started and failed; what their clients do is the tests' affair.
+It holds how they are configured, started and failed; what their clients do is the tests' affair.
 """
 
 from __future__ import annotations

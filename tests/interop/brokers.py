@@ -17,7 +17,7 @@ START_SECONDS_MAX = 20
 
 
 class BrokerUnderTest(Protocol):
-    """A broker process on a port of its own, with a data directory that survives `restart`."""
+    """A broker process on a separate port, with a data directory that survives `restart`."""
 
     port: int
     url: str
@@ -40,7 +40,7 @@ class BrokerUnderTest(Protocol):
 
 
 class EmbeddedBrokerProcess:
-    """`embedbroker run` in a process of its own. ``options`` are further words of its command line."""
+    """`embedbroker run` in a separate process. ``options`` are further words of its command line."""
 
     def __init__(self, directory: Path, options: Sequence[str | Path] = ()) -> None:
         self.directory = directory
@@ -104,7 +104,7 @@ class RunningBroker:
 
     @property
     def pid(self) -> int:
-        """Nobody told."""
+        """No process got a signal."""
         pytest.skip("the broker's process is not known")
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
 """A relay that loses a frame of a chosen kind and cuts the connection with it, or reports when a frame is under way.
 
-It knows where frames of the CORE protocol begin and what kind each is, and nothing of what is in them.
+It finds where frames of the CORE protocol begin and what kind each is, and reads nothing of what is in them.
 """
 
 from __future__ import annotations

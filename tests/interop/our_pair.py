@@ -1,6 +1,6 @@
 """Two of our brokers that stand in for each other, each in a separate process, and pairs of either make.
 
-It knows how they are configured, started and failed; what their clients do is the tests' affair.
+It holds how they are configured, started and failed; what their clients do is the tests' affair.
 """
 
 from __future__ import annotations

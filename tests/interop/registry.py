@@ -1,6 +1,6 @@
 """Where the peers come from: Maven artifacts, copied once into a cache outside the work tree.
 
-It knows which artifacts the tests use, and nothing of what is in them. A peer that cannot be had fails the tests in CI
+It lists the artifacts that the tests use, and does not read them. A peer that cannot be had fails the tests in CI
 and skips them elsewhere, with the reason.
 """
 

@@ -319,7 +319,7 @@ async def test_ids_and_repetition_give_once_and_only_once(pair: ArtemisPair, url
 
 
 async def test_a_program_that_fails_over_by_itself_finds_the_backup(pair: ArtemisPair, name: str) -> None:
-    """Without attempts of its own; its factory has learnt where the backup is."""
+    """Without reconnect attempts; its factory has learnt where the backup is."""
     factory = ConnectionFactory(f"{pair.primary.url}?ha=true&initialConnectAttempts=300&retryInterval=100")
     async with factory.connect() as connection, connection.session() as session:
         watch = Watch(connection)

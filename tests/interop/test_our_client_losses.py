@@ -1,7 +1,7 @@
 """`embedclient` against a real Artemis that counts packets otherwise than its client: what a cut behind that loses.
 
-Artemis does not count a request that it refused, nor what a session is told while it is made again. A client that takes
-its word for what arrived would send too much again, or too little: so does Artemis' own.
+Artemis does not count a request that it refused, nor what a session gets while it is made again. A client that takes
+that for what arrived would send too much again, or too little: so does Artemis' own.
 """
 
 from __future__ import annotations

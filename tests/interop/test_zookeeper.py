@@ -126,7 +126,7 @@ def test_a_lease_is_lost_with_the_session_that_took_it(server: ZooKeeper) -> Non
     assert first.run((TakeLease(KEY),)) != (None,)
     client = first._client
     assert client is not None
-    # Somebody else ends the session, as the ensemble does when it hears nothing: a second connection closes it.
+    # Another program ends the session, as the ensemble does when it gets nothing: a second connection closes it.
     from kazoo.client import KazooClient
 
     double = KazooClient(hosts=server.connect_string, client_id=client.client_id, timeout=1.0)

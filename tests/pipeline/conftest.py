@@ -57,7 +57,7 @@ def make_spark(**settings: str) -> SparkSession:
     """A session on two cores, each task tried twice. The caller stops it."""
     builder = SparkSession.builder.master(MASTER).appName("tests")
     fixed = {
-        # For a cluster what the second number of `local[2,2]` says.
+        # For a cluster what the second number of `local[2,2]` is.
         "spark.task.maxFailures": "2",
         "spark.executor.memory": "512m",
         "spark.ui.enabled": "false",

@@ -80,7 +80,7 @@ def halved(faults: str, point: str, batches: Iterator[RecordBatch]) -> Iterator[
 
 
 class FaultyReader(StreamReader):
-    """Each call is made, and then there may be a fault before Spark hears of it."""
+    """Each call is made, and then there may be a fault before Spark gets its end."""
 
     def __init__(self, faults: str, options: SourceOptions, schema: Schema) -> None:
         super().__init__(options, schema)

@@ -1,8 +1,8 @@
 """A stream from the queue `orders` to the queue `results`, with faults on both sides; and a driver that runs one.
 
-As a program, in a process of its own, it runs until everything is done, or until it is killed. Its arguments are a JSON
+As a program, in a separate process, it runs until everything is done, or until it is killed. Its arguments are a JSON
 object: `url`, `folder` (with `checkpoint` and `faults`), `source` (options), and `settings` of the Spark. Each file of
-`faults` that says `kill` or `stop` is told which processes are this driver's.
+`faults` with `kill` or `stop` gets which processes are this driver's.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def test_a_running_broker_is_audited_in_place_and_goes_on(spark: SparkSession, t
 
 @pytest.mark.long
 def test_compaction_takes_evidence_and_the_audit_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """An archive knows messages whose acknowledgements compaction has dropped since: not lost, but unaccounted for."""
+    """An archive has messages whose acknowledgements compaction has dropped since: not lost, but unaccounted for."""
     with running(tmp_path / "live", segment_size_bytes=16 * 1024) as (_, connection):
         send(connection, "kept", 2)
         send(connection, "orders", 40)

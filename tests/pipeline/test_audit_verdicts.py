@@ -77,7 +77,7 @@ def test_what_no_transaction_committed_has_neither_come_nor_gone() -> None:
 
 
 def test_a_message_comes_once_and_goes_once() -> None:
-    """Whatever records there are twice; a bitmap says the same as numbers."""
+    """Whatever records there are twice; a bitmap means the same as numbers."""
     every = bytes(np.packbits(np.arange(1 << 16) < 5_000).tobytes())
     found = by_second(
         row(ADD, ids=every), row(CAME, ids=every, second=10), row(CAME, 3, 4, second=11), row(ACKNOWLEDGE, 3),

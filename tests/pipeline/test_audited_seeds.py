@@ -1,6 +1,6 @@
-"""Ordinary seeds of the simulator with an audit log: nothing changes for anybody, and what it says is the truth.
+"""Ordinary seeds of the simulator with an audit log: nothing changes for clients, and its content is the truth.
 
-The ledger of a run knows what each client was told and given. What the audit makes of the log and the journal alone has
+The ledger of a run has what each client got. What the audit makes of the log and the journal alone has
 to agree with it, through crashes, fail-overs, transactions and everything else that a seed brings.
 """
 
@@ -35,7 +35,7 @@ def test_a_seed_is_the_same_with_an_audit_log_and_nothing_is_missing_in_it(
     assert result.digest == without.digest
     found = verdicts(hosts, tmp_path)
     assert result.verdict.clean and not PROBLEMS & found.keys()
-    # Clients that sent with a confirmation were told so later than the log knew it.
+    # Clients that sent with a confirmation got it later than the log had it.
     confirmed = sum(count for _, count in found["confirmed"])
     assert confirmed >= result.verdict.confirmed > 0
 

@@ -1,4 +1,4 @@
-"""Messages that expire although they were pinned: the lease had run out, and nobody came who would have ended it.
+"""Messages that expire although they were pinned: the lease had run out, and no program came that would have ended it.
 
 So no consumer and no other query is there to blame: what is gone is known by how many messages were pinned.
 """
@@ -79,7 +79,7 @@ def test_messages_that_expire_before_their_batch_is_in_the_checkpoint_are_a_loss
     expired: Expired, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, error = expired.broker, "queue 'orders': 4 messages are gone that were not acknowledged"
-    # A run that is started again is told again.
+    # A run that is started again gets the report again.
     for _ in range(2):
         with pytest.raises(DataLost, match=f"{error}; failOnDataLoss=false goes on with what is there"):
             source(broker).latest(expired.start, 6, 0)
@@ -100,6 +100,6 @@ def test_messages_that_expire_while_their_batch_is_under_way_are_a_loss(
             source(broker).partitions(expired.end)
     tolerant = source(broker, failOnDataLoss="false")
     assert bodies(broker, tolerant, expired.end) == expected(4, 6)
-    # What was missing in that batch is not told of the next one.
+    # What was missing in that batch is not reported for the next one.
     assert bodies(broker, tolerant, tolerant.latest(expired.end, 0, 0)) == expected(6, 10)
     assert losses(caplog) == [f"{error}; failOnDataLoss is false, so the query goes on"]

@@ -61,7 +61,7 @@ def test_many_tasks_move_each_message_once(
         export_queues(spark, ["orders"], root, url=broker.url, messages_per_part=10, parallel=True)
     ) == (95, 0)  # fmt: skip
     assert len(folder.part_paths()) == 10
-    # Interrupted: one range is not there. What came meanwhile is none of it.
+    # Interrupted: one range is not there. What came meanwhile is no part of it.
     folder.complete.unlink()
     lost = pq.read_metadata(folder.part_path(4)).num_rows
     folder.part_path(4).unlink()

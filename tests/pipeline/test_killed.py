@@ -1,7 +1,7 @@
 """Drivers that die as by kill -9, attempts that others overtake, and drivers that stand still.
 
 A stream reads the queue `orders` and writes the queue `results`. What both hold is compared after every death. The
-driver dies once at each of these points, in this order, each time a driver of its own that goes on from the checkpoint:
+driver dies once at each of these points, in this order, each time a new driver that goes on from the checkpoint:
 
 | Point | What was done | What the next driver does |
 |---|---|---|
@@ -88,7 +88,7 @@ def end_group(process: subprocess.Popen[str]) -> None:
 def driver(
     url: str, folder: Path, source: Mapping[str, str] | None = None, /, **settings: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """A driver in a group of its own; what it says goes to the file `said`."""
+    """A driver in a separate group; what it prints goes to the file named below."""
     given = {"url": url, "folder": str(folder), "source": source or {}, "settings": settings}
     with (folder / "said").open("w") as said:
         process = subprocess.Popen(
@@ -255,8 +255,8 @@ def test_a_driver_that_stood_still_in_the_middle_of_a_batch_fails_and_can_go_on(
     broker: ThreadedBroker, folder: Path
 ) -> None:
     """The batch was planned, and was taken before a task could read it. No batch has other rows than it
-    was planned with, so this run fails whatever `failOnDataLoss` says; the next one does what that says."""
-    # Whoever reads on takes the whole of what is pinned.
+    was planned with, so this run fails whatever `failOnDataLoss` is; the next one does what that requests."""
+    # The next reader takes the whole of what is pinned.
     taken = ROWS_PER_TRIGGER
     plan(folder, "partitions", word="stop")
     with driver(broker.url, folder, {**LEASE, "failOnDataLoss": "false"}) as process:

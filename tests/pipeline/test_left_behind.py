@@ -1,4 +1,4 @@
-"""A primary that died with batches that its backup never got: nobody was told that they are safe, so they are not lost.
+"""A primary that died with batches that its backup never got: no client got that they are safe, so they are not lost.
 Without Spark, but for the last test."""
 
 from __future__ import annotations

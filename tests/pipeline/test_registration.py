@@ -19,7 +19,7 @@ def test_an_unknown_option_fails_at_load(spark: SparkSession) -> None:
 
 
 def test_with_a_schema_of_the_users_own_a_wrong_option_fails_before_anything_is_read(spark: SparkSession) -> None:
-    """Spark asks a source for nothing then until it plans: there is nobody to refuse the frame."""
+    """Spark calls nothing of a source then until it plans: no call can refuse the frame."""
     frame = (
         spark.read.format("embedbroker").schema("body binary").options(url="tcp://localhost:1", quue="orders").load()
     )

@@ -70,7 +70,7 @@ def keys(url: str) -> list[str]:
 def test_a_message_whose_duplicate_id_the_broker_knows_takes_the_place_of_another(
     broker: ThreadedBroker, plan: Path
 ) -> None:
-    """Both are of one sender, who gave both the same id."""
+    """Both are of one sender, which gave both the same id."""
     there, right = message("changed", 1, b"own"), message("right", 1, b"own")
     fill(broker.url, "orders", [there])
     write(plan, step("remove", there), step("resend", right))

@@ -305,7 +305,7 @@ def test_json_that_is_none_is_null_on_request_and_its_neighbours_are_read() -> N
 
 
 def malformed_bodies() -> list[CoreMessage]:
-    """A text that ends in the middle of a character, and a compressed body that is none."""
+    """A text that ends in the middle of a character, and a body that is marked as compressed and is not."""
     compressed = Properties()
     compressed["_AMQ_LARGE_COMPRESSED"] = True
     build = CoreMessage.build

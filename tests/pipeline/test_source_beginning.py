@@ -68,7 +68,7 @@ def test_a_driver_that_dies_before_its_first_note_leaves_no_subscription(
     assert queues(broker, "news*") == []
     reader = reader_of(broker, **options)
     start = latest(reader)
-    # Spark asks for the parts of batch 0 when it has noted `start`; after a restart in there it is the first call.
+    # Spark requests the parts of batch 0 when it has noted `start`; after a restart in there it is the first call.
     for run in (reader, reader_of(broker, **options)):
         assert bodies(run, run.initialOffset(), start) == []
         assert queues(broker, "news*") == [start["subscription"]]

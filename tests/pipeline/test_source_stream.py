@@ -48,7 +48,7 @@ def test_each_message_becomes_one_row_and_a_restart_goes_on(query: Query, broker
     fill(broker.url, "orders", numbered("orders", range(3_000, 3_010)))
     query.run()
     assert query.bodies() == expected(3_010)
-    # A run ends by looking for more, and thereby says that all of it is in the sink.
+    # A run ends by looking for more, and thereby confirms that all of it is in the sink.
     assert left_in(broker.url, "orders") == []
 
 

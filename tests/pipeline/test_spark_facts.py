@@ -51,7 +51,7 @@ class Runs:
         return calls_in(self._sink)
 
     def read_batch(self, condition: str, **options: str) -> list[int]:
-        """The numbers of a batch for which a condition holds, says Spark."""
+        """The numbers of a batch for which a condition holds, by Spark."""
         self.spark.dataSource.register(TracedSource)
         reader = self.spark.read.format("traced").options(trace=str(self.folder / "trace"), **options)
         return [row["number"] for row in reader.load().where(condition).collect()]
@@ -110,7 +110,7 @@ def test_the_calls_of_a_new_query_in_their_order(runs: Runs) -> None:
         ("latestOffset", 2, "ReadMaxRows"),
         ("commit", 2),
         ("partitions", 2, 4),
-        # Of the last batch only this call tells; nobody calls commit for it.
+        # Of the last batch only this call reports; commit is not called for it.
         ("latestOffset", 4, "ReadMaxRows"),
     ]
     names = [call.name for call in calls]
@@ -159,8 +159,8 @@ def test_a_terminals_ctrl_c_reaches_the_driver_only(runs: Runs) -> None:
     assert [call for call in calls if call.group == os.getpgid(0) and not call.ignores_ctrl_c] == []
 
 
-# The sink: the values of `write` are who made the writer, partition, attempt, and what Spark says of query, batch, run;
-# those of `commit` and `abort` who made it, the messages of the tasks, and the batch of a stream.
+# The sink: the values of `write` are the maker of the writer, partition, attempt, and Spark's query, batch, run;
+# those of `commit` and `abort` their maker, the messages of the tasks, and the batch of a stream.
 
 
 def pids(calls: list[Call], name: str) -> set[int]:
@@ -168,7 +168,7 @@ def pids(calls: list[Call], name: str) -> set[int]:
 
 
 def ends_of(runs: Runs) -> list[tuple[object, ...]]:
-    """How batches ended, without who made the writers."""
+    """How batches ended, without the makers of the writers."""
     ends = [call for call in runs.calls_of_sink() if call.name in ("commit", "abort")]
     return [(call.name, *call.values[1:]) for call in ends]
 
@@ -247,10 +247,10 @@ def test_a_batch_write_that_fails_is_aborted(runs: Runs, failing: str) -> None:
 
 @pytest.mark.usefixtures("pushing")
 def test_filters_that_a_reader_takes_are_its_own_and_those_it_gives_back_are_sparks(runs: Runs) -> None:
-    # Nothing is left out by the traced reader: who says that it sees to a filter is believed.
+    # Nothing is left out by the traced reader: Spark believes a source that claims a filter.
     assert runs.read_batch("number > 1 and number < 3", pushing="true") == [0, 1, 2]
     calls = runs.calls_of_batch()
-    # Of what it took it knows before it is asked for partitions, and in the tasks.
+    # It has what it took before partitions are requested, and in the tasks.
     assert [(call.name, *call.values) for call in calls] == [
         ("__init__",),
         ("pushFilters",),

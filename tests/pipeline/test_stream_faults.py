@@ -59,7 +59,7 @@ CASES = [
 
 
 def tell_of_the_end(query: StreamingQuery, fifo: Path) -> None:
-    """Whoever waits for a point that a query did not come to hears nothing, instead of waiting for ever."""
+    """A wait for a point that a query did not come to ends empty, instead of waiting for ever."""
     with suppress(StreamingQueryException):
         query.awaitTermination()
     with suppress(OSError):  # there is no reader

@@ -143,7 +143,7 @@ def test_what_an_export_names_is_on_the_disk_with_its_name(
 
 
 def test_messages_with_duplicate_ids_of_their_own_keep_them(broker: ThreadedBroker) -> None:
-    """They go one by one: one that the broker knows takes no other with it."""
+    """They go one by one: one that the broker has takes no other with it."""
     messages = []
     for number in range(6):
         core = CoreMessage.build(address="other", body=bytes([number]))

@@ -66,7 +66,7 @@ def relay(other: ThreadedBroker) -> Iterator[FrameRelay]:
 
 
 def through(relay: FrameRelay, parameters: str = "", backup: str = "") -> ConnectionOptions:
-    """Who is killed early may not have told its clients of the backup, so they are told here."""
+    """A broker that is killed early may not have announced its backup to clients, so they get it here."""
     servers = ",".join(filter(None, (f"tcp://127.0.0.1:{relay.port}", backup)))
     return ConnectionOptions(f"({servers}){parameters}")
 

@@ -124,7 +124,7 @@ class TracedBatchReader(DataSourceReader):
 
 
 class TracedPushingReader(TracedBatchReader):
-    """The same; says of `>` that it sees to it, which it does not."""
+    """The same; claims the filter `>`, which it does not apply."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         note(self._path, "pushFilters")

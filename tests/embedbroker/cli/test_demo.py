@@ -57,7 +57,7 @@ def test_totals_add_up() -> None:
 
 @pytest.mark.parametrize("change", ["lost", "twice", "another"])
 def test_one_order_more_less_or_another_is_found(change: str) -> None:
-    """In the totals, of an order: that it is counted twice, that it is not, and that it is one of somebody else."""
+    """In the totals, of an order: that it is counted twice, that it is not, and that it is an unknown one."""
     expected = totals_of(ORDERS.chunks())
     (first, *chunk), *chunks = ORDERS.chunks()
     changed = {"lost": [], "twice": [first, first], "another": [first._replace(customer=first.customer + 1)]}[change]

@@ -64,7 +64,7 @@ class _ClusterReplay(_Replay):
             durable=True,
             start=False,
             connectors={scene.broker: own},
-            # It looks for nobody: how many links one broker opens to another is its own affair.
+            # It looks for no broker: how many links one broker opens to another is its own affair.
             cluster_connection=ClusterConnection(connector=scene.broker),
             cluster_user="clusterUser",
             cluster_password="clusterPass",

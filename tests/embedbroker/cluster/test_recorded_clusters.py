@@ -1,4 +1,4 @@
-"""What was said to each broker of recorded pairs and clusters, said to a node in its place: it answers as they did.
+"""The packets to each broker of recorded pairs and clusters, sent to a node in its place: it answers as they did.
 
 Compared are types and fields of all packets, each channel in its exact order. What differs, and why, stands in the
 tables below; a lane that is named there and does not differ is an error, too.
@@ -94,7 +94,7 @@ EXPLAINED: dict[tuple[str, str], dict[tuple[int, int], str]] = {
     ("client-failover-xa-ss", "B"): {(4, 11): STORE, (4, 12): STORE, (5, 11): STORE},
 }
 
-# Artemis hangs up on the backup that it has handed over to; to a node without a backup it is anybody, who does that.
+# Artemis hangs up on the backup that it has handed over to; to a node without a backup any peer may do that.
 HUNG_UP = {("client-failback-rp", "B"): {9}}
 
 CASES = [(name, scene) for name, scenes in SCENES.items() for scene in scenes]

@@ -191,11 +191,11 @@ class Town:
         return node.node_id
 
     def member(self, name: str, of: str) -> Member:
-        """How a broker knows another one, by that one's node id."""
+        """The entry of another broker in the topology of one, by its node id."""
         return self.membership(name).topology.members[self.node_id(of)]
 
     def known(self, name: str) -> dict[str | None, str | None]:
-        """The members as a broker knows them: names of lives, with the names of their backups."""
+        """The members in the topology of a broker: names of lives, with the names of their backups."""
         members = self.membership(name).topology.members.values()
         return {
             member.live.name if member.live else None: member.backup.name if member.backup else None

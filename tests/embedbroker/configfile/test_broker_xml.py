@@ -127,7 +127,7 @@ def test_text_between_elements_is_refused(core: str, tmp_path: Path) -> None:
     assert any("text is not expected here: " in problem for problem in refused(tmp_path, core))
 
 
-# -- what a file that says nothing means -----------------------------------------------------------------------------
+# -- what an empty file means ----------------------------------------------------------------------------------------
 
 
 def test_a_file_that_says_nothing_is_artemis_default_broker(tmp_path: Path) -> None:

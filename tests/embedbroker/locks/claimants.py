@@ -28,7 +28,7 @@ PRIMARY, BACKUP = SharedStorePrimary(), SharedStoreBackup()
 
 @define(eq=False)
 class Broker:
-    """A claim with its session; it settles as soon as it is granted, like a broker whose journal is empty."""
+    """A claim with its session; it settles at once when it is granted, like a broker whose journal is empty."""
 
     group: Group
     name: str

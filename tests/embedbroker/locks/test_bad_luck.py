@@ -1,4 +1,4 @@
-"""Bad luck of those who wait or are live: deaths at the wrong moment, frozen processes, stores and records that are not
+"""Bad luck of waiting or live brokers: deaths at the wrong moment, frozen processes, stores and records that are not
 what they were. A clock by hand."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from embedbroker.locks import Claim, ClaimState, LiveState, Lock, StoreRecord
 
 from .claimants import PRIMARY, Broker, Group
 
-# -- who dies, or is stopped, before it serves -----------------------------------------------------------------------
+# -- brokers that die, or stop, before they serve--------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first_ever", [True, False], ids=["first start", "after a stop"])
@@ -156,7 +156,7 @@ def test_a_broker_of_its_own_is_not_kept_out_by_who_only_looks() -> None:
     assert late.stands(ClaimState.LIVE)
 
 
-# -- who cannot be sure ----------------------------------------------------------------------------------------------
+# -- brokers without certainty----------------------------------------------------------------------------------------
 
 
 def test_who_finds_the_record_of_another_life_has_lost_although_its_lock_is_there() -> None:

@@ -314,7 +314,7 @@ def test_a_live_broker_looks_without_a_descriptor(tmp_path: Path, monkeypatch: p
 def test_a_record_whose_writing_failed_at_the_end_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its name, and nobody was told that it survives a power cut."""
+    """It has its name, and no caller has the answer that it survives a power cut."""
     session = FileLocks(tmp_path).open("a")
     former, record = StoreRecord(LiveState.ACTIVE, "n", 7, life=1), StoreRecord(LiveState.ACTIVE, "n", 7, life=2)
     session.run((Acquire(Lock.LIVE), WriteRecord(former)))

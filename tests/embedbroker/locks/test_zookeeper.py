@@ -105,7 +105,7 @@ def test_a_connection_that_goes_behind_an_answer_does_not_lose_the_lease(
 def test_a_lease_that_may_be_here_unknown_to_anybody_ends_with_its_session(
     double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch, call: str, operation: LeaseOperation
 ) -> None:
-    """The session is closed by nobody here, and the double ends with it."""
+    """The session is not closed here, and the double ends with it."""
     session = session_at(double)
     session.run((TakeLease("node"),))
 

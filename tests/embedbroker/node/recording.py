@@ -29,7 +29,7 @@ class Line:
 def read(path: Path, server: str = "server") -> list[Line]:
     """The lines of one file that matter to one broker in it: marks, and the connections that it accepted."""
     lines: list[Line] = []
-    # What was opened before the recording began was opened by nobody that is known here.
+    # What was opened before the recording began has no known opener here.
     accepted: set[int] = set()
     for text in path.read_text().splitlines():
         line = json.loads(text)

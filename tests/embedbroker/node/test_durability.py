@@ -137,7 +137,7 @@ def test_the_answer_to_a_reattachment_waits_for_the_disk(stage: Stage) -> None:
 
 def test_the_answer_to_a_reattachment_goes_to_the_connection_that_asked(stage: Stage) -> None:
     """1. A client reattaches session s; the answer waits. 2. It comes back once more, the broker may not have noticed
-    why. 3. It asks for session t: a second answer for s would be taken for that of t, whose send would be repeated."""
+    why. 3. It requests session t: a second answer for s would be taken for that of t, whose send would be repeated."""
     peer = stage.connect().open_session("s", window=1_000_000).open_session("t", channel=11, window=1_000_000)
     peer.create_queue()
     peer.post("1", durable=True, blocking=True)

@@ -197,7 +197,7 @@ def test_a_large_commit_lets_others_go_on() -> None:
 
 
 def until_told(stage: Stage, peer: Peer) -> list[Packet]:
-    """Return the answer to a client, as soon as it is sent; then the broker loses what the disk had not synced."""
+    """Return the answer to a client, once it is sent; then the broker loses what the disk had not synced."""
     assert stage.disk is not None
     while not (told := peer.clear()):
         if stage.work:

@@ -63,7 +63,7 @@ def test_a_hundred_thousand_messages_take_their_turns(work: Work) -> None:
 
 @works
 def test_the_longest_step_is_shorter_than_what_is_taken_off_a_lease(work: Work) -> None:
-    """A step that begins with a lease ends, and confirms, before anybody else may have it. A shorter lease than that
+    """A step that begins with a lease ends, and confirms, before another broker may have it. A shorter lease than that
     of 2.5 s has less taken off, a fifth of it."""
     measured = run(work, 3 * FULL_WORK, seconds_of, work_per_step_max=FULL_WORK, segment_size_bytes=SEGMENT_BYTES)
     assert BrokerConfig().work_per_step_max == FULL_WORK

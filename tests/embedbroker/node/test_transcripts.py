@@ -52,8 +52,8 @@ OTHERWISE = {
     "reattach-async-sends": LATER.format("the client's count, which follows the order of credits and answers"),
 }
 
-# The recording is followed for so many connections: then our broker says on purpose what Artemis does not, and the
-# client would go on differently (pitfalls 12.21 and 12.22; test_reattach.py has what ours says).
+# The recording is followed for so many connections: then our broker sends on purpose what Artemis does not, and the
+# client would go on differently (pitfalls 12.21 and 12.22; test_reattach.py has what ours sends).
 FOLLOWED = {
     "recreate-after-restart": 2,
     "reattach-after-recreate-lost-async": 2,

@@ -1,4 +1,4 @@
-"""The plugin beside others: pytest-trio, pytest-xdist, pytest-randomly; and what it costs those who do not use it."""
+"""The plugin beside others: pytest-trio, pytest-xdist, pytest-randomly; and what it costs tests that do not use it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests of a pair under faults in random order, used by clients that send, commit and receive meanwhile.
 
-Each test has a seed of its own, which decides the faults; ``--embedbroker-seed`` replaces it. At the end everything is
+Each test has a separate seed, which decides the faults; ``--embedbroker-seed`` replaces it. At the end everything is
 healed, and what the users received must be what the pair has.
 """
 
@@ -182,7 +182,7 @@ class Faults:
             try:
                 await self.random.choice(kinds)()
             except (IllegalStateException, WaitTimeout):
-                pass  # nobody to do it to, or nobody who would take over
+                pass  # no broker to do it to, or none that would take over
 
     async def end_one(self) -> None:
         running = [broker for broker in self.pair.brokers if broker.is_running]

@@ -60,7 +60,7 @@ def in_the_background(pair: Pair) -> bool:
 
 
 def test_a_word_of_a_held_broker_does_not_wait_for_work_of_its_journal_that_was_on_its_way() -> None:
-    """That counts as done when the right to be live is renewed, for which somebody may need this word."""
+    """That counts as done when the right to be live is renewed, for which another broker may need this grant."""
     pair = Pair.new(Random(1))
     pair.synchronise()
     pair.primary.renews = False

@@ -1,4 +1,4 @@
-"""A stream of which one byte was changed on its way, or which ended there: no end believes in a copy that is none."""
+"""A stream of which one byte was changed on its way, or which ended there: no end believes in a broken copy."""
 
 from __future__ import annotations
 

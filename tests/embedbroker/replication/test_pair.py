@@ -245,7 +245,7 @@ def test_a_crash_while_files_are_put_aside_loses_none_of_them(pair: Pair) -> Non
         pair.settle()
 
 
-# -- who is taken ------------------------------------------------------------------------------------------------
+# -- the backup that is taken-----------------------------------------------------------------------------------------
 
 
 def test_a_second_backup_is_refused(pair: Pair) -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.embedbroker.runtime.full_disk_program FOLDER tmpfs|limit
 
-``tmpfs`` mounts a small file system over the folder, which takes a user namespace of its own. ``limit`` stands in where
+``tmpfs`` mounts a small file system over the folder, which takes a separate user namespace. ``limit`` stands in where
 that is not allowed: files may not become as large as a segment any more, so no further one can be made.
 """
 

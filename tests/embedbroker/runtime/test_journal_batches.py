@@ -112,7 +112,7 @@ async def test_a_large_batch_goes_to_a_thread() -> None:
 
 
 async def test_batches_of_a_disk_that_becomes_slow_go_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What counts is the average: a single slow sync is none, a second soon after is; and quick ones bring it back."""
+    """What counts is the average: one slow sync does not count, a second soon after does; quick ones bring it back."""
     disk = TimedDisk(monkeypatch)
     lone = [1] * (LONE_BATCHES_MIN + 2)
     disk.times = [0.0001] * len(lone) + [0.002, 0.0001] + [0.002] * 3 + [0.0001] * 40

@@ -66,7 +66,7 @@ def configs(path: Path) -> dict[str, BrokerConfig]:
 
 @asynccontextmanager
 async def started(*these: BrokerConfig) -> AsyncIterator[list[EmbeddedBroker]]:
-    """One after the other: each waits until it knows that nobody is live, and who that leaves."""
+    """One after the other: each waits until it has found that none is live, and which brokers that leaves."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(EmbeddedBroker(each)) for each in these]
 

@@ -90,7 +90,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
 
 @frozen
 class Manner:
-    """How a directory is used: by whom, with how many calls in a life, and in how many lives.
+    """How a directory is used: by which program, with how many calls in a life, and in how many lives.
 
     With `looks` the journal looks for work in the background at each tick, and not only once in a while.
     """

@@ -1,7 +1,7 @@
 """Real files under the simulated disk's crashes.
 
 Responsible for doing every operation on both and comparing what they say, and for leaving the real directory after a
-power cut as the simulated disk says a power cut leaves one: a test cannot cut the power of the machine it runs on.
+power cut as the simulated disk leaves one after a power cut: a test cannot cut the power of the machine it runs on.
 Does not depend on what the files mean.
 """
 

@@ -1,4 +1,4 @@
-"""Scripts wait for calls, for time and for messages, and end where they are told to."""
+"""Scripts wait for calls, for time and for messages, and end where a test ends them."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_word_that_was_given_back_is_so_after_a_restart() -> None:
 
 
 def test_a_withdrawal_that_comes_late_does_not_take_the_word_of_a_later_ballot() -> None:
-    """1. b asks, and loses. 2. Its withdrawal is held up in a connection it gives up. 3. b asks again, and wins."""
+    """1. b votes, and loses. 2. Its withdrawal is held up in a connection it gives up. 3. b votes again, and wins."""
     voter = booth()
     assert voter.answer(question(4, "b", 1)).vote and voter.answer(question(4, "b", 2)).vote
     withdraw(voter, 4, "b", 1)
@@ -199,7 +199,7 @@ def test_an_artemis_that_said_yes_is_not_asked_again_by_a_withdrawal() -> None:
 
 
 def test_a_late_answer_to_an_earlier_round_does_not_count() -> None:
-    """The word that it tells of was given back."""
+    """The vote that it names was given back."""
     asker = Asker()
     first = asker.number()
     asker.hears("b", False, first)
@@ -250,7 +250,7 @@ def test_silence_is_asked_again_until_it_says_yes() -> None:
 
 
 def test_a_word_of_an_earlier_round_does_not_count_beside_those_of_a_later_one() -> None:
-    """It was given back, and somebody else may have it."""
+    """It was given back, and another asker may have it."""
     asker = Asker(insists_for_s=60.0)
     first = asker.number()
     for name in "ab":

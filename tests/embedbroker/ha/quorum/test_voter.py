@@ -53,7 +53,7 @@ def place(name: str, port: int = 61616) -> TransportConfiguration:
 
 
 def town(*names: str) -> Topology:
-    """What a broker knows that has seen these live."""
+    """The topology of a broker that has seen these live."""
     topology = Topology()
     for number, name in enumerate(names, 1):
         topology.update(Member(name, number, place(name)))
@@ -61,7 +61,7 @@ def town(*names: str) -> Topology:
 
 
 class Shelf:
-    """A store of words: what is asked of it happens when `turn` is called, and survives whoever asked."""
+    """A store of votes: each request takes effect when `turn` is called, and survives its caller."""
 
     def __init__(self, text: bytes | None = None) -> None:
         self.text = text
@@ -94,7 +94,7 @@ class Shelf:
 
 
 class Booth:
-    """A voter and its store, with everything that it said to its operator."""
+    """A voter and its store, with everything that it logged."""
 
     def __init__(self, topology: Topology, shelf: Shelf | None = None) -> None:
         self.shelf = shelf or Shelf()
@@ -225,7 +225,7 @@ def test_a_word_is_kept_before_anybody_hears_of_it() -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 2])
 def test_a_voter_that_is_killed_between_two_requests_does_not_give_its_word_twice(turns: int) -> None:
-    """Who was not answered asks again; who was must be the only one."""
+    """A broker without an answer requests again; one with an answer must be the only one."""
     topology = town("p", "q")
     booth = Booth(topology)
     answers = booth.ask(stay("p", 4))

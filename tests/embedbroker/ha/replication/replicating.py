@@ -1,6 +1,6 @@
 """Replicating brokers in one simulated world, each with its own disk, and a client that keeps on sending.
 
-Responsible for the world, for which links work, and for what a test asks of them. Does not check anything itself.
+Responsible for the world, for which links work, and for what a test does with them. Does not check anything itself.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def test_two_of_three_pairs_that_lost_their_power_start_beside_the_third() -> No
     goes_on(brokers, writer, "p")
 
 
-# -- who may begin -------------------------------------------------------------------------------------------------
+# -- the right to begin --------------------------------------------------------------------------------------------
 
 
 def test_who_was_live_last_and_had_no_backup_begins_and_the_other_one_does_not() -> None:
@@ -128,7 +128,7 @@ def test_who_was_live_last_and_had_no_backup_begins_and_the_other_one_does_not()
 
 
 def test_what_voters_say_counts_more_than_what_a_broker_remembers() -> None:
-    """A directory that was restored from a copy says that nobody else went on from there; x and y know better."""
+    """A directory restored from a copy records that no other broker went on from there; x and y have newer news."""
     brokers, writer = three_pairs()
     brokers.crash("p")
     brokers.until_role("q", Role.LIVE)
@@ -237,7 +237,7 @@ def record_of_partner(brokers: Brokers, name: str) -> bytes:
 
 
 def test_whoever_is_in_sync_is_on_the_disk_before_it_is() -> None:
-    """The new activation of p is in the record of q only when p has written down who has it."""
+    """The new activation of p is in the record of q only when p has written down which broker has it."""
     brokers, _writer = three_pairs()
     assert "partner: TransportConfiguration(name=q" in record(brokers, "p")
     assert "partner: TransportConfiguration(name=p" in record(brokers, "q")
@@ -254,7 +254,7 @@ def test_whoever_is_in_sync_is_on_the_disk_before_it_is() -> None:
 
 
 def test_a_copy_that_was_whole_and_not_noted_answers_its_partner() -> None:
-    """q is in sync, and dies before that is on its disk; p dies as well, and knows that q may have been."""
+    """q is in sync, and dies before that is on its disk; p dies as well, and has recorded that q may have been."""
     brokers, _writer = three_pairs()
     brokers.backup("v", evolve(VOTING_BACKUP, group_name="x"))
     brokers.until(lambda: "in sync with x" in brokers.said("v"))
@@ -300,7 +300,7 @@ def test_an_operator_says_that_nobody_else_will_come(left: str, policy: Replicat
     goes_on(brokers, writer, left)
 
 
-# -- who is let in -------------------------------------------------------------------------------------------------
+# -- admission -----------------------------------------------------------------------------------------------------
 
 
 def test_a_broker_is_found_while_it_waits_and_not_when_it_is_a_backup() -> None:
@@ -382,7 +382,7 @@ def test_only_the_partner_can_give_way(
 
 
 def test_a_live_broker_gives_way_to_nobody_that_waits() -> None:
-    """q has newer data, as it says, and is no broker of this cluster."""
+    """q has newer data by its record, and is no broker of this cluster."""
     brokers, writer = three_pairs()
     cold_start = meeting_of(brokers.node("p"))
     answers: list[tuple[Packet, int]] = []
@@ -401,7 +401,7 @@ def meeting_of(node: Node) -> ColdStartAgreement:
 
 
 def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> None:
-    """y has not noticed that p was gone, and says so to p, which tells nobody."""
+    """y has not noticed that p was gone, and reports that to p, which does not pass it on."""
     brokers, _writer = three_pairs()
     node_id = brokers.node("p").node_id
     brokers.crash("q")
@@ -415,7 +415,7 @@ def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> No
 
 
 def test_who_took_over_stays_in_its_own_topology_whatever_the_one_before_says_of_itself() -> None:
-    """p, which was replaced and does not know, is older news than its removal, and says so itself."""
+    """p, which was replaced without noticing, is older news than its removal, by its own number."""
     brokers, _writer = three_pairs()
     cluster = brokers.node("p").cluster
     assert cluster is not None

@@ -23,7 +23,7 @@ from tests.embedbroker.ha.replication.replicating import BACKUP, goes_on, pair
 def test_who_asks_to_be_live_joins_nobody_in_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that comes late, in which it is time for both.
 
-    1. q asks the manager, which is slow, and joins p, which has gone on alone meanwhile.
+    1. q requests the lease of the manager, which is slow, and joins p, which has gone on alone meanwhile.
     2. q is in sync, p dies, and the manager answers that what q had when it asked is old.
     """
     brokers, writer = pair(lease_s=6.0)

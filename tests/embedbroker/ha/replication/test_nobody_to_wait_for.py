@@ -1,4 +1,4 @@
-"""Whom a broker that votes does not wait for, although nobody is live: who had no whole copy, who cannot vote."""
+"""The brokers that a voting broker does not wait for, although none is live: they have no whole copy, or no vote."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_backup_that_had_data_of_another_node_remembers_whose_it_gets_now(monk
 
 
 def test_who_is_refused_again_and_again_stays_to_be_found() -> None:
-    """Others were told twice a second that it had gone, and was there again."""
+    """Others got twice a second that it had gone, and was there again."""
     brokers, _writer = three_pairs()
     brokers.backup("v", VOTING_BACKUP)
     brokers.run(3.0)

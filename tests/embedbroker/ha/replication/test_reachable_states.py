@@ -31,7 +31,7 @@ def all_states() -> dict[Pair, list[tuple[str, Pair]]]:
 
 
 def first_broken() -> tuple[list[str], Way] | None:
-    """Return the rules that the nearest unsafe state breaks, and the shortest way to it; None if there is none."""
+    """Return the rules that the nearest unsafe state breaks, and the shortest way to it; None if all are safe."""
     seen: dict[Pair, Way] = {Pair(): ()}
     waiting = deque(seen)
     while waiting:

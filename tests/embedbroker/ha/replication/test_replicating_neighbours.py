@@ -7,7 +7,7 @@ from tests.embedbroker.ha.replication.replicating import BACKUP, PRIMARY, goes_o
 
 
 def test_a_backup_waits_for_the_lease_and_not_for_a_primary_that_looks_for_a_backup() -> None:
-    """1. p dies, its lease lasts for 6 s. 2. q asks for 2 s. 3. y would take q, and p's messages were put aside."""
+    """1. p dies, its lease lasts for 6 s. 2. q tries for 2 s. 3. y would take q, and p's messages were put aside."""
     brokers, writer = pair(lease_s=6.0, statics="pqy")
     brokers.primary("y", PRIMARY)
     brokers.until_role("y", Role.LIVE)

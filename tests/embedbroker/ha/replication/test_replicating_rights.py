@@ -261,13 +261,13 @@ def test_a_broker_that_starts_again_before_the_others_noticed_its_death_does_not
 
 
 def words(brokers: Brokers, name: str) -> object:
-    """To whom a broker gave its word."""
+    """The asker that has the vote of a broker."""
     return brokers.hosts[name].disk.run((Read("votes.state", 0, 4096),))[0]
 
 
 def test_two_that_each_have_the_word_of_one_do_not_wait_for_ever() -> None:
-    """p is cut off from q and from y: x tells p that it may go on, y tells q that it may take over. Neither has enough,
-    so p stops, and does not keep its word from q."""
+    """p is cut off from q and from y: x grants p its vote, y grants q its vote. Neither has enough,
+    so p stops, and does not keep its vote from q."""
     brokers, writer = three_pairs()
     writer.brokers = ("q",)
     brokers.part("p", "qy")
@@ -316,7 +316,7 @@ def silence_backups(brokers: Brokers) -> None:
 
 
 def test_a_cluster_that_loses_all_backups_at_once_goes_on() -> None:
-    """Each asks the others, who wait for votes as well: a word does not wait for that."""
+    """Each requests votes of the others, which wait for votes as well: a grant does not wait for that."""
     brokers, writer = three_pairs()
     all_backups(brokers)
     silence_backups(brokers)
@@ -327,7 +327,7 @@ def test_a_cluster_that_loses_all_backups_at_once_goes_on() -> None:
 
 
 def test_who_misses_its_backup_first_goes_on_when_the_others_miss_theirs() -> None:
-    """1. p has traffic, and misses q after a call time-out. It asks x and y, who have none.
+    """1. p has traffic, and misses q after a call time-out. It requests votes of x and y, which have no traffic.
     2. Their words wait for z and w until they miss those, a call time-out later. p must not have stopped by then.
     """
     brokers, writer = three_pairs(call_timeout_ms=10_000, check_period_ms=10_000, connection_ttl_ms=20_000)

@@ -97,8 +97,8 @@ def test_brokers_that_came_later_know_what_a_life_has_left_behind() -> None:
 
 
 def test_a_backup_takes_over_when_its_primary_asked_in_vain_and_never_comes_back() -> None:
-    """1. {p, x} and {q, y} lose each other. x tells p that it may go on, which is not enough, and p stops. 2. The
-    network is whole again: x has its word back, and q takes over."""
+    """1. {p, x} and {q, y} lose each other. x grants p its vote, which is not enough, and p stops. 2. The
+    network is whole again: x has its vote back, and q takes over."""
     brokers, writer = three_pairs()
     brokers.part("px", "qy")
     brokers.until_role("p", Role.STOPPED)

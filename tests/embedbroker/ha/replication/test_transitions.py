@@ -69,7 +69,7 @@ def test_a_move_that_is_not_in_the_table_is_refused(stage: Stage) -> None:
 
 
 def test_an_illegal_move_stops_the_broker() -> None:
-    """An active broker that is told to record itself again is wrong in the code: it must not go on."""
+    """An active broker that is to record itself again is wrong in the code: it must not go on."""
     brokers = Brokers("pq")
     brokers.primary("p", ReplicationPrimary())
     brokers.backup("q", ReplicationBackup())

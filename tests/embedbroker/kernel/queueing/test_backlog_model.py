@@ -137,7 +137,7 @@ class BacklogBesideModel(RuleBasedStateMachine):
 
     @rule()
     def append_late(self) -> None:
-        """Somebody was told of a message and sent another one before it was put here."""
+        """An observer got a message and sent another one before it was put here."""
         self.position += 2
         for position in (self.position, self.position - 1):
             self.backlog.append(Reference(letter("red"), position))

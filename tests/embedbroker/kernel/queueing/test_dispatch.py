@@ -1,4 +1,4 @@
-"""Who gets the next message: turns, priorities, exclusive consumers, filters, credit, forced delivery, slow peers."""
+"""The next message's consumer: turns, priorities, exclusive consumers, filters, credit, forced delivery, slow peers."""
 
 from __future__ import annotations
 

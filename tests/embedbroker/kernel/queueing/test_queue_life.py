@@ -331,7 +331,7 @@ def test_an_address_that_has_a_queue_is_left_as_it_is() -> None:
 
 
 def test_deleting_a_subscription_costs_the_same_beside_few_and_beside_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Whoever looks for a queue among others is seen doing so.
+    # A search for a queue among others is seen.
     monkeypatch.setattr(Queue, "__eq__", lambda one, other: one is other)
 
     def cost_of_deleting(beside: int) -> Cost:

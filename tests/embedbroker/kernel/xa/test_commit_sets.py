@@ -216,7 +216,7 @@ def test_a_branch_whose_prepare_is_not_recorded_yet_is_not_prepared(stage: Stage
     else:
         done = put(stage, 1, 1)
         session.settle(consumer.key, last, through=True)
-    # All of it is asked for behind the set, which finds the branch as it is by then.
+    # All of it is asked for behind the set, which finds the branch in its state by then.
     prepare(stage, 1, session)
     stage.run_all(budget=9)
     assert done == [BranchMissing(xid(1), True, f"{name_of(xid(1))} is being prepared, not prepared")]
@@ -233,7 +233,7 @@ def test_a_branch_that_an_operator_decided_is_named(stage: Stage) -> None:
     stage.kernel.branches.decide(xid(2), commit=False)
     reason = refused(stage, 1, 1, 2)
     assert isinstance(reason, BranchMissing) and not reason.is_known and "was decided by an operator" in reason.text
-    # A replay leaves the decision to whoever has to hear of it.
+    # A replay leaves the decision to the manager that must get it.
     commit(stage, 1, 1)
     assert commit(stage, 1, 1, 2) == CommitSetDone(1, replayed=True)
     assert stage.kernel.branches.in_doubt() == [xid(2)]

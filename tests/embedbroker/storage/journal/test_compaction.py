@@ -346,7 +346,7 @@ def test_a_merged_segment_may_go_although_the_latest_segment_start_lists_its_par
 
 def test_nothing_is_merged_behind_a_cut_before_the_next_segment_has_begun() -> None:
     """1. The last batch is torn and cut, an empty segment stands behind it. 2. Merging the segments in front would take
-    away what says which of them there were, and which were dropped. 3. The broker dies before it has written more."""
+    away the record of which there were, and which were dropped. 3. The broker dies before it has written more."""
     traffic, cases, merged = Traffic(), 0, 0
     for _ in range(100):
         traffic.flow(10, stay_every=2)

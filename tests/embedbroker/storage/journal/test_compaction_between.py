@@ -71,7 +71,7 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
 
 
 def test_what_a_compaction_leaves_out_is_durable_where_it_stands_again_although_a_seal_stands_there() -> None:
-    """1. A segment is full to its end, and nothing happens for a second. 2. The seal opens the next one, which says how
+    """1. A segment is full to its end, and nothing happens for a second. 2. The seal opens the next one, with how
     far ids may have been used. 3. Compaction leaves that out of what it replaces, and has to wait for the seal."""
     traffic = Traffic()
     recorded, journal = traffic.recorded, traffic.journal

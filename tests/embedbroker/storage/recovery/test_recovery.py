@@ -324,7 +324,7 @@ def test_recovery_of_a_killed_broker_makes_the_last_batch_durable_before_it_show
 
 def test_recovery_does_not_trust_bytes_whose_sync_failed() -> None:
     """1. The sync of batch 2 fails: the system keeps the bytes and calls them clean.  2. The next broker reads them.
-    3. Its own sync succeeds and says nothing.  4. The power fails: what was shown in step 2 must still be there."""
+    3. Its own sync succeeds without a word.  4. The power fails: what was shown in step 2 must still be there."""
     disk = SimulatedDisk()
     recorded = journal_with(1, disk, seal=False)
     recorded.call("add_message", StoredMessage(200, b"m" * 2000), 0, [(1, 200)])
