@@ -1,7 +1,7 @@
 """Plain English: words that stand for a missing subject or a metaphor must not occur in texts of the project.
 
 The component or the value is the subject of a sentence, and the verb states what it does. See CONTRIBUTING.md. Names in
-code are not texts; the tests themselves are not searched.
+code are not texts. Of tests only comments and docstrings are searched: their other strings are input.
 """
 
 from __future__ import annotations
@@ -34,6 +34,21 @@ def texts_of(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def comments_and_docstrings_of(source: str) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings of a module, with their lines."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        for each in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+            if (
+                isinstance(each, ast.Expr)
+                and isinstance(each.value, ast.Constant)
+                and isinstance(each.value.value, str)
+            ):
+                yield each.lineno, each.value.value
+
+
 def prose_of(page: str) -> Iterator[tuple[int, str]]:
     """The lines of a page without its code."""
     in_code = ""
@@ -54,6 +69,10 @@ def modules() -> Iterator[Path]:
         yield from (ROOT / top).rglob("*.py")
 
 
+def modules_of_tests() -> Iterator[Path]:
+    yield from (ROOT / "tests").rglob("*.py")
+
+
 def pages() -> Iterator[Path]:
     for top in ("docs", "newsfragments"):
         yield from (ROOT / top).rglob("*.md")
@@ -63,7 +82,11 @@ def pages() -> Iterator[Path]:
 def test_texts_have_a_component_as_their_subject() -> None:
     found = [
         f"{path.relative_to(ROOT).as_posix()}:{line}: {word}"
-        for paths, texts in ((modules(), texts_of), (pages(), prose_of))
+        for paths, texts in (
+            (modules(), texts_of),
+            (modules_of_tests(), comments_and_docstrings_of),
+            (pages(), prose_of),
+        )
         for path in paths
         for line, word in findings_in(texts(path.read_text()))
     ]

@@ -136,7 +136,7 @@ def test_our_backup_of_an_artemis_is_told_what_is_wrong_and_leaves_it_in_peace(t
 
 
 def test_artemis_that_comes_to_a_broker_that_waits_reads_what_it_is_told(tmp_path: Path) -> None:
-    """It gets that in a packet of a type that it has; another type made it end the connection, and write a stack trace."""
+    """It gets that in a packet of a type that it has; another type made it close, and write a stack trace."""
     trio.run(come_to_a_broker_that_waits, tmp_path)
     log = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
     assert "AMQ221007" in log and "Failed to decode" not in log

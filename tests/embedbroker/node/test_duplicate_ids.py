@@ -98,8 +98,8 @@ def test_a_duplicate_makes_a_transaction_fail_with_its_code(stage: Stage, peer: 
 
 
 def test_a_commit_is_rejected_as_a_duplicate_when_the_one_it_repeats_is_on_disk(stage: Stage, peer: Peer) -> None:
-    """1. A commit is on its way to the disk. 2. Its client comes back and repeats it, with the same ids. 3. With the answer
-    that this is a duplicate it would never send again, and a crash now would lose the message."""
+    """1. A commit is on its way to the disk. 2. Its client comes back and repeats it, with the same ids. 3. After the
+    answer that this is a duplicate it would never send again, and a crash now would lose the message."""
     first = stage.connect().open_session("first", transacted=True)
     again = stage.connect().open_session("again", transacted=True)
     first.send(SessionSend(identified("1", "id"), False, -1), SessionCommit(-7))
