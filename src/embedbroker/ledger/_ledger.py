@@ -40,7 +40,8 @@ class Ledger:
         timeline_bucket_s: seconds per slice of the timeline.
         expiries_are_found: the caller reads the expiry addresses and calls `expired`. A message with an expiration can
             therefore count as missing.
-        counts_survive: delivery counts of durable messages survive a crash, so flags must be right across restarts.
+        counts_survive: delivery counts of durable messages in durable subscriptions survive a crash, so flags must be
+            right across restarts.
     """
 
     examples_max: int = 100
@@ -452,8 +453,9 @@ class Ledger:
     def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
         if redelivered:
             return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
-        # A message that was not durable lost its count in the kill, and its duplicate id, if that was not on disk.
-        counts_survived = self.counts_survive and not account.destination.volatile(slot)
+        # A message that was not durable, or in no durable queue, lost its count in the kill, and its duplicate id, if
+        # that was not on disk.
+        counts_survived = self.counts_survive and account.durable and not account.destination.volatile(slot)
         if account.lives[slot] != len(self._kills) and not counts_survived:
             return Finding.AFTER_RESTART
         return Finding.RETURNED if marks & _RETURNED else Finding.DUPLICATED_UNFLAGGED

@@ -186,12 +186,19 @@ def test_expired_messages_are_not_lost_and_must_not_be_delivered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("durable", "expected"), [(True, Finding.DUPLICATED_UNFLAGGED), (False, Finding.AFTER_RESTART)]
+    ("durable", "subscription_is_durable", "expected"),
+    [
+        (True, True, Finding.DUPLICATED_UNFLAGGED),
+        (False, True, Finding.AFTER_RESTART),
+        (True, False, Finding.AFTER_RESTART),
+    ],
 )
-def test_counts_survive_a_kill_with_their_messages(durable: bool, expected: Finding) -> None:
-    """A message that was not durable, and was sent again with its id, has a separate count."""
+def test_counts_survive_a_kill_with_their_messages(
+    durable: bool, subscription_is_durable: bool, expected: Finding
+) -> None:
+    """A message that was not durable, or in no durable queue, and was sent again with its id, has a separate count."""
     ledger = Ledger(counts_survive=True)
-    ledger.subscribe("q", "q")
+    ledger.subscribe("q", "q", durable=subscription_is_durable)
     ledger.sent("m", "q", 0.0, durable=durable)
     assert ledger.delivered("q", "m", 1.0) == Finding.NONE
     ledger.killed(2.0)
