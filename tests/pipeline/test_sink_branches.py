@@ -181,12 +181,19 @@ def test_a_broker_without_services_is_told_of_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "deduplication"])
-def test_a_row_that_no_frame_holds_is_named(broker: ThreadedBroker, guarantee: str) -> None:
+def test_a_body_that_no_packet_holds_is_one_large_message(
+    broker: ThreadedBroker, tmp_path: Path, guarantee: str
+) -> None:
     options = options_of(broker.url, guarantee=guarantee)
-    too_large = pa.record_batch([pa.array([b"good", bytes(100 * 1024 * 1024)])], names=["body"])
-    with pytest.raises(RowError, match=r"partition 0, row 301, to queue://q: the message was not sent: it takes"):
-        write(options, task(writing(0)), [*batches(["x"] * 300), too_large])
-    assert len(prepared(broker.url)) == (guarantee == "exactly-once")
+    size = 100 * 1024 * 1024
+    rows = pa.record_batch([pa.array([b"good", bytes(size)])], names=["body"])
+    branches = write(options, task(writing(0)), [*batches(["x"] * 300), rows])
+    if options.is_exactly_once:
+        commit_batch(options, writing(0), branches)
+    assert prepared(broker.url) == []
+    (queue,) = [queue for queue in broker.management.queues() if queue.name == "q"]
+    assert queue.message_count == 302
+    assert [path.stat().st_size for path in tmp_path.rglob("*.body")] == [size]
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "deduplication"])
