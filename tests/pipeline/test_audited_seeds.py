@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import JournaledMessage
 from tests.pipeline.audited_seeds import audited, verdicts
 from tests.simulation.fault_points import fault_point, replace
-from tests.simulation.hunting import every
+from tests.simulation.hunting import every, failed_by_itself
 from tests.simulation.scenario import ScenarioFailed, run_seed
 from tests.simulation.scenario.plan import GroupMode
 from tests.simulation.scenario.scenario import run_group_seed
@@ -67,10 +68,8 @@ def deliver_twice(patch: pytest.MonkeyPatch) -> None:
 def forget_that_it_was_delivered(patch: pytest.MonkeyPatch) -> None:
     give_back, forgets = fault_point("give back"), every(5)
 
-    def forgetful(
-        self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None
-    ) -> None:
-        give_back(self, queue, reference, outcome, consumer)
+    def forgetful(self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, *others: Any) -> None:
+        give_back(self, queue, reference, outcome, *others)
         if outcome.delivery_failed and forgets():
             reference.delivery_count = 0
 
@@ -122,8 +121,8 @@ def test_a_faulty_broker_is_found_by_its_log(
             with audited(patch) as hosts:
                 try:
                     run_seed(seed)
-                except ScenarioFailed:
-                    pass
+                except ScenarioFailed as failure:
+                    assert not failed_by_itself(bug, failure), f"the bug does not fit the broker: {failure.text}"
         if verdict in verdicts(hosts, tmp_path / str(seed)):
             return
     pytest.fail(f"no seed made the log say {verdict!r}")
