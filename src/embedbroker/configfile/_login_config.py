@@ -68,7 +68,9 @@ class ReloadedLogin:
         self._stamps = self._stamped()
 
     def refresh(self) -> tuple[tuple[User, ...], GuestLogin | None] | None:
-        """Return users and guest login if a file changed since the last call; None otherwise.
+        """Return users and guest login if a file changed since the last call that read it; None otherwise.
+
+        A change that could not be read counts as one again: the reason may pass, such as a shortage of descriptors.
 
         Raises:
             ConfigFileError: The files are wrong now.
@@ -76,11 +78,11 @@ class ReloadedLogin:
         stamps = self._stamped()
         if stamps == self._stamps:
             return None
-        # Before the files are read: a change during that is a further one.
-        self._stamps = stamps
         findings = Findings()
         login = read_login_config(self._folder, self._properties, findings)
         findings.raise_if_wrong()
+        # Those from before the files were read: a change during that is a further one.
+        self._stamps = stamps
         return (login.users, login.guest) if login is not None else ((), None)
 
     def _stamped(self) -> list[tuple[int, int, int] | None]:
@@ -109,7 +111,9 @@ def read_login_config(folder: Path, properties: Mapping[str, str], findings: Fin
     except (OSError, UnicodeDecodeError) as error:
         findings.refuse(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}")
         return None
-    domain = _domain(folder)
+    domain = _domain(folder, findings)
+    if domain is None:
+        return None
     try:
         text, _unknown = substitute(text, properties, {})
         modules = _parse(text).get(domain)
@@ -122,11 +126,16 @@ def read_login_config(folder: Path, properties: Mapping[str, str], findings: Fin
     return _login_of(modules, path, findings)
 
 
-def _domain(folder: Path) -> str:
+def _domain(folder: Path, findings: Findings) -> str | None:
+    """Return the entry that bootstrap.xml names; None if that file is there and cannot be read."""
+    path = folder / "bootstrap.xml"
     try:
-        text = (folder / "bootstrap.xml").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         return _DOMAIN
+    except OSError as error:
+        findings.refuse(str(path), f"cannot be read: {error.strerror or error}")
+        return None
     found = _JAAS_DOMAIN.search(_COMMENT.sub("", text))
     return _DOMAIN if found is None else found[1]
 

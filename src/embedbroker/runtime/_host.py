@@ -127,6 +127,8 @@ class Host:
         self.observer: Observer | None = None
         #: Reads users again when their files change.
         self.user_source: UserSource | None = None
+        # The reason why their files cannot be used now; empty if they can.
+        self._users_problem = ""
         self.on_stop_listening: Callable[[], None] = lambda: None
         self.on_let_brokers_in: Callable[[bool], None] = lambda wanted: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
@@ -358,9 +360,13 @@ class Host:
         try:
             changed = source.refresh()
             if changed is not None:
+                self._users_problem = ""
                 self.feed(ReplaceUsers(*changed))
         except ValueError as error:
-            self._logger.warning("users stay as they are, their files cannot be used: %s", error)
+            # Once for each reason: the next connection tries again.
+            if str(error) != self._users_problem:
+                self._users_problem = str(error)
+                self._logger.warning("users stay as they are, their files cannot be used: %s", error)
 
     @enable_ki_protection
     async def _dial(self, order: Dial, scope: trio.CancelScope) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +62,35 @@ async def test_a_changed_password_counts_from_the_next_connection_on(
             assert await is_admitted(broker, "changed")
     (line,) = [record.getMessage() for record in caplog.records if "users stay" in record.getMessage()]
     assert "the password of user 'app'" in line and "nonsense" not in line
+
+
+@pytest.mark.parametrize("name", ["login.config", "bootstrap.xml", "users.properties"])
+async def test_change_that_cannot_be_read_for_a_moment_counts_later(
+    folder: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "bootstrap.xml").write_text('<broker><jaas-security domain="activemq"/></broker>')
+    config = load_config(folder / "broker.xml")
+    async with EmbeddedBroker(config, port=0, failed_login_delay_ms=0) as broker:
+        (folder / "users.properties").write_text("app=changed\n")
+        with monkeypatch.context() as patch:
+            fail_to_open(patch, folder / name)
+            for _ in range(3):
+                assert await is_admitted(broker, "one")
+        assert await is_admitted(broker, "changed") and not await is_admitted(broker, "one")
+    (line,) = [record.getMessage() for record in caplog.records if "users stay" in record.getMessage()]
+    assert name in line and "Too many open files" in line
+
+
+def fail_to_open(patch: pytest.MonkeyPatch, path: Path) -> None:
+    """Let no open of a file succeed, as when all file descriptors are in use."""
+    opened = io.open
+
+    def fail(file: Any, *arguments: Any, **named: Any) -> Any:
+        if file == path:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return opened(file, *arguments, **named)
+
+    patch.setattr(io, "open", fail)
 
 
 async def test_users_that_the_program_gives_are_not_replaced(folder: Path) -> None:
