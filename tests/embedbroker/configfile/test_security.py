@@ -391,20 +391,21 @@ def test_changed_files_of_a_module_that_reloads_are_read_again(tmp_path: Path) -
     assert changed is not None and [user.roles for user in changed[0]] == [{"amq"}, {"amq"}]
 
 
-def test_changed_files_that_are_wrong_are_reported_once_for_each_change(tmp_path: Path) -> None:
+def test_changed_files_that_are_wrong_are_reported_until_they_can_be_used(tmp_path: Path) -> None:
     write(tmp_path, modules(PROPERTIES))
     source = secured(tmp_path).config.user_source
     assert source is not None
     users = tmp_path / "artemis-users.properties"
     users.write_text("admin = ENC(nonsense)")
-    with pytest.raises(ValueError, match="the password of user 'admin'"):
-        source.refresh()
-    assert source.refresh() is None
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the password of user 'admin'"):
+            source.refresh()
     users.unlink()
     with pytest.raises(ValueError, match="cannot be read"):
         source.refresh()
     users.write_text("admin = x")
     assert source.refresh() == ((User("admin", "x", roles=["amq"]),), None)
+    assert source.refresh() is None
 
 
 def test_files_of_a_module_that_does_not_reload_are_read_once(tmp_path: Path) -> None:
