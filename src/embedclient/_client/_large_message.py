@@ -133,7 +133,7 @@ class LargeBodyStream(BodyStream):
             if gathered:
                 await self._edge.in_thread(partial(file.write, bytes(gathered)))
             await self._edge.in_thread(file.finish)
-        except BaseException:
+        except BaseException:  # a cancellation, too, must not leave a part of a file
             file.discard()
             raise
         if not self.is_loaded and self._on_end is not None:
