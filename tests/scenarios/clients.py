@@ -94,11 +94,11 @@ async def commit(session: Session, texts: Sequence[str], queue: Queue = ORDERS) 
         return
 
 
-async def put_once(producer: MessageProducer, text: str, *, size_bytes: int = 0) -> None:
+async def put_once(producer: MessageProducer, text: str, *, size_characters: int = 0) -> None:
     """Send a text, perhaps with blanks behind it, and again while the outcome is in doubt: its id lets it in once."""
     while True:
         try:
-            await producer.send(TextMessage(text.ljust(size_bytes), properties={"_AMQ_DUPL_ID": text}))
+            await producer.send(TextMessage(text.ljust(size_characters), properties={"_AMQ_DUPL_ID": text}))
         except UnblockedException:
             continue
         return

@@ -45,7 +45,7 @@ async def test_flow_control_over_a_failover(broker_pair: BrokerPair, window: int
                 if number == COUNT // 2:
                     await broker_pair.wait_for(queue="orders", count=0)  # what was received is acknowledged
                     await broker_pair.failover()
-                await put_once(producer, str(number), size_bytes=100)
+                await put_once(producer, str(number), size_characters=100)
                 (body,) = await take(consumer, 1)
                 assert str(body).strip() == str(number)
         assert await queued(broker_pair) == []
