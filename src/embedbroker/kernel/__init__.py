@@ -26,9 +26,9 @@ from ._statistics import BacklogStatistics, KernelStatistics, QueueStatistics
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
-from .addressing._bindings import MANAGEMENT_ADDRESS, NOTIFICATION_ADDRESS, InternalBinding
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
+from .addressing._internal_bindings import MANAGEMENT_ADDRESS, NOTIFICATION_ADDRESS, InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .message._body import LARGE, RESIDENT, Body

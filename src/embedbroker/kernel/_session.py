@@ -21,8 +21,8 @@ from ._memory import Reservation
 from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import names_of, split_fqqn
-from .addressing._bindings import InternalBinding
 from .addressing._diverts import Divert
+from .addressing._internal_bindings import InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import Cursors
 from .message._message import Message

@@ -25,7 +25,7 @@ from ..queueing._backlog import Restore
 from ..queueing._queue import Queue, QueueOwner
 from ..selector._selector import InvalidSelector, Selector, SelectorCache
 from ._address import Address
-from ._bindings import InternalBinding
+from ._internal_bindings import InternalBinding
 from ._resolution import Resolution
 from ._views import AddressView, QueueRequest, QueueUpdate, QueueView
 
@@ -234,7 +234,7 @@ class AddressManager:
         queue = Queue(definition, selector, self.owner, self.restore)
         self.queues[name] = queue
         self._gone.pop(address_name, None)
-        address.bind(queue)
+        address.add(queue)
         if address.paused:
             queue.set_paused(with_address=True)
         self.resolution.on_queue(address)
@@ -308,10 +308,10 @@ class AddressManager:
         has_new_filter = definition.filter != queue.definition.filter
         is_bound_anew = definition.routing_type != queue.definition.routing_type
         if is_bound_anew:
-            address.unbind(queue, self.owner.now_ms)
+            address.remove(queue, self.owner.now_ms)
         queue.update(definition, selector)
         if is_bound_anew:
-            address.bind(queue)
+            address.add(queue)
             self.resolution.on_queue(address)
         if queue.durable:
             self.store.add_queue(definition)
@@ -449,7 +449,7 @@ class AddressManager:
             self._gone[queue.name] = None
         address = self.addresses.get(queue.definition.address)
         if address is not None:
-            address.unbind(queue, self.owner.now_ms)
+            address.remove(queue, self.owner.now_ms)
             self.resolution.on_queue(address)
         if queue.durable:
             self.store.remove_queue(queue.id)
@@ -467,7 +467,7 @@ class AddressManager:
             address = self._add_address(
                 AddressDefinition(self.ids.take(), definition.address, anycast, not anycast, True)
             )
-        address.bind(queue)
+        address.add(queue)
         queue.set_paused(itself=definition.paused, with_address=address.paused)
         self.resolution.on_queue(address)
         return queue

@@ -1,46 +1,24 @@
-"""Bindings of an address beside its own queues: diverts, queues of wildcard addresses, parts of the broker itself.
+"""The bindings of an address, and the choice of those that take a message.
 
-`Address.route` chooses among the queues of an address.
+Responsible for an address' own queues, and for what takes its messages beside them: diverts, and queues of wildcard
+addresses. Does not depend on how those are found (see `Resolution`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
-
-from attrs import frozen
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from embedclient.model import RoutingType
 
-from .._authority import Permission
-from .._refusal import Refused
 from ..message._message import Message
 from ..queueing._queue import Queue
 from ..selector._selector import Selector
 from ._diverts import Divert
 
-__all__ = ["MANAGEMENT_ADDRESS", "NOTIFICATION_ADDRESS", "InternalBinding", "OtherBindings"]
+__all__ = ["Bindings", "OtherBindings"]
 
-MANAGEMENT_ADDRESS: Final = "activemq.management"
-"""The address of management messages, as in Artemis."""
-
-NOTIFICATION_ADDRESS: Final = "activemq.notifications"
-"""The address of notifications, as in Artemis. It is not reserved: clients bind queues there."""
-
-
-@frozen
-class InternalBinding:
-    """Bind an address to a part of the broker that takes messages: no queue, no route, no transaction.
-
-    ``take(message, session, sender_waits)`` carries out one request, and returns why it is refused. ``sender_waits``:
-    the sender waits for an answer to the send itself. ``permission`` is required on the address for a send. A reserved
-    address can have no queues, and queries report that it exists.
-    """
-
-    address: str
-    take: Callable[..., Refused | None]
-    permission: Permission = Permission.SEND
-    is_reserved: bool = True
+_MULTICAST, _ANYCAST = 0, 1
 
 
 class Filtering(Protocol):
@@ -129,3 +107,74 @@ class OtherBindings:
 
 def _takes(binding: Filtering, message: Message) -> bool:
     return binding.filter is None or binding.filter.matches(message)
+
+
+class Bindings:
+    """Hold the queues of an address. Anycast queues share a round robin; every multicast queue gets the message."""
+
+    __slots__ = ("_next_anycast", "anycast", "is_resolved", "multicast", "others")
+
+    def __init__(self) -> None:
+        self.anycast: list[Queue] = []
+        # Thousands of subscriptions are added and removed on one topic.
+        self.multicast: dict[Queue, None] = {}
+        self._next_anycast = 0
+        # Diverts and queues of wildcard addresses; None without any. Valid while `is_resolved` is True.
+        self.others: OtherBindings | None = None
+        self.is_resolved = False
+
+    @property
+    def queues(self) -> list[Queue]:
+        """Return all queues, anycast ones first."""
+        return [*self.anycast, *self.multicast]
+
+    @property
+    def has_queues(self) -> bool:
+        """Return True if any queue is bound, without listing them."""
+        return bool(self.anycast or self.multicast)
+
+    def bind(self, queue: Queue) -> None:
+        """Add a queue."""
+        if queue.definition.routing_type == _ANYCAST:
+            self.anycast.append(queue)
+        else:
+            self.multicast[queue] = None
+
+    def unbind(self, queue: Queue) -> None:
+        """Remove a queue."""
+        if queue.definition.routing_type == _ANYCAST:
+            self.anycast.remove(queue)
+        else:
+            del self.multicast[queue]
+
+    def route_all(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """Return the queues that take this message, those of wildcard addresses too."""
+        targets = self.route(message, routing_type)
+        if self.others is not None:
+            targets += self.others.queues_for(message, routing_type)
+        return targets
+
+    def route(self, message: Message, routing_type: int | None) -> list[Queue]:
+        """Return the queues that take this message; ``routing_type`` None means that the sender named none.
+
+        The round robin moves on only when a queue was chosen; it looks at queue filters, not at consumers.
+        """
+        targets: list[Queue] = []
+        if self.multicast and routing_type != _ANYCAST:
+            for queue in self.multicast:
+                if queue.filter is None or queue.filter.matches(message):
+                    targets.append(queue)
+        anycast = self.anycast
+        if anycast and routing_type != _MULTICAST:
+            count = len(anycast)
+            if count == 1:
+                if anycast[0].filter is None or anycast[0].filter.matches(message):
+                    targets.append(anycast[0])
+            else:
+                for step in range(count):
+                    queue = anycast[(self._next_anycast + step) % count]
+                    if queue.filter is None or queue.filter.matches(message):
+                        self._next_anycast = (self._next_anycast + step + 1) % count
+                        targets.append(queue)
+                        break
+        return targets
