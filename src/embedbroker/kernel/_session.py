@@ -35,9 +35,10 @@ from .queueing._queue import Consumer, ConsumerPort, Queue
 from .settling._delivery_count import PersistedDeliveryCount
 from .settling._outcome import Outcome
 from .transactions._transaction import Transaction
-from .xa._branch import Branch, XaRefused
+from .xa._branch import Branch
 from .xa._commit_set import CommitSets
 from .xa._fencing_token import FencingTokens
+from .xa._xa_resource import XaResource
 
 __all__ = ["Session"]
 
@@ -775,60 +776,10 @@ class Session:
             self._settlement.settle(queue, first, Outcome.FAILED, is_rollback=True)
             self._settlement.settle(queue, rest, Outcome.RELEASED, is_rollback=True)
 
-    # -- XA branches ---------------------------------------------------------------------------------------------
-
-    def xa_start(self, xid: Xid) -> XaRefused | None:
-        """Begin a branch and work in it; roll back what the session was working in."""
-        return self._branches.start(self, xid)
-
-    def xa_join(self, xid: Xid) -> XaRefused | None:
-        """Work in a branch that was begun elsewhere."""
-        return self._branches.join(self, xid)
-
-    def xa_suspend(self) -> XaRefused | None:
-        """Work in no branch for a while."""
-        return self._branches.suspend(self)
-
-    def xa_resume(self, xid: Xid) -> XaRefused | None:
-        """Work in a suspended branch again."""
-        return self._branches.resume(self, xid)
-
-    def xa_end(self, xid: Xid) -> XaRefused | None:
-        """End work in a branch."""
-        return self._branches.end(self, xid)
-
-    def xa_fail(self, xid: Xid) -> None:
-        """Allow only a rollback of a branch, whose client lost the broker while it worked in it."""
-        self._branches.mark_failed(self, xid)
-
-    def xa_prepare(self, xid: Xid) -> XaRefused | None:
-        """Prepare a branch: from now on it can be committed, whatever happens."""
-        return self._branches.prepare(self, xid)
-
-    def xa_commit(self, xid: Xid, *, one_phase: bool) -> XaRefused | Refused | None:
-        """Commit a prepared branch, or in one phase a branch that is not prepared."""
-        return self._branches.commit(self, xid, one_phase=one_phase)
-
-    def xa_rollback(self, xid: Xid) -> XaRefused | None:
-        """Undo a branch, and take back what the consumers of the session hold."""
-        return self._branches.rollback(self, xid)
-
-    def xa_forget(self, xid: Xid) -> XaRefused | None:
-        """Forget the decision of an operator that the transaction manager has received."""
-        return self._branches.forget(self, xid)
-
-    def xa_recover(self) -> list[Xid]:
-        """Return what a transaction manager must decide or forget; the next answer waits until that is recorded."""
-        self._branches.let_record(self)
-        return self._branches.in_doubt()
-
-    def xa_set_timeout(self, seconds: int) -> None:
-        """Set the time-out of current and later branches in seconds; 0 restores the broker's time-out."""
-        self._branches.set_timeout(self, seconds)
-
-    def xa_get_timeout(self) -> int:
-        """Return the broker's time-out in seconds, also where the session set another, as Artemis does (captured)."""
-        return self.kernel.config.transaction_timeout_ms // 1000
+    @property
+    def xa_resource(self) -> XaResource:
+        """Return the session's verbs for XA branches."""
+        return XaResource(self, self._branches, self.kernel.config.transaction_timeout_ms)
 
     # -- end -----------------------------------------------------------------------------------------------------
 

@@ -48,59 +48,59 @@ def _answer(session: CoreSession, refused: XaRefused | Refused | None, *, durabl
 
 
 def _start(session: CoreSession, packet: SessionXaStart) -> None:
-    _answer(session, session.kernel_session.xa_start(packet.xid))
+    _answer(session, session.kernel_session.xa_resource.start(packet.xid))
 
 
 def _join(session: CoreSession, packet: SessionXaJoin) -> None:
-    _answer(session, session.kernel_session.xa_join(packet.xid))
+    _answer(session, session.kernel_session.xa_resource.join(packet.xid))
 
 
 def _suspend(session: CoreSession, _packet: SessionXaSuspend) -> None:
-    _answer(session, session.kernel_session.xa_suspend())
+    _answer(session, session.kernel_session.xa_resource.suspend())
 
 
 def _resume(session: CoreSession, packet: SessionXaResume) -> None:
-    _answer(session, session.kernel_session.xa_resume(packet.xid))
+    _answer(session, session.kernel_session.xa_resource.resume(packet.xid))
 
 
 def _end(session: CoreSession, packet: SessionXaEnd) -> None:
-    _answer(session, session.kernel_session.xa_end(packet.xid))
+    _answer(session, session.kernel_session.xa_resource.end(packet.xid))
 
 
 def _failed(session: CoreSession, packet: SessionXaFailed) -> None:
-    session.kernel_session.xa_fail(packet.xid)
+    session.kernel_session.xa_resource.fail(packet.xid)
 
 
 def _prepare(session: CoreSession, packet: SessionXaPrepare) -> None:
-    _answer(session, session.kernel_session.xa_prepare(packet.xid), durable=True)
+    _answer(session, session.kernel_session.xa_resource.prepare(packet.xid), durable=True)
 
 
 def _commit(session: CoreSession, packet: SessionXaCommit) -> None:
-    refused = session.kernel_session.xa_commit(packet.xid, one_phase=packet.one_phase)
+    refused = session.kernel_session.xa_resource.commit(packet.xid, one_phase=packet.one_phase)
     _answer(session, refused, durable=True)
 
 
 def _rollback(session: CoreSession, packet: SessionXaRollback) -> None:
     session.end_large()
-    _answer(session, session.kernel_session.xa_rollback(packet.xid), durable=True)
+    _answer(session, session.kernel_session.xa_resource.rollback(packet.xid), durable=True)
 
 
 def _forget(session: CoreSession, packet: SessionXaForget) -> None:
-    _answer(session, session.kernel_session.xa_forget(packet.xid), durable=True)
+    _answer(session, session.kernel_session.xa_resource.forget(packet.xid), durable=True)
 
 
 def _in_doubt(session: CoreSession, _packet: SessionXaInDoubtXids) -> None:
     # Durable: a manager that was informed of a branch must find it again after any failure here.
-    session.reply(SessionXaInDoubtXidsResponse(tuple(session.kernel_session.xa_recover())))
+    session.reply(SessionXaInDoubtXidsResponse(tuple(session.kernel_session.xa_resource.recover())))
 
 
 def _set_timeout(session: CoreSession, packet: SessionXaSetTimeout) -> None:
-    session.kernel_session.xa_set_timeout(packet.timeout_seconds)
+    session.kernel_session.xa_resource.set_timeout(packet.timeout_seconds)
     session.reply(SessionXaSetTimeoutResponse(True), durable=False)
 
 
 def _get_timeout(session: CoreSession, _packet: SessionXaGetTimeout) -> None:
-    session.reply(SessionXaGetTimeoutResponse(session.kernel_session.xa_get_timeout()), durable=False)
+    session.reply(SessionXaGetTimeoutResponse(session.kernel_session.xa_resource.get_timeout()), durable=False)
 
 
 XA_HANDLERS: dict[type[Packet], Callable[[CoreSession, Any], None]] = {
