@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FUNCTION_LINES_MAX = 60
+PUBLIC_METHODS_MAX = 30
 
 # What was longer when the limit came: "path::function" -> lines. Entries may only shrink and go.
 EXEMPT_FUNCTIONS: dict[str, int] = {}
@@ -54,6 +55,30 @@ def test_functions_stay_short() -> None:
         for name, length in functions(path):
             sizes[name] = max(length, sizes.get(name, 0))
     assert oversize(sizes, FUNCTION_LINES_MAX, EXEMPT_FUNCTIONS) == []
+
+
+def public_methods(cls: ast.ClassDef) -> list[str]:
+    """Verbs of a class; properties are not counted."""
+    methods = [node for node in cls.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    properties = {"property", "cached_property"}
+    return [
+        node.name
+        for node in methods
+        if not node.name.startswith("_")
+        and not any(
+            ast.unparse(each) in properties or ast.unparse(each).endswith(".setter") for each in node.decorator_list
+        )
+    ]
+
+
+def test_classes_have_few_verbs() -> None:
+    large = {
+        f"{name_of(path)} {cls.name}": count
+        for path in SOURCES
+        for cls in ast.walk(ast.parse(path.read_text()))
+        if isinstance(cls, ast.ClassDef) and (count := len(public_methods(cls))) > PUBLIC_METHODS_MAX
+    }
+    assert large == {}
 
 
 def test_files_are_domain_nouns() -> None:

@@ -1,4 +1,4 @@
-"""The only door to the kernel for clients: every verb of a client is a method of its session.
+"""The only door to the kernel for clients: each verb of a client is a method of its session, or of a part of it.
 
 Responsible for the permission that each verb requires, for acknowledge rules (cumulative, individual, transacted),
 commit, rollback and close. Does not depend on packets: a protocol translates them into these calls and their results
@@ -7,9 +7,8 @@ into replies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from embedbroker.config import DivertConfiguration
 from embedclient.errors import ErrorCode
 from embedclient.model import Xid
 
@@ -19,11 +18,9 @@ from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
 from ._memory import Reservation
 from ._refusal import Refused
-from .addressing._address import Address
-from .addressing._addresses import names_of, split_fqqn
-from .addressing._diverts import Divert
+from ._session_addresses import SessionAddresses
+from .addressing._addresses import split_fqqn
 from .addressing._internal_bindings import InternalBinding
-from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import Cursors
 from .message._message import Message
 from .queueing._backlog import Reference
@@ -79,6 +76,7 @@ class Session:
         "_router",
         "_settlement",
         "_teardown",
+        "addresses",
         "auto_commit_acknowledges",
         "auto_commit_sends",
         "backpressure",
@@ -123,6 +121,9 @@ class Session:
         self._teardown = kernel.teardown
         self._branches = kernel.branches
         self._access = Access(principal, kernel.authority if authority is None else authority, kernel.observers)
+        self.addresses = SessionAddresses(
+            self._access, kernel.address_manager, kernel.teardown, kernel.diverts, kernel.cursors
+        )
         self.connection = connection
         self.user = user
         self.created_ms = kernel.now_ms
@@ -188,228 +189,6 @@ class Session:
     def _allow(self, permission: Permission, address: str, queue: str | None = None) -> Refused | None:
         """Return why the principal must not do this; None if it may."""
         return self._access.refusal(permission, address, queue)
-
-    # -- addresses and queues ------------------------------------------------------------------------------------
-
-    def create_address(
-        self, name: str, *, anycast: bool, multicast: bool, auto_created: bool = False
-    ) -> Address | Refused:
-        """Create an address, or replace the routing types of an existing one.
-
-        Args:
-            name: Name of the address; an FQQN names its address part.
-            anycast: Whether the address serves anycast.
-            multicast: Whether the address serves multicast.
-            auto_created: Whether the client creates it on demand, which the address settings must allow.
-        """
-        name, _queue = split_fqqn(name)
-        if auto_created and not self.kernel.settings.of(name).auto_create_addresses:
-            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist and is not auto-created")
-        refused = self._allow(Permission.CREATE_ADDRESS, name)
-        if refused is not None:
-            return refused
-        return self.kernel.address_manager.create_address(
-            name, anycast=anycast, multicast=multicast, auto_created=auto_created
-        )
-
-    def create_queue(self, request: QueueRequest) -> Queue | Refused:
-        """Create a queue, and its address where settings allow that."""
-        manager = self.kernel.address_manager
-        address, name = names_of(request)
-        kept = request.durable and not request.temporary
-        refused = self._allow(
-            Permission.CREATE_DURABLE_QUEUE if kept else Permission.CREATE_NON_DURABLE_QUEUE, address, name
-        )
-        if refused is None and not request.shared and manager.lacks_address(address, manager.routing_type(request)):
-            refused = self._allow(Permission.CREATE_ADDRESS, address)
-        if refused is None:
-            refused = manager.refusal_by_limit(self.principal, name)
-        return manager.create_queue(request) if refused is None else refused
-
-    def delete_queue(self, name: str, *, closes_consumers: bool = False) -> Queue | Refused:
-        """Delete a queue, and return it; an FQQN names its queue part.
-
-        Args:
-            name: Name or FQQN of the queue.
-            closes_consumers: Whether its consumers are closed; by default a queue with consumers is refused.
-        """
-        queue = self._find(name)
-        if queue is None:
-            # Artemis answers without a text here, and its clients display the text they receive.
-            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
-        refused = self._deletion_refusal(queue, closes_consumers=closes_consumers)
-        if refused is not None:
-            return refused
-        self._teardown.delete_queue(queue)
-        return queue
-
-    def _deletion_refusal(self, queue: Queue, *, closes_consumers: bool) -> Refused | None:
-        """Return why a queue must not be deleted; None if it may."""
-        kept = queue.definition.durable
-        refused = self._allow(
-            Permission.DELETE_DURABLE_QUEUE if kept else Permission.DELETE_NON_DURABLE_QUEUE,
-            queue.definition.address,
-            queue.name,
-        )
-        if refused is None and queue.consumers and not closes_consumers:
-            refused = Refused(
-                ErrorCode.ILLEGAL_STATE,
-                f"queue {queue.name!r} has {queue.consumer_count} consumers and cannot be deleted",
-            )
-        return refused or self.kernel.cursors.refusal(queue)
-
-    def delete_address(self, name: str, *, deletes_queues: bool = False) -> Address | Refused:
-        """Delete an address, and return it. A refusal of one of its queues refuses the whole deletion.
-
-        Args:
-            name: Name of the address.
-            deletes_queues: Whether its queues are deleted with it; by default an address with queues is refused.
-        """
-        manager = self.kernel.address_manager
-        address = manager.addresses.get(name)
-        if address is None:
-            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist")
-        refused = self._allow(Permission.DELETE_ADDRESS, name)
-        if refused is None and address.has_queues and not deletes_queues:
-            names = ", ".join(sorted(queue.name for queue in address.queues))
-            refused = Refused(ErrorCode.ILLEGAL_STATE, f"address {name!r} has queues: {names}")
-        diverts = manager.resolution.diverts_at(name)
-        if refused is None and diverts and not deletes_queues:
-            names = ", ".join(sorted(divert.name for divert in diverts))
-            refused = Refused(ErrorCode.ILLEGAL_STATE, f"address {name!r} has diverts: {names}")
-        queues = address.queues
-        for queue in queues:
-            refused = refused or self._deletion_refusal(queue, closes_consumers=True)
-        if refused is not None:
-            return refused
-        for queue in queues:
-            self._teardown.delete_queue(queue)
-        # An auto-created address is gone with its last queue.
-        if manager.addresses.get(name) is address:
-            manager.remove_address(address)
-        return address
-
-    def pause_queue(self, name: str, *, persist: bool = False) -> Queue | Refused:
-        """Deliver nothing from a queue until it is resumed; browsing, acknowledging and sending go on.
-
-        Args:
-            name: Name or FQQN of the queue.
-            persist: Whether a durable queue is paused after a restart, too.
-        """
-        queue = self.use_queue(name, Permission.CONSUME)
-        if isinstance(queue, Queue):
-            self.kernel.address_manager.pause_queue(queue, persist=persist)
-        return queue
-
-    def resume_queue(self, name: str) -> Queue | Refused:
-        """Resume a queue. One whose address is paused stays paused with it, as in Artemis."""
-        queue = self.use_queue(name, Permission.CONSUME)
-        if isinstance(queue, Queue):
-            self.kernel.address_manager.resume_queue(queue)
-        return queue
-
-    def pause_address(self, name: str, *, persist: bool = False) -> Address | Refused:
-        """Pause the queues of an address, and those that it gets later; see `pause_queue`."""
-        address = self._address_to_pause(name)
-        if isinstance(address, Address):
-            self.kernel.address_manager.pause_address(address, persist=persist)
-        return address
-
-    def resume_address(self, name: str) -> Address | Refused:
-        """Resume an address with all its queues, also those that were paused by themselves, as in Artemis."""
-        address = self._address_to_pause(name)
-        if isinstance(address, Address):
-            self.kernel.address_manager.resume_address(address)
-        return address
-
-    def _address_to_pause(self, name: str) -> Address | Refused:
-        address = self.kernel.address_manager.addresses.get(name)
-        if address is None:
-            return Refused(ErrorCode.ADDRESS_DOES_NOT_EXIST, f"address {name!r} does not exist")
-        refused = self._allow(Permission.CONSUME, name)
-        return address if refused is None else refused
-
-    def update_queue(self, name: str, update: QueueUpdate) -> Queue | Refused:
-        """Change settings of a queue, which keeps its id and its messages. Requires the permission to create it."""
-        queue = self._find(name)
-        if queue is None:
-            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
-        kept = queue.definition.durable
-        refused = self._allow(
-            Permission.CREATE_DURABLE_QUEUE if kept else Permission.CREATE_NON_DURABLE_QUEUE,
-            queue.definition.address,
-            queue.name,
-        )
-        refused = refused or self.kernel.address_manager.update_queue(queue, update)
-        return queue if refused is None else refused
-
-    def create_divert(self, name: str, wanted: DivertConfiguration) -> Divert | Refused:
-        """Create a divert. Diverts require no permission beyond that of the management message, as in Artemis."""
-        return self.kernel.diverts.create(name, wanted)
-
-    def update_divert(
-        self,
-        name: str,
-        *,
-        forwarding_address: str | None = None,
-        filter: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        routing_type: str | None = None,
-    ) -> Divert | Refused:
-        """Change a divert: None keeps a value, except for the filter, which None removes."""
-        return self.kernel.diverts.update(
-            name,
-            forwarding_address=forwarding_address,
-            filter=filter,
-            properties=properties,
-            routing_type=routing_type,
-        )
-
-    def remove_divert(self, name: str) -> Divert | Refused:
-        """Remove a divert, and return it."""
-        return self.kernel.diverts.remove(name)
-
-    def query_queue(self, name: str) -> QueueView:
-        """Describe a queue, or what it would be."""
-        return self.kernel.address_manager.view_queue(name)
-
-    def query_address(self, name: str) -> AddressView:
-        """Describe an address with the names of its queues."""
-        return self.kernel.address_manager.view_address(name)
-
-    def queue_names(self) -> list[str]:
-        """Return the names of all queues, in order; `view_queue` decides for each whether the client may view it."""
-        return sorted(self.kernel.address_manager.queues)
-
-    def may_view(self, name: str) -> bool:
-        """Return True if a queue exists and `view_queue` would return it."""
-        queue = self._find(name)
-        return queue is not None and self._access.allows(Permission.VIEW, queue.definition.address, queue.name)
-
-    def view_queue(self, name: str) -> Queue | Refused:
-        """Return a queue for reading its figures."""
-        return self.use_queue(name, Permission.VIEW)
-
-    def use_queue(self, name: str, permission: Permission) -> Queue | Refused:
-        """Return a queue for work that requires a permission, such as BROWSE for its contents, CONSUME for removals."""
-        queue = self._find(name)
-        if queue is None:
-            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {name!r} does not exist")
-        refused = self._allow(permission, queue.definition.address, queue.name)
-        return queue if refused is None else refused
-
-    def admit_method(self, permission: Permission, name: str) -> Refused | None:
-        """Return why a management method must not be called; None if it may.
-
-        Args:
-            permission: VIEW or EDIT.
-            name: Address that stands for the method, such as ``mops.queue.orders.getMessageCount``.
-        """
-        return self._allow(permission, name)
-
-    def _find(self, name: str) -> Queue | None:
-        _address, qualified = split_fqqn(name)
-        return self.kernel.address_manager.queues.get(name if qualified is None else qualified)
 
     # -- services ------------------------------------------------------------------------------------------------
 
@@ -540,7 +319,7 @@ class Session:
             priority: Consumer priority; higher ones receive messages first.
             credit: Counts what may be sent; None counts bytes.
         """
-        queue = self._find(queue_name)
+        queue = self.kernel.address_manager.find_queue(queue_name)
         if queue is None:
             missing = split_fqqn(queue_name)[1] or queue_name
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, f"queue {missing!r} does not exist")

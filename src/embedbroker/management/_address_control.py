@@ -103,11 +103,11 @@ def _send(call: Call, *arguments: Any) -> str:
 
 
 def _pause(call: Call, persist: bool | None = False) -> None:
-    done(call.session.pause_address(call.name, persist=bool(persist)))
+    done(call.session.addresses.pause_address(call.name, persist=bool(persist)))
 
 
 def _resume(call: Call) -> None:
-    done(call.session.resume_address(call.name))
+    done(call.session.addresses.resume_address(call.name))
 
 
 _OPERATIONS = (

@@ -160,7 +160,7 @@ _ATTRIBUTES = (
         lambda call: call.kernel.memory.limit_bytes,
         "Bytes at which producers begin to wait.",
     ),
-    Attribute("QueueNames", "String[]", lambda call: call.session.queue_names(), "Names of all queues."),
+    Attribute("QueueNames", "String[]", lambda call: call.session.addresses.queue_names(), "Names of all queues."),
     Attribute(
         "AddressNames",
         "String[]",
@@ -215,7 +215,9 @@ def _create_address(call: Call, name: str | None, routing_types: str | None) -> 
         raise ManagementRefused(f"address {name!r} needs a routing type: ANYCAST, MULTICAST, or both with a comma")
     if name in call.kernel.address_manager.addresses:
         raise ManagementRefused(f"AMQ229204: Address already exists: {name}")
-    created = done(call.session.create_address(name, anycast=_ANYCAST in kinds, multicast=_MULTICAST in kinds))
+    created = done(
+        call.session.addresses.create_address(name, anycast=_ANYCAST in kinds, multicast=_MULTICAST in kinds)
+    )
     return address_text(created)
 
 
@@ -229,7 +231,9 @@ def _update_address(call: Call, name: str | None, routing_types: str | None) -> 
                 f"AMQ229209: Can't remove routing type {label}, queues exists for address: {address.name}. "
                 "Please delete queues before removing this routing type."
             )
-    changed = call.session.create_address(address.name, anycast=_ANYCAST in kinds, multicast=_MULTICAST in kinds)
+    changed = call.session.addresses.create_address(
+        address.name, anycast=_ANYCAST in kinds, multicast=_MULTICAST in kinds
+    )
     return address_text(done(changed))
 
 
@@ -237,7 +241,7 @@ def _delete_address(call: Call, name: str | None, force: bool | None = False) ->
     address = _address(call, name)
     if call.kernel.address_manager.is_bound(address) and not force:
         raise ManagementRefused(f"AMQ229205: Address {address.name} has bindings")
-    done(call.session.delete_address(address.name, deletes_queues=bool(force)))
+    done(call.session.addresses.delete_address(address.name, deletes_queues=bool(force)))
 
 
 def _address_info(call: Call, name: str | None) -> str:
@@ -261,7 +265,7 @@ def _created(session: Session, request: QueueRequest) -> Queue:
         raise ManagementRefused(
             f"AMQ229019: Queue {existing.name} already exists on address {existing.definition.address}"
         )
-    return done(session.create_queue(request))
+    return done(session.addresses.create_queue(request))
 
 
 def _create_queue(call: Call, text: str | None, ignore_if_exists: bool | None = False) -> str:
@@ -325,7 +329,7 @@ def _destroy_queue(
             f"AMQ229025: Cannot delete queue {queue.name} on binding {queue.name} - it has consumers = "
             f"{queue.consumer_count}"
         )
-    done(call.session.delete_queue(queue.name, closes_consumers=bool(removes_consumers)))
+    done(call.session.addresses.delete_queue(queue.name, closes_consumers=bool(removes_consumers)))
     address = kernel.address_manager.addresses.get(queue.definition.address)
     if (
         deletes_address
@@ -333,14 +337,14 @@ def _destroy_queue(
         and address.definition.auto_created
         and not kernel.address_manager.is_bound(address)
     ):
-        done(call.session.delete_address(address.name))
+        done(call.session.addresses.delete_address(address.name))
 
 
 def _updated(call: Call, name: str, update: QueueUpdate) -> str:
     queue = call.kernel.address_manager.queues.get(name)
     if queue is None:
         raise no_queue(name)
-    updated = done(call.session.update_queue(queue.name, update))
+    updated = done(call.session.addresses.update_queue(queue.name, update))
     return json.dumps(queue_configuration(updated), separators=(",", ":"))
 
 

@@ -109,7 +109,7 @@ def _create(call: Call, name: str | None, **values: object) -> None:
         wanted = DivertConfiguration(**values)  # type: ignore[arg-type]  # the class checks each value
     except (TypeError, ValueError) as error:
         raise ManagementRefused(f"divert {name[:_SHOWN_MAX]!r}: {error}") from None
-    done(call.session.create_divert(name, wanted))
+    done(call.session.addresses.create_divert(name, wanted))
 
 
 def _create_by_position(
@@ -198,7 +198,7 @@ def _update(
     if name is None or name not in call.kernel.diverts.by_name:
         raise ManagementRefused(f"AMQ229231: Divert Does Not Exist: {(name or '')[:_SHOWN_MAX]}")
     done(
-        call.session.update_divert(
+        call.session.addresses.update_divert(
             name,
             forwarding_address=forwarding_address,
             filter=filter,
@@ -233,7 +233,7 @@ def _destroy(call: Call, name: str | None) -> None:
         raise ManagementRefused(f"AMQ229013: Binding {name[:_SHOWN_MAX]} is not a divert")
     if name is None or name not in call.kernel.diverts.by_name:
         raise ManagementRefused(f"AMQ229012: No binding for divert {(name or '')[:_SHOWN_MAX]}")
-    done(call.session.remove_divert(name))
+    done(call.session.addresses.remove_divert(name))
 
 
 _NAME = Parameter("name", Kind.TEXT)

@@ -46,13 +46,13 @@ def _filter(call: Call) -> str | None:
 
 
 def _first_as_json(call: Call) -> str:
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     message = first_message(queue)
     return json.dumps([{} if message is None else message_map(message)], ensure_ascii=False, separators=(",", ":"))
 
 
 def _peek(call: Call) -> str | None:
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     message = first_message(queue)
     return None if message is None else json.dumps(message_map(message), ensure_ascii=False, separators=(",", ":"))
 
@@ -122,7 +122,7 @@ _ATTRIBUTES = (
 
 
 def _found(call: Call, filter_text: str | None) -> Generator[None, None, list[Message]]:
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     found = yield from search(queue, matcher(call.kernel, filter_text))
     return [reference.message for reference in found]
 
@@ -147,7 +147,7 @@ def _list_as_json(call: Call, filter_text: str | None) -> Work:
 
 def _browse_page(call: Call, page: int | None, page_size: int | None, filter_text: str | None = None) -> Work:
     """Return one page of the messages that match, as Artemis counts them: the skipped ones match, too."""
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     matches = matcher(call.kernel, filter_text)
     size = max(page_size or 0, 0)
     start = (max(page or 1, 1) - 1) * size
@@ -165,7 +165,7 @@ def _browse_page(call: Call, page: int | None, page_size: int | None, filter_tex
 
 
 def _count(call: Call, filter_text: str | None = None) -> Work:
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     matches = matcher(call.kernel, filter_text)
     if matches is None:
         return queue.message_count
@@ -199,7 +199,7 @@ def _count_groups(call: Call, filter_text: str | None, name: str | None) -> Work
 
 def _delivering(call: Call) -> list[tuple[Consumer, list[Message]]]:
     """Return the first messages in delivery, by consumer."""
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     found: list[tuple[Consumer, list[Message]]] = []
     room = BROWSE_MAX
     for consumer in queue.consumers:
@@ -257,7 +257,7 @@ def _each(
     matches: Callable[[Reference], bool] | None,
 ) -> Work:
     """Take out each waiting message that matches, let ``act`` end it, and return how many there were."""
-    queue = done(call.session.use_queue(name, Permission.CONSUME))
+    queue = done(call.session.addresses.use_queue(name, Permission.CONSUME))
     count = 0
     # Messages that arrive meanwhile stay, and nothing is delivered out of order.
     queue.hold()
@@ -417,7 +417,7 @@ def _move_one_checked(
 
 def _copy_one(call: Call, message_id: int | None, queue_name: str | None) -> Work:
     """Copy one waiting message; it stays where it is."""
-    queue = done(call.session.use_queue(call.name, Permission.BROWSE))
+    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     target = _target(call, queue_name)
     bookmark = Bookmark()
     while True:
@@ -499,15 +499,15 @@ def _retry_one(call: Call, message_id: int | None) -> Work:
 
 
 def _pause(call: Call, persist: bool | None = False) -> None:
-    done(call.session.pause_queue(call.name, persist=bool(persist)))
+    done(call.session.addresses.pause_queue(call.name, persist=bool(persist)))
 
 
 def _resume(call: Call) -> None:
-    done(call.session.resume_queue(call.name))
+    done(call.session.addresses.resume_queue(call.name))
 
 
 def _editable(call: Call) -> Queue:
-    return done(call.session.use_queue(call.name, Permission.CONSUME))
+    return done(call.session.addresses.use_queue(call.name, Permission.CONSUME))
 
 
 def _reset_added(call: Call) -> None:

@@ -294,7 +294,7 @@ class Registry:
             return None
         views = re.fullmatch(config.view_permission_method_match_pattern, method) is not None
         permission = Permission.VIEW if views else Permission.EDIT
-        return session.admit_method(permission, f"{config.management_rbac_prefix}.{resource}.{method}")
+        return session.addresses.admit_method(permission, f"{config.management_rbac_prefix}.{resource}.{method}")
 
     def _find(self, session: Session, resource: str) -> tuple[Control | None, Call]:
         kind, _dot, name = resource.partition(".")

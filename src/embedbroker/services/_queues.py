@@ -20,13 +20,13 @@ def _list(session: Session, request: Request) -> None:
     In the pattern, ``*`` and ``#`` stand for any text.
     """
     pieces = re.split(r"[*#]+", request.text("pattern"))
-    names = session.queue_names()
+    names = session.addresses.queue_names()
     found: list[dict[str, object]] = []
 
     def look() -> Iterator[None]:
         for name in names:
-            if _fits(name, pieces) and session.may_view(name):
-                queue = session.view_queue(name)
+            if _fits(name, pieces) and session.addresses.may_view(name):
+                queue = session.addresses.view_queue(name)
                 if isinstance(queue, Queue):
                     found.append(_described(queue))
             yield

@@ -62,37 +62,37 @@ VERBS: list[tuple[Callable[[Session], object], list[Check]]] = [
     (lambda session: consume(session, browse=False), [(Permission.CONSUME, "a", "q")]),
     (lambda session: consume(session, browse=True), [(Permission.BROWSE, "a", "q")]),
     (
-        lambda session: session.create_address("b", anycast=True, multicast=False),
+        lambda session: session.addresses.create_address("b", anycast=True, multicast=False),
         [(Permission.CREATE_ADDRESS, "b", None)],
     ),
     (
-        lambda session: session.create_queue(QueueRequest("a", "q2", routing_type=ANYCAST)),
+        lambda session: session.addresses.create_queue(QueueRequest("a", "q2", routing_type=ANYCAST)),
         [(Permission.CREATE_DURABLE_QUEUE, "a", "q2")],
     ),
     (
-        lambda session: session.create_queue(QueueRequest("a", "q2", routing_type=MULTICAST)),
+        lambda session: session.addresses.create_queue(QueueRequest("a", "q2", routing_type=MULTICAST)),
         [(Permission.CREATE_DURABLE_QUEUE, "a", "q2"), (Permission.CREATE_ADDRESS, "a", None)],
     ),
     (
-        lambda session: session.create_queue(QueueRequest("b::q2", "", temporary=True)),
+        lambda session: session.addresses.create_queue(QueueRequest("b::q2", "", temporary=True)),
         [(Permission.CREATE_NON_DURABLE_QUEUE, "b", "q2"), (Permission.CREATE_ADDRESS, "b", None)],
     ),
     (
-        lambda session: session.create_queue(QueueRequest("b", "q2", durable=False, shared=True)),
+        lambda session: session.addresses.create_queue(QueueRequest("b", "q2", durable=False, shared=True)),
         [(Permission.CREATE_NON_DURABLE_QUEUE, "b", "q2")],
     ),
-    (lambda session: session.delete_queue("a::q"), [(Permission.DELETE_DURABLE_QUEUE, "a", "q")]),
+    (lambda session: session.addresses.delete_queue("a::q"), [(Permission.DELETE_DURABLE_QUEUE, "a", "q")]),
     (
-        lambda session: session.delete_queue("temporary"),
+        lambda session: session.addresses.delete_queue("temporary"),
         [(Permission.DELETE_NON_DURABLE_QUEUE, "temporary", "temporary")],
     ),
-    (lambda session: session.view_queue("q"), [(Permission.VIEW, "a", "q")]),
+    (lambda session: session.addresses.view_queue("q"), [(Permission.VIEW, "a", "q")]),
     (lambda session: session.cursors("q"), [(Permission.CONSUME, "a", "q")]),
     (lambda session: session.fencing_tokens(Permission.VIEW), [(Permission.VIEW, "mops.fencing-tokens", None)]),
     (lambda session: session.fencing_tokens(Permission.EDIT), [(Permission.EDIT, "mops.fencing-tokens", None)]),
     (lambda session: session.commit_sets(), [(Permission.EDIT, "mops.fencing-tokens", None)]),
-    (lambda session: session.query_queue("q"), []),
-    (lambda session: session.query_address("a"), []),
+    (lambda session: session.addresses.query_queue("q"), []),
+    (lambda session: session.addresses.query_address("a"), []),
 ]
 
 
@@ -195,13 +195,13 @@ def test_a_reserved_address_has_no_queues() -> None:
     stage.kernel.address_manager.bind_internal(InternalBinding("open", part.take, is_reserved=False))
     session = stage.session()
     for result in (
-        session.create_queue(QueueRequest("part", "q")),
-        session.create_queue(QueueRequest("a", "part")),
-        session.create_address("part", anycast=True, multicast=False),
+        session.addresses.create_queue(QueueRequest("part", "q")),
+        session.addresses.create_queue(QueueRequest("a", "part")),
+        session.addresses.create_address("part", anycast=True, multicast=False),
     ):
         assert isinstance(result, Refused) and result.code == ErrorCode.ILLEGAL_STATE and "'part'" in result.text
-    view = session.query_address("part")
+    view = session.addresses.query_address("part")
     assert view.exists and view.supports_anycast and not view.auto_create_queues
-    assert not session.query_address("open").exists
-    assert not isinstance(session.create_queue(QueueRequest("open", "open")), Refused)
+    assert not session.addresses.query_address("open").exists
+    assert not isinstance(session.addresses.create_queue(QueueRequest("open", "open")), Refused)
     assert session.send(letter("m", address="open"), ANYCAST) is None and len(part.taken) == 1

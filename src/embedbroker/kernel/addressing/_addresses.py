@@ -198,6 +198,11 @@ class AddressManager:
 
     # -- queues --------------------------------------------------------------------------------------------------
 
+    def find_queue(self, name: str) -> Queue | None:
+        """Return the queue with this name or FQQN."""
+        _address, qualified = split_fqqn(name)
+        return self.queues.get(name if qualified is None else qualified)
+
     def create_queue(self, request: QueueRequest, *, limited: bool = True) -> Queue | Refused:
         """Create a queue by the rules of Artemis (broker-semantics 1.4); an FQQN in either name is split."""
         address_name, name = names_of(request)

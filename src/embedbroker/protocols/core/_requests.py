@@ -107,7 +107,7 @@ def _done(session: CoreSession, refused: object, wants_reply: bool, *, durable: 
 
 
 def _create_address(session: CoreSession, packet: CreateAddress) -> None:
-    result = session.kernel_session.create_address(
+    result = session.kernel_session.addresses.create_address(
         packet.address,
         anycast=_ANYCAST in packet.routing_types,
         multicast=_MULTICAST in packet.routing_types,
@@ -149,7 +149,7 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
 
 
 def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
-    result = session.kernel_session.create_queue(request)
+    result = session.kernel_session.addresses.create_queue(request)
     if not isinstance(result, Refused) and request.temporary:
         session.connection.temporary_queues[result.name] = result.id
     _done(session, result, wants_reply)
@@ -225,19 +225,19 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
 
 
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
-    result = session.kernel_session.delete_queue(packet.queue_name)
+    result = session.kernel_session.addresses.delete_queue(packet.queue_name)
     if not isinstance(result, Refused):
         session.connection.temporary_queues.pop(result.name, None)
     _done(session, result, True)
 
 
 def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:
-    view = session.kernel_session.query_queue(packet.queue_name)
+    view = session.kernel_session.addresses.query_queue(packet.queue_name)
     session.reply(queue_response(view, session.version), durable=False)
 
 
 def _query_address(session: CoreSession, packet: SessionBindingQuery) -> None:
-    view = session.kernel_session.query_address(_stored_name(session, packet.address))
+    view = session.kernel_session.addresses.query_address(_stored_name(session, packet.address))
     session.reply(address_response(view, packet.address, session.version), durable=False)
 
 
@@ -255,7 +255,7 @@ def _create_consumer(session: CoreSession, packet: SessionCreateConsumer) -> Non
     )
     if isinstance(result, Consumer):
         if packet.requires_response:
-            view = session.kernel_session.query_queue(result.queue.name)
+            view = session.kernel_session.addresses.query_queue(result.queue.name)
             session.reply(queue_response(view, session.version, to_query=False), durable=False)
         return
     _done(session, result, packet.requires_response)

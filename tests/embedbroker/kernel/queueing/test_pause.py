@@ -36,13 +36,13 @@ def reader(stage: Stage, name: str = "q") -> tuple[Session, Taker]:
 def test_a_paused_queue_delivers_nothing_until_it_is_resumed(stage: Stage) -> None:
     session, taker = reader(stage)
     stage.send(letter("before", "q"))
-    assert isinstance(session.pause_queue("q"), Queue)
+    assert isinstance(session.addresses.pause_queue("q"), Queue)
     stage.send(letter("one", "q"), letter("two", "q"))
     stage.run_all()
     assert taker.texts == ["before"] and stage.waiting("q") == ["one", "two"]
-    session.pause_queue("q")
-    session.resume_queue("q")
-    session.resume_queue("q")
+    session.addresses.pause_queue("q")
+    session.addresses.resume_queue("q")
+    session.addresses.resume_queue("q")
     stage.run_all()
     assert taker.texts == ["before", "one", "two"]
     stage.kernel.check()
@@ -51,7 +51,7 @@ def test_a_paused_queue_delivers_nothing_until_it_is_resumed(stage: Stage) -> No
 def test_acknowledging_browsing_and_markers_go_on(stage: Stage) -> None:
     session, taker = reader(stage)
     stage.send(letter("held", "q"))
-    session.pause_queue("q")
+    session.addresses.pause_queue("q")
     stage.send(letter("waiting", "q"))
     consumer = next(iter(stage.kernel.address_manager.queues["q"].consumers))
     consumer.queue.force_delivery(consumer, 7)
@@ -68,11 +68,11 @@ def test_a_rolled_back_message_waits_in_a_paused_queue(stage: Stage) -> None:
     _, taker = stage.consumer(session, "q")
     stage.send(letter("m", "q"))
     stage.run()
-    session.pause_queue("q")
+    session.addresses.pause_queue("q")
     session.rollback(last_delivered=True)
     stage.run_all()
     assert taker.texts == ["m"] and stage.waiting("q") == ["m"]
-    session.resume_queue("q")
+    session.addresses.resume_queue("q")
     stage.run_all()
     assert taker.texts == ["m", "m"]
 
@@ -82,8 +82,8 @@ def test_persisted_pause_and_resume(stage: Stage, persist: bool) -> None:
     """Artemis' testPersistedPauseAndResume: the record follows."""
     session = stage.session()
     before = len(stage.store.of_kind("queue"))
-    session.pause_queue("q", persist=persist)
-    session.resume_queue("q")
+    session.addresses.pause_queue("q", persist=persist)
+    session.addresses.resume_queue("q")
     records = [record[1] for record in stage.store.of_kind("queue")[before:]]
     assert [record.paused for record in records if isinstance(record, QueueDefinition)] == (
         [True, False] if persist else []
@@ -96,7 +96,7 @@ def test_a_restored_pause_holds() -> None:
     stage.send(letter("m", "q"))
     stage.run_all()
     assert taker.texts == []
-    session.resume_queue("q")
+    session.addresses.resume_queue("q")
     stage.run_all()
     assert taker.texts == ["m"]
 
@@ -109,22 +109,22 @@ def test_pause_address_server_restart() -> None:
     stage.send(letter("m", "q"), letter("n", "q"))
     stage.run_all()
     assert taker.texts == [] and stage.kernel.address_manager.queues["later"].is_paused
-    session.resume_address("q")
+    session.addresses.resume_address("q")
     stage.run_all()
     assert taker.texts and not stage.kernel.address_manager.queues["later"].is_paused
 
 
 def test_a_paused_address_pauses_its_queues(stage: Stage) -> None:
     session, taker = reader(stage)
-    assert isinstance(session.pause_address("q", persist=True), Address)
+    assert isinstance(session.addresses.pause_address("q", persist=True), Address)
     later = stage.queue("later", "q", MULTICAST)
     stage.send(letter("m", "q"))
     # As in Artemis: it succeeds, and the queue stays paused with its address.
-    session.resume_queue("q")
+    session.addresses.resume_queue("q")
     stage.run_all()
     assert taker.texts == [] and stage.kernel.address_manager.queues["later"].is_paused
-    session.pause_queue("later", persist=True)
-    session.resume_address("q")
+    session.addresses.pause_queue("later", persist=True)
+    session.addresses.resume_address("q")
     stage.run_all()
     assert taker.texts == ["m"]
     assert (later.paused, later.address_paused, later.definition.paused) == (False, False, False)
@@ -134,12 +134,12 @@ def test_a_paused_address_pauses_its_queues(stage: Stage) -> None:
 
 def test_a_paused_queue_is_purged_and_deleted(stage: Stage) -> None:
     session = stage.session()
-    session.pause_queue("q")
+    session.addresses.pause_queue("q")
     stage.send(letter("m", "q"))
     stage.kernel.teardown.purge(stage.kernel.address_manager.queues["q"])
     assert stage.waiting("q") == []
     stage.send(letter("n", "q"))
-    session.delete_queue("q")
+    session.addresses.delete_queue("q")
     stage.run_all()
     assert stage.kernel.memory.used_bytes == 0
 
@@ -167,7 +167,7 @@ def test_update_queue(stage: Stage) -> None:
     stage.send(letter("old", "q"))
     before = stage.kernel.address_manager.queues["q"]
     update = QueueUpdate(filter="a = 1", max_consumers=2, exclusive=True, purge_on_no_consumers=False, user="me")
-    updated = stage.session().update_queue("q", update)
+    updated = stage.session().addresses.update_queue("q", update)
     assert updated is before
     found = updated.definition
     assert (found.id, found.filter, found.max_consumers, found.exclusive, found.user) == (
@@ -181,21 +181,21 @@ def test_update_queue(stage: Stage) -> None:
     stage.send(letter("no", "q"), letter("yes", "q", a=1))
     stage.run_all()
     assert stage.waiting("q") == ["old", "yes"]
-    stage.session().update_queue("q", QueueUpdate(filter="", user=""))
+    stage.session().addresses.update_queue("q", QueueUpdate(filter="", user=""))
     assert (found := updated.definition).filter is None and found.user is None and found.max_consumers == 2
     assert watcher.filters == ["a = 1", None]
     records = len(stage.store.of_kind("queue"))
-    stage.session().update_queue("q", QueueUpdate(exclusive=True))
+    stage.session().addresses.update_queue("q", QueueUpdate(exclusive=True))
     assert len(stage.store.of_kind("queue")) == records
 
 
 def test_a_queue_that_is_not_exclusive_any_more_serves_all(stage: Stage) -> None:
-    stage.session().update_queue("q", QueueUpdate(exclusive=True))
+    stage.session().addresses.update_queue("q", QueueUpdate(exclusive=True))
     _, first = reader(stage)
     _, second = reader(stage)
     stage.send(*[letter(str(number), "q") for number in range(4)])
     assert second.texts == []
-    stage.session().update_queue("q", QueueUpdate(exclusive=False))
+    stage.session().addresses.update_queue("q", QueueUpdate(exclusive=False))
     stage.send(*[letter(str(number), "q") for number in range(4)])
     stage.run_all()
     assert len(second.texts) == 2 and len(first.texts) == 6
@@ -203,13 +203,13 @@ def test_a_queue_that_is_not_exclusive_any_more_serves_all(stage: Stage) -> None
 
 def test_a_new_routing_type_binds_the_queue_anew(stage: Stage) -> None:
     session = stage.session()
-    refused = session.update_queue("q", QueueUpdate(routing_type=MULTICAST))
+    refused = session.addresses.update_queue("q", QueueUpdate(routing_type=MULTICAST))
     assert isinstance(refused, Refused) and refused.text == (
         "AMQ229211: Can't update queue q with routing type: MULTICAST, Supported routing types for address: q are "
         "[ANYCAST]"
     )
     stage.kernel.address_manager.create_address("q", anycast=True, multicast=True, auto_created=False)
-    assert isinstance(session.update_queue("q", QueueUpdate(routing_type=MULTICAST)), Queue)
+    assert isinstance(session.addresses.update_queue("q", QueueUpdate(routing_type=MULTICAST)), Queue)
     stage.send(letter("any", "q"), routing_type=ANYCAST)
     stage.send(letter("multi", "q"), routing_type=MULTICAST)
     stage.run_all()
@@ -219,7 +219,7 @@ def test_a_new_routing_type_binds_the_queue_anew(stage: Stage) -> None:
 def test_a_wildcard_queue_is_updated(stage: Stage) -> None:
     stage.queue("wild", "a.#", MULTICAST)
     stage.send(letter("one", "a.b"), routing_type=MULTICAST)
-    stage.session().update_queue("wild", QueueUpdate(filter="a = 1"))
+    stage.session().addresses.update_queue("wild", QueueUpdate(filter="a = 1"))
     stage.send(letter("two", "a.b"), routing_type=MULTICAST)
     stage.run_all()
     assert stage.waiting("wild") == ["one"]
@@ -239,7 +239,7 @@ def test_a_wrong_update_changes_nothing(stage: Stage, update: QueueUpdate, text:
     reader(stage)
     reader(stage)
     before = stage.kernel.address_manager.queues["q"].definition
-    refused = stage.session().update_queue("q", update)
+    refused = stage.session().addresses.update_queue("q", update)
     assert isinstance(refused, Refused) and refused.text.startswith(text)
     assert stage.kernel.address_manager.queues["q"].definition is before
-    assert isinstance(stage.session().update_queue("nope", update), Refused)
+    assert isinstance(stage.session().addresses.update_queue("nope", update), Refused)
