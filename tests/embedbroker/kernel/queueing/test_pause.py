@@ -146,7 +146,7 @@ def test_a_paused_queue_is_purged_and_deleted(stage: Stage) -> None:
 
 @pytest.mark.parametrize("verb", ["pause_queue", "resume_queue", "pause_address", "resume_address"])
 def test_what_does_not_exist_cannot_be_paused(stage: Stage, verb: str) -> None:
-    assert isinstance(getattr(stage.session(), verb)("nope"), Refused)
+    assert isinstance(getattr(stage.session().addresses, verb)("nope"), Refused)
 
 
 # -- updates -----------------------------------------------------------------------------------------------------------
