@@ -22,9 +22,11 @@ from . import test_checkers_catch_bugs as one_broker
 from . import test_groups_catch_bugs as groups
 from . import test_readers as readers
 from .body_bugs import BODY_BUGS
+from .divert_bugs import DIVERT_BUGS
 from .hunting import SEEDS_MAX, Bug, failed_by_itself
 from .replica_bugs import REPLICA_BUGS
 from .set_bugs import SET_BUGS
+from .test_diverts import seed_with_diverts
 from .test_sets_catch_bugs import seed_with_sets
 from .vote_bugs import VOTE_BUGS
 
@@ -37,6 +39,10 @@ def _seed_with_sets(number: int) -> SeedResult:
     return run_seed(seed_with_sets(number))
 
 
+def _seed_with_diverts(number: int) -> SeedResult:
+    return run_seed(seed_with_diverts(number))
+
+
 def hunts() -> list[Hunt]:
     """The kind of seeds, the bug, and how one of them runs."""
     of_groups = {GroupMode.SHARED_STORE: groups.BUGS, GroupMode.REPLICATION: REPLICA_BUGS, GroupMode.VOTES: VOTE_BUGS}
@@ -45,6 +51,7 @@ def hunts() -> list[Hunt]:
         *(("ONE_BROKER", bug, run_seed) for bug in one_broker.BUGS),
         *(("READERS", bug, readers.run) for bug in readers.BUGS),
         *(("COMMIT_SETS", bug, _seed_with_sets) for bug in SET_BUGS),
+        *(("DIVERTS", bug, _seed_with_diverts) for bug in DIVERT_BUGS),
         *(("LARGE_BODIES", bug, partial(run_seed, large_bodies=True)) for bug in BODY_BUGS),
     ]
 

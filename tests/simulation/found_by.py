@@ -15,6 +15,9 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
     },
+    "DIVERTS": {
+        "store_the_copies_of_a_message_one_by_one": 12,
+    },
     "LARGE_BODIES": {
         "send_a_chunk_twice": 18,
     },

@@ -25,7 +25,7 @@ from .settling._diversion import Diversion
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .transactions._duplicate_ids import DuplicateIds, Identified
 from .transactions._placement import Placement
-from .transactions._transaction import Transaction
+from .transactions._transaction import Transaction, Transactions
 
 __all__ = ["Router"]
 
@@ -49,6 +49,7 @@ class Router:
         "_memory",
         "_placement",
         "_settings",
+        "_transactions",
     )
 
     def __init__(
@@ -62,6 +63,7 @@ class Router:
         placement: Placement,
         dead_letters: DeadLetters,
         diversion: Diversion,
+        transactions: Transactions,
         log: Callable[[str], None],
     ) -> None:
         self._ids = ids
@@ -75,6 +77,7 @@ class Router:
         self._placement = placement
         self._dead_letters = dead_letters
         self._diversion = diversion
+        self._transactions = transactions
         self._log = log
         self._grouped: set[str] = set()
 
@@ -210,11 +213,15 @@ class Router:
             if transaction is not None:
                 transaction.fail(routed.text)
             return routed
+        # Stored as a whole: an id on the disk without the copies would have the sender's second attempt dropped.
+        alone = self._transactions.begin() if transaction is None and message.durable and len(routed) > 1 else None
         for each in routed:
             if each.message is not message:
                 each.address.routed_count += 1
             found = ids[each.message.message_id]
-            self._place(each.message, each.address, each.targets, transaction, found, is_taken=each.is_taken)
+            self._place(each.message, each.address, each.targets, alone or transaction, found, is_taken=each.is_taken)
+        if alone is not None:
+            alone.commit()
         return None
 
     def _place(

@@ -321,6 +321,9 @@ class BrokerChecker:
         )
         if fencing_tokens != recorded:
             self.scene.fail(f"markers: the kernel has {fencing_tokens}, the journal {recorded}")
+        diverts = {each.name: each.definition for each in node.kernel.diverts.by_name.values()}
+        if diverts != {each.name: each for each in recovered.diverts}:
+            self.scene.fail(f"diverts: the kernel has {diverts}, the journal {recovered.diverts}")
         if sorted(names.values()) != sorted(address for address in node.kernel.address_manager.addresses):
             self.scene.fail(f"addresses: the journal has {sorted(names.values())}")
         ids = {

@@ -12,6 +12,7 @@ from attrs import define, field
 from embedbroker.ledger import FAULTS, Finding, Ledger
 
 from ._messages import COLORS
+from ._routing_model import RoutingModel
 from ._world import WALL_START_MS, World
 
 __all__ = ["Moment", "Phase", "Scene", "SimulationFailure", "Topic"]
@@ -144,6 +145,9 @@ class Moment(IntEnum):
     # Of pairs that vote, too.
     STARTED_CUT_OFF = 97
     SCHEDULED_DELIVERED = 98
+    # Of diverts and wildcard addresses.
+    DIVERTED = 99
+    WILDCARD_DELIVERED = 100
 
 
 @define(eq=False)
@@ -157,6 +161,13 @@ class Topic:
     listeners: dict[str, str | None] = field(factory=dict)
     #: Its queue is created by its first user, and deleted when it is empty and unused.
     automatic: bool = False
+    #: With diverts or wildcards in the scenario: what decides which queues a message reaches.
+    routes: RoutingModel | None = None
+
+    @property
+    def account(self) -> str:
+        """The destination under which the ledger keeps what is sent to this address."""
+        return self.address if self.routes is None else self.routes.account
 
     @property
     def names(self) -> list[str]:
@@ -164,7 +175,9 @@ class Topic:
         return [*self.subscriptions, *self.listeners]
 
     def reached_by(self, color: str) -> list[str]:
-        """Return the subscriptions whose filter takes a color."""
+        """Return the subscriptions whose filter takes a color, those that diverts and wildcards reach included."""
+        if self.routes is not None:
+            return list(self.routes.reached(self.address, color))
         everybody = (*self.subscriptions.items(), *self.listeners.items())
         return [name for name, taken in everybody if taken is None or taken == color]
 

@@ -81,6 +81,8 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.RANGE_READ_AGAIN: 60,
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
+    Moment.DIVERTED: 5_000,
+    Moment.WILDCARD_DELIVERED: 5_000,
 }
 GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 600,

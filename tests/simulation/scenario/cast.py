@@ -8,6 +8,7 @@ from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._network import Network
+from embedbroker.testing._routing_model import ModelDivert, RoutingModel
 from embedbroker.testing._scene import Scene, Topic
 
 from .branches import TransactionManager
@@ -89,6 +90,7 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: Broker
     for topic in plan.topics:
         colors = {queue.name: queue.color for queue in topic.queues}
         cast.topics.append(Topic(topic.address, topic.is_topic, colors, automatic=topic.automatic))
+    _add_routes(plan, cast)
     for host in plan.hosts:
         cast.hosts.append(ClientHost(network, host.name, broker.names, host.settings))
     for producer in plan.producers:
@@ -109,6 +111,19 @@ def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: Broker
             there = [consumer for consumer in cast.consumers if consumer.host is host_of]
             cast.others.append(ConnectionSwitch(scene, host_of, f"switch of {each.name}", there, each.stop_pause_s))
     return cast
+
+
+def _add_routes(plan: ScenarioPlan, cast: Cast) -> None:
+    """Give each address the model that decides which queues its messages reach."""
+    if not plan.diverts:
+        return
+    diverts = [
+        ModelDivert(each.name, each.address, each.forwarding, each.exclusive, each.color, each.tag)
+        for each in plan.diverts
+    ]
+    routes = RoutingModel(diverts, cast.topics)
+    for topic in cast.topics:
+        topic.routes = routes
 
 
 def _kind_of(plan: ProducerPlan) -> type[SimulatedProducer]:

@@ -43,6 +43,8 @@ class ClosingRound:
         while self.scene.operations < OPERATIONS_MIN:
             letter = yield from self._send(session)
             for subscription in self.topic.reached_by(letter.color):
+                if subscription not in consumers:
+                    consumers[subscription] = yield session.create_consumer(subscription)
                 yield from self._take(session, subscription, consumers[subscription])
         yield session.close()
 
@@ -52,7 +54,7 @@ class ClosingRound:
         letter = Letter(key=f"{_NAME}-{self._letters}", address=topic.address, color=scene.color())
         scene.operate(_NAME, "sends", letter.key)
         reaches = topic.reached_by(letter.color)
-        scene.ledger.sent(letter.key, letter.address, scene.world.now, producer=_NAME, reaches=reaches)
+        scene.ledger.sent(letter.key, topic.account, scene.world.now, producer=_NAME, reaches=reaches)
         yield session.create_producer(topic.address).send(letter.build(scene.world.instant.wall_ms))
         scene.ledger.confirmed(letter.key, scene.world.now)
         return letter

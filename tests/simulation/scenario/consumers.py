@@ -29,11 +29,16 @@ from embedclient.agent import (
 )
 from embedclient.errors import ErrorCode, JMSException
 from embedclient.model import RoutingType
+from embedclient.wire.core import CoreMessage
 
 from .branch_habits import PLAIN, BranchHabits
 from .promises import check_commit
 
-__all__ = ["ConsumerKind", "ConsumerPlan", "SimulatedConsumer"]
+__all__ = ["VERSION_WITH_MODERN_NAMES", "ConsumerKind", "ConsumerPlan", "SimulatedConsumer"]
+
+
+#: Clients before this version spell the names of properties in the old way.
+VERSION_WITH_MODERN_NAMES = 129
 
 
 class ConsumerKind(IntEnum):
@@ -272,6 +277,7 @@ class SimulatedConsumer:
             scene.fail(f"{self.name}: {key} was given out before its user heard that the session was made again")
         if self.plan.color is not None and delivery.message.property("color") != self.plan.color:
             scene.fail(f"{self.name}: {key} passed the filter {self.plan.color}")
+        self._check_route(key, delivery.message)
         stale = not self.broker.knows_session(session.name)
         finding = ledger.delivered(
             self.subscription,
@@ -318,6 +324,19 @@ class SimulatedConsumer:
                     yield from self._forward(producer)
                 if self._in_batch >= self.plan.batch_max or scene.chance(0.2) or scene.phase is not Phase.WORK:
                     yield from self._end_batch(session, delivery)
+
+    def _check_route(self, key: str, message: CoreMessage) -> None:
+        """Check what a divert has added to a message."""
+        scene, routes = self.scene, self.home.routes
+        if routes is None or self.host.settings.client_version < VERSION_WITH_MODERN_NAMES:
+            return
+        complaint = routes.complaint(self.subscription, message)
+        if complaint is not None:
+            scene.fail(f"{self.name}: {key} in {self.subscription} {complaint}")
+        if message.property("_AMQ_ORIG_QUEUE") is not None:
+            scene.hit(Moment.DIVERTED)
+        if self.home.address.endswith(("*", "#")):
+            scene.hit(Moment.WILDCARD_DELIVERED)
 
     def _acknowledge_now(self, session: Session, delivery: Delivery, key: str) -> Steps:
         """One acknowledgement at once. It is confirmed only where the settings make it wait for an answer."""
@@ -440,7 +459,7 @@ class SimulatedConsumer:
         letter = Letter(key=f"{self.name}+{self._forwarded}", address=target.address, color=scene.color())
         scene.ledger.sent(
             letter.key,
-            letter.address,
+            target.account,
             scene.world.now,
             producer=self.name,
             transaction=self._transaction,

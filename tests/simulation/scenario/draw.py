@@ -31,6 +31,7 @@ from .plan import (
     TopicPlan,
 )
 from .producers import ProducerKind, ProducerPlan
+from .routes import with_routes
 from .set_users import in_sets
 from .xa_users import two_phase
 
@@ -44,6 +45,7 @@ _FAULTS_MIN, _FAULTS_MAX = 4, 9
 _SHORT_OF_MEMORY = 0.15
 _COUNTS_FIRST = 0.15
 _SCHEDULES = 0.2
+_ROUTES = 0.15
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -64,19 +66,28 @@ def draw_plan(seed: int) -> ScenarioPlan:
     in another one transactions are XA branches; in the others some producers do not wait for the end of their
     transactions, or transactions are commit sets (one of eight).
     Some brokers persist delivery counts before they deliver. Some producers schedule messages, and the broker delays
-    redeliveries.
+    redeliveries. Some have diverts and wildcard subscriptions.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
         plan = evolve(plan, broker=evolve(plan.broker, counts_first=True))
     if not plan.broker.memory_limit_bytes and Random(f"scheduled {seed}").random() < _SCHEDULES:
         plan = _with_schedules(plan)
+    if _has_routes(plan):
+        plan = with_routes(plan)
     match seed % 4:
         case 1:
             return two_phase(plan)
         case 3:
             return read_in_ranges(plan) if seed % 16 == 15 else once_only(plan)
     return in_sets(plan) if seed % 8 == 4 else pipelining(plan)
+
+
+def _has_routes(plan: ScenarioPlan) -> bool:
+    """Return True for some seeds, without those that are short of memory or read a queue in ranges."""
+    if plan.broker.memory_limit_bytes or plan.seed % 16 == 15:
+        return False
+    return Random(f"divert plan {plan.seed}").random() < _ROUTES
 
 
 def _with_schedules(plan: ScenarioPlan) -> ScenarioPlan:

@@ -68,7 +68,7 @@ class SharedSubscription:
         ledger = self.scene.ledger
         if not self._known:
             self._known = True
-            ledger.subscribe(self.name, self.topic.address, durable=False)
+            ledger.subscribe(self.name, self.topic.account, durable=False)
         elif not self._members:
             self.lapses.end(self.name)
             ledger.resume(self.name)
@@ -144,7 +144,7 @@ class TopicListener:
         if self.shared is not None:
             self.shared.join(self)
         else:
-            self.scene.ledger.subscribe(name, self.topic.address, durable=False)
+            self.scene.ledger.subscribe(name, self.topic.account, durable=False)
             self.topic.listeners[name] = self.color
 
     def _listen(self, session: Session) -> Steps:

@@ -52,17 +52,20 @@ class LivenessChecker:
     def _call(self, session: Session, consumer: SimulatedConsumer) -> Steps:
         scene, home = self.scene, consumer.home
         self._letters += 1
+        color = consumer.plan.color or home.subscriptions[consumer.subscription] or scene.color()
+        while home.routes is not None and consumer.subscription not in home.reached_by(color):
+            color = scene.color()  # an exclusive divert takes the other one
         letter = Letter(
             key=f"call-{self._letters}",
             address=home.address,
-            color=consumer.plan.color or home.subscriptions[consumer.subscription] or scene.color(),
+            color=color,
             routing_type=RoutingType.ANYCAST if home.automatic else None,
         )
         if home.automatic:
             yield session.destinations.prepare_destination(home.address, RoutingType.ANYCAST)
         scene.operate("roll call", "calls", f"{consumer.name} {letter.key}")
         scene.ledger.sent(
-            letter.key, letter.address, scene.world.now, producer="roll call", reaches=home.reached_by(letter.color)
+            letter.key, home.account, scene.world.now, producer="roll call", reaches=home.reached_by(letter.color)
         )
         yield session.create_producer(letter.address).send(letter.build(scene.world.instant.wall_ms))
         scene.ledger.confirmed(letter.key, scene.world.now)

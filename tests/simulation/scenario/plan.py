@@ -26,6 +26,7 @@ __all__ = [
     "BrokerPlan",
     "BrowserRole",
     "ConsumerRole",
+    "DivertPlan",
     "FaultStrike",
     "GroupMode",
     "GroupPlan",
@@ -62,6 +63,22 @@ class TopicPlan:
     is_topic: bool
     queues: tuple[QueuePlan, ...]
     automatic: bool = False
+
+
+@frozen
+class DivertPlan:
+    """One divert. ``color`` is its filter, and ``tag`` the value of the property ``via`` that it adds to copies.
+
+    ``managed``: a management message creates it, so that only the journal has it; otherwise the configuration does.
+    """
+
+    name: str
+    address: str
+    forwarding: tuple[str, ...]
+    exclusive: bool = False
+    color: str | None = None
+    tag: str | None = None
+    managed: bool = False
 
 
 @frozen
@@ -218,6 +235,8 @@ class ScenarioPlan:
     operator_pause_s: float = 0.0
     #: The readers of one queue in ranges, in turns.
     readers: tuple[ReaderRole, ...] = ()
+    #: With diverts there are wildcard subscriptions, too.
+    diverts: tuple[DivertPlan, ...] = ()
 
 
 _Value = TypeVar("_Value")

@@ -252,7 +252,7 @@ class SimulatedProducer:
             letter, topic = self._new_letter()
             scene.ledger.sent(
                 letter.key,
-                letter.address,
+                topic.account,
                 scene.world.now,
                 # A scheduled message has no place in the order of its producer's messages.
                 producer=self.name if not letter.deliver_at else letter.key,

@@ -28,7 +28,7 @@ from embedclient.model import RoutingType
 from .branch_operator import Operator
 from .cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from .closing_round import OPERATIONS_MIN, ClosingRound
-from .consumers import ConsumerKind, ConsumerPlan, SimulatedConsumer
+from .consumers import VERSION_WITH_MODERN_NAMES, ConsumerKind, ConsumerPlan, SimulatedConsumer
 from .dead_letter_reader import DeadLetterReader
 from .draw import draw_plan
 from .draw_group import draw_group_plan
@@ -40,6 +40,7 @@ from .liveness_checker import LivenessChecker
 from .members import Members
 from .modes import faults_of, group_of
 from .plan import GroupMode, ScenarioPlan, TopicPlan
+from .routes import configured_diverts, create_diverts
 
 __all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed"]
 
@@ -48,8 +49,6 @@ _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 
 _POLL_S = 0.2
 #: In ten seconds; brokers that wait ask for the live lock twenty times a second.
 _EVENTS_PER_BROKER_MAX = 100_000
-#: Clients before this version spell the names of properties in the old way.
-_VERSION_WITH_MODERN_NAMES = 129
 
 
 @frozen
@@ -183,7 +182,7 @@ class _Scenario:
         scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True, counts_survive=counts_survive))
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
-        config = broker_config(plan.broker, "broker")
+        config = evolve(broker_config(plan.broker, "broker"), diverts=configured_diverts(plan))
         group: Group | None = None
         broker: NodeHost | Members
         if plan.group is None:
@@ -222,7 +221,7 @@ class _Scenario:
         for host in self.cast.hosts:
             self.scene.hits[Moment.REATTACHED] += host.reattachments
             self.scene.hits[Moment.REBUILT] += host.failovers
-            self.scene.hits[Moment.OLD_CLIENT] += host.settings.client_version < _VERSION_WITH_MODERN_NAMES
+            self.scene.hits[Moment.OLD_CLIENT] += host.settings.client_version < VERSION_WITH_MODERN_NAMES
         self.scene.hits[Moment.PEER_GIVEN_UP] += sum("nothing was received" in notice for notice in self.broker.notices)
         self.scene.hits[Moment.TORN_TAIL_CUT] += sum("is cut" in notice for notice in self.broker.notices)
         if self.group is not None:
@@ -249,9 +248,16 @@ class _Scenario:
         host = ClientHost(self.network, "founder", self.broker.names, LocatorSettings(initial_connect_attempts=-1))
         host.run("found", self._found(host))
         self._run_until(lambda: host.idle, _SETUP_S, "the set-up does not end")
+        self._check_diverts()
         for topic in self.cast.topics:
             for subscription in topic.subscriptions:
-                self.scene.ledger.subscribe(subscription, topic.address)
+                self.scene.ledger.subscribe(subscription, topic.account)
+
+    def _check_diverts(self) -> None:
+        node, wanted = self.broker.node, {divert.name for divert in self.plan.diverts}
+        assert node is not None, "the set-up has ended"
+        if node.kernel.diverts.by_name.keys() != wanted:
+            self.scene.fail(f"diverts {list(node.kernel.diverts.by_name)}, and {wanted} are planned")
 
     def _found(self, host: ClientHost) -> Steps:
         while not self.broker.ready:
@@ -260,6 +266,7 @@ class _Scenario:
         for topic in self.plan.topics:
             if not topic.automatic:
                 yield from self._found_topic(session, topic)
+        yield from create_diverts(self.plan, session)
         yield session.close()
         yield host.agent().close()
 
