@@ -122,6 +122,7 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.RANGE_READ_AGAIN: 60,
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
+    Moment.DIVERTED: 5_000,
     Moment.REPLAY_COMPARED: 1_000,
 }
 #: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
@@ -172,6 +173,7 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.RANGE_READ_AGAIN: 60,
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
+    Moment.DIVERTED: 5_000,
     Moment.REPLAY_COMPARED: 1_000,
 }
 
@@ -217,6 +219,7 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.RANGE_READ_AGAIN: 60,
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
+    Moment.DIVERTED: 5_000,
     Moment.REPLAY_COMPARED: 1_500,
 }
 _MINIMA_OF_MODE = {

@@ -300,6 +300,26 @@ def test_a_divert_in_a_transaction(stage: Stage) -> None:
     assert (stage.waiting("orders"), stage.waiting("audit")) == (["n"], ["n"])
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_durable_send_and_its_copies_are_one_transaction(stage: Stage, exclusive: bool) -> None:
+    divert(stage, "copy", "orders", "audit", exclusive=exclusive)
+    message = letter("m", durable=True, _AMQ_DUPL_ID="x")
+    assert stage.kernel.router.send(message, None, None, message.duplicate_id) is None
+    records = stage.store.of_kind("add", "once", "id", "commit")
+    *before, (kind, transaction, *_) = records
+    assert kind == "commit" and len(before) == (3 if exclusive else 4)
+    assert all(transaction in record for record in before), records
+    stage.run()
+    assert (stage.waiting("orders"), stage.waiting("audit")) == ([] if exclusive else ["m"], ["m"])
+    stage.kernel.check()
+
+
+def test_a_send_that_is_not_durable_needs_no_transaction(stage: Stage) -> None:
+    divert(stage, "copy", "orders", "audit")
+    stage.send(letter("m"))
+    assert not stage.store.of_kind("commit")
+
+
 def test_a_full_forwarding_address_refuses_the_whole_send() -> None:
     stage = Stage({"audit": AddressSettings(max_size_bytes=1, address_full_policy=AddressFullPolicy.FAIL)})
     stage.queue("orders")
