@@ -114,7 +114,7 @@ def test_queues_that_the_model_names(address: str, color: str, queues: list[str]
 def test_properties_that_the_model_demands() -> None:
     carried = Message(color="red", _AMQ_ORIG_ADDRESS="a.b", _AMQ_ORIG_QUEUE="copy", via="taken")
     assert model().complaint("trail", carried) is None
-    for wrong in ({"via": ""}, {"_AMQ_ORIG_QUEUE": "take"}, {"_AMQ_ORIG_ADDRESS": "in"}):
+    for wrong in ({"via": "other"}, {"_AMQ_ORIG_QUEUE": "take"}, {"_AMQ_ORIG_ADDRESS": "in"}):
         assert model().complaint("trail", Message({**carried, **wrong})) is not None
 
 
