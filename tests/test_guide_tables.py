@@ -156,7 +156,7 @@ def options_of(command: click.Command) -> dict[str, str]:
     return found
 
 
-MANAGEMENT = "queue, address, message, connection, session, consumer, producer"
+MANAGEMENT = "queue, address, divert, message, connection, session, consumer, producer"
 COMMANDS = {
     "run": ("run", 0),
     "send": ("send, receive, browse", 1),
@@ -198,6 +198,9 @@ COMMANDS = {
     "queue pause": (MANAGEMENT, 13),
     "address pause": (MANAGEMENT, 13),
     "queue update": (MANAGEMENT, 14),
+    "divert list": (MANAGEMENT, 15),
+    "divert create": (MANAGEMENT, 16),
+    "divert destroy": (MANAGEMENT, 1),
     "cert": ("cert", 0),
     "pipeline demo": ("pipeline", 5),
 }

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker, ThreadedBroker, load_config
+from embedbroker.cli._commands import commands
 from embedclient import ConnectionFactory, JMSContext, Queue, TextMessage, Topic
 from tests.interop.artemis import ArtemisBroker
 
@@ -159,3 +161,39 @@ async def test_operations_on_messages_have_the_results_of_artemis(
     fields, own = expected.pop("fields of a producer"), found.pop("fields of a producer")
     assert isinstance(fields, list) and isinstance(own, list)
     assert (set(fields) - set(own), expected) == (NOT_COUNTED, found)
+
+
+# -- diverts on the command line -------------------------------------------------------------------------------------
+
+
+def command_results(url: str) -> list[object]:
+    """Exit codes and outputs of `embedbroker divert`, without texts of refusals, which are each broker's own."""
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(commands, [*words, "--url", url, "--user", "admin", "--password", "admin"])
+
+    options = ("--exclusive", "--filter", "color = 'red'", "--routing-name", "turns", "--routing-type", "PASS")
+    calls = [
+        run("queue", "create", "diverted"),
+        run("divert", "create", "taker", "diverted", "large", *options, "-p", "region=EU"),
+        run("divert", "create", "copies", "diverted", "one,two", "--routing-name", "copies"),
+        run("divert", "list"),
+        run("divert", "list", "--json"),
+        run("divert", "destroy", "taker"),
+        run("divert", "destroy", "copies"),
+        run("divert", "list"),
+    ]
+    refused = [
+        run("divert", "create", "diverted", "a", "b"),
+        run("divert", "create", "wrong", "a", "b", "--filter", "= 1"),
+        run("divert", "destroy", "nope"),
+        run("divert", "destroy", "diverted"),
+    ]
+    assert all(each.stderr.strip() for each in refused)
+    return [(each.exit_code, each.stdout) for each in calls] + [each.exit_code for each in refused]
+
+
+def test_the_command_for_diverts_does_the_same_with_both(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    expected = command_results(theirs.url)
+    assert command_results(ours.url) == expected
+    assert [each[0] if isinstance(each, tuple) else each for each in expected] == [0] * 8 + [6] * 4

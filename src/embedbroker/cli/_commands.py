@@ -28,6 +28,7 @@ _HOMES = {
     "browse": ("._receive", "browse"),
     "queue": ("._management", "queue"),
     "address": ("._management", "address"),
+    "divert": ("._management", "divert"),
     "message": ("._management", "message"),
     "connection": ("._management", "connection"),
     "session": ("._management", "session"),

@@ -1,4 +1,4 @@
-"""`embedbroker queue`, `address`, `message`, `connection`, `session` ...: a broker is managed from a shell.
+"""`embedbroker queue`, `address`, `divert`, `message`, `connection` ...: a broker is managed from a shell.
 
 Responsible for management messages to any broker that takes them, ours and Artemis, and for tables. Does not depend on
 what an operation does.
@@ -17,7 +17,7 @@ from embedclient import Connection, MessageConsumer, MessageProducer, Session, T
 from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused
 
-__all__ = ["address", "connection", "consumer", "message", "producer", "queue", "session"]
+__all__ = ["address", "connection", "consumer", "divert", "message", "producer", "queue", "session"]
 
 _ADDRESS = "activemq.management"
 _REPLY_SECONDS_MAX = 60.0
@@ -73,6 +73,18 @@ _MESSAGES: Columns = {
     "TIMESTAMP": "timestamp",
     "JMS ID": "userID",
 }
+# Title of a column, and the attribute of the control.
+_DIVERTS: Columns = {
+    "NAME": "UniqueName",
+    "ADDRESS": "Address",
+    "FORWARDING": "ForwardingAddress",
+    "EXCLUSIVE": "Exclusive",
+    "ROUTING": "RoutingType",
+    "FILTER": "Filter",
+}
+_MORE_OF_DIVERTS = ("RoutingName", "TransformerClassName", "TransformerPropertiesAsJSON")
+_ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+_ROUTING_TYPES = ("STRIP", "PASS", "ANYCAST", "MULTICAST")
 _TEXT_MESSAGE = 3
 _CONSUMERS: Columns = {
     "ID": "id",
@@ -98,13 +110,24 @@ class _Manager:
         Raises:
             Refused: the broker refused the operation, or did not reply in time.
         """
+        return await self._request(resource, "_AMQ_OperationName", operation, arguments)
+
+    async def read(self, resource: str, attribute: str) -> Any:
+        """Return the value of an attribute.
+
+        Raises:
+            Refused: the resource does not exist, or the broker did not reply in time.
+        """
+        return await self._request(resource, "_AMQ_Attribute", attribute, ())
+
+    async def _request(self, resource: str, kind: str, name: str, arguments: Sequence[object]) -> Any:
         request = TextMessage(json.dumps(arguments), reply_to=self._replies)
         request.properties["_AMQ_ResourceName"] = resource
-        request.properties["_AMQ_OperationName"] = operation
+        request.properties[kind] = name
         await self._producer.send(request)
         reply = await self._consumer.receive(_REPLY_SECONDS_MAX)
         if not isinstance(reply, TextMessage):
-            raise Refused(f"{resource}.{operation}: no reply within {_REPLY_SECONDS_MAX:g} s")
+            raise Refused(f"{resource}.{name}: no reply within {_REPLY_SECONDS_MAX:g} s")
         result = json.loads(reply.text) if reply.text else [None]
         if not reply.properties.get("_AMQ_OperationSucceeded"):
             raise Refused(str(result[0]))
@@ -414,9 +437,7 @@ def send_messages(
     non_persistent: bool,
 ) -> None:
     """Send each TEXT to QUEUE alone, whatever else is bound to its address, and print the ids."""
-    if any("=" not in each for each in properties):
-        raise click.UsageError("a property is NAME=VALUE")
-    headers = dict(each.split("=", 1) for each in properties)
+    headers = _texts(properties)
 
     async def work(manager: _Manager) -> None:
         for text in texts:
@@ -424,6 +445,12 @@ def send_messages(
             click.echo(await manager.invoke(f"queue.{queue_name}", "sendMessage", *arguments))
 
     _manage(url, user, password, client_id, work)
+
+
+def _texts(properties: Sequence[str]) -> dict[str, str]:
+    if any("=" not in each for each in properties):
+        raise click.UsageError("a property is NAME=VALUE")
+    return dict(each.split("=", 1) for each in properties)
 
 
 @message.command("move")
@@ -651,6 +678,108 @@ def delete_address(
 
 _pause_command(address, "address")
 _simple_command(address, "address", "resume", "resumed")
+
+
+# -- diverts ---------------------------------------------------------------------------------------------------------
+
+
+@click.group(short_help="Show, create and destroy diverts.")
+def divert() -> None:
+    """Manage diverts: messages to one address, or copies of them, are sent to another one."""
+
+
+@divert.command("list")
+@connection_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per divert, with all its attributes.")
+def list_diverts(url: str, user: str | None, password: str | None, client_id: str | None, as_json: bool) -> None:
+    """Show diverts, in order of their names."""
+
+    async def work(manager: _Manager) -> None:
+        attributes = (*_DIVERTS.values(), *(_MORE_OF_DIVERTS if as_json else ()))
+        rows = [
+            {attribute: await manager.read(f"divert.{name}", attribute) for attribute in attributes}
+            for name in sorted(await manager.read("broker", "DivertNames"))
+        ]
+        if not as_json:
+            _print_table(list(_DIVERTS), [[_divert_cell(value) for value in row.values()] for row in rows])
+            return
+        for row in rows:
+            added = row.pop("TransformerPropertiesAsJSON")
+            row["TransformerProperties"] = json.loads(added) if added else {}
+            click.echo(json.dumps(row, ensure_ascii=False))
+
+    _manage(url, user, password, client_id, work)
+
+
+def _divert_cell(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else _cell(value)
+
+
+@divert.command("create")
+@connection_options
+@click.argument("name")
+@click.argument("address")
+@click.argument("forwarding_address", metavar="FORWARDING")
+@click.option("--exclusive", is_flag=True, help="What it takes does not go to the queues of ADDRESS.")
+@click.option("--filter", "selector", help="Selector for the messages that it takes.")
+@click.option("--routing-name", help="Diverts of one address with the same routing name take turns.")
+@click.option(
+    "--routing-type", default="STRIP", show_default=True, type=click.Choice(_ROUTING_TYPES), help="That of the copy."
+)
+@click.option(
+    "-p", "--property", "properties", metavar="NAME=VALUE", multiple=True, help="Text added to the copy. Repeatable."
+)
+def create_divert(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    name: str,
+    address: str,
+    forwarding_address: str,
+    selector: str | None,
+    properties: Sequence[str],
+    **chosen: object,
+) -> None:
+    """Create divert NAME from ADDRESS to FORWARDING, which may be several addresses with commas."""
+    configuration: dict[str, object] = {
+        "name": name,
+        "address": address,
+        "forwarding-address": forwarding_address,
+        "exclusive": chosen["exclusive"],
+        "routing-type": chosen["routing_type"],
+    }
+    if selector is not None:
+        configuration["filter-string"] = selector
+    if chosen["routing_name"] is not None:
+        configuration["routing-name"] = chosen["routing_name"]
+    if properties:
+        added = {"class-name": _ADD_HEADERS, "properties": _texts(properties)}
+        configuration["transformer-configuration"] = added
+
+    async def work(manager: _Manager) -> None:
+        # Artemis reports success for a name that is taken, and logs a warning.
+        if name in await manager.read("broker", "DivertNames"):
+            raise Refused(f"divert {name!r} exists already: destroy it first, or choose another name")
+        await manager.invoke("broker", "createDivert", json.dumps(configuration))
+        if name not in await manager.read("broker", "DivertNames"):
+            raise Refused(f"divert {name!r} was not created: a queue may have this name; see the log of the broker")
+        click.echo(f"created divert {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
+
+
+@divert.command("destroy")
+@connection_options
+@click.argument("name")
+def destroy_divert(url: str, user: str | None, password: str | None, client_id: str | None, name: str) -> None:
+    """Destroy divert NAME. What it has diverted stays where it is."""
+
+    async def work(manager: _Manager) -> None:
+        await manager.invoke("broker", "destroyDivert", name)
+        click.echo(f"destroyed divert {name}", err=True)
+
+    _manage(url, user, password, client_id, work)
 
 
 # -- clients ---------------------------------------------------------------------------------------------------------

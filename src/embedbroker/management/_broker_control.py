@@ -18,7 +18,7 @@ from embedbroker.kernel import (
 )
 
 from . import _client_lists, _diverts, _lists
-from ._diverts import divert_names
+from ._diverts import divert_names, divert_text
 from ._queue_requests import queue_request, queue_update
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._texts import (
@@ -249,7 +249,9 @@ def _address_info(call: Call, name: str | None) -> str:
 
 
 def _bindings_of(call: Call, name: str | None) -> str:
-    return "\n".join([queue_text(queue) for queue in _address(call, name).queues])
+    address = _address(call, name)
+    queues = [queue_text(queue) for queue in address.queues]
+    return "\n".join([*queues, *map(divert_text, call.kernel.address_manager.resolution.diverts_at(address.name))])
 
 
 def _list_addresses(call: Call, separator: str | None) -> str:
@@ -433,7 +435,9 @@ _OPERATIONS = (
         changes=True,
     ),
     Operation("getAddressInfo", (_NAME,), "String", _address_info, "Describe an address."),
-    Operation("listBindingsForAddress", (_NAME,), "String", _bindings_of, "Describe its queues, one per line."),
+    Operation(
+        "listBindingsForAddress", (_NAME,), "String", _bindings_of, "Describe its queues and diverts, one per line."
+    ),
     Operation(
         "createQueue",
         (_JSON,),

@@ -12,7 +12,7 @@ from embedclient.model import did_you_mean
 from ._queue_requests import json_object
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, done
 
-__all__ = ["DIVERT", "OPERATIONS", "divert_names"]
+__all__ = ["DIVERT", "OPERATIONS", "divert_names", "divert_text"]
 
 _ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 _FIELDS = (
@@ -30,6 +30,20 @@ def _of(call: Call) -> Divert:
 def divert_names(call: Call) -> list[str]:
     """Return the names of all diverts."""
     return list(call.kernel.diverts.by_name)
+
+
+def divert_text(divert: Divert) -> str:
+    """Describe a divert in a line."""
+    made = divert.definition
+    values = {
+        "id": made.id,
+        "name": made.name,
+        "address": made.address,
+        "forwardingAddress": made.forwarding_address,
+        "exclusive": str(made.exclusive).lower(),
+        "filter": made.filter,
+    }
+    return f"DivertBinding [{', '.join(f'{name}={value}' for name, value in values.items() if value is not None)}]"
 
 
 def _class_name(call: Call) -> str | None:
@@ -282,5 +296,6 @@ OPERATIONS = (
         "Change a divert; null keeps a value, but removes the filter.",
         changes=True,
     ),
+    Operation("listDivertNames", (), "String[]", divert_names, "Names of all diverts."),
     Operation("destroyDivert", (_NAME,), "void", _destroy, "Remove a divert.", changes=True),
 )

@@ -1,4 +1,4 @@
-"""`queue`, `address`, `connection`, `session` and `consumer` against a broker: tables, JSON lines and refusals."""
+"""`queue`, `address`, `divert`, `session` and others against a broker: tables, JSON lines and refusals."""
 
 from __future__ import annotations
 
@@ -58,6 +58,57 @@ def test_a_queue_with_every_option(run: Command, broker: ThreadedBroker) -> None
     (shown,) = of_json(run("queue", "stat", "--json", "--field", "name", "--value", "mine", "--operation", "EQUALS"))
     assert (shown["address"], shown["routingType"], shown["filter"]) == ("prices", "MULTICAST", "size>3")
     assert (shown["durable"], shown["maxConsumers"], shown["purgeOnNoConsumers"]) == ("false", "2", "true")
+
+
+def test_diverts_are_created_shown_and_destroyed(run: Command) -> None:
+    assert table(run("divert", "list")) == [["NAME", "ADDRESS", "FORWARDING", "EXCLUSIVE", "ROUTING", "FILTER"]]
+    created = run("divert", "create", "copies", "orders", "audit,archive")
+    assert (created.exit_code, created.stdout, created.stderr) == (0, "", "created divert copies\n")
+    options = "--exclusive --filter size>3 --routing-name turns --routing-type PASS -p region=EU -p note=a=b"
+    assert run("divert", "create", "a taker", "orders", "large", *options.split()).exit_code == 0
+    _, *rows = run("divert", "list").stdout.splitlines()
+    assert [[cell.strip() for cell in row.split("  ") if cell] for row in rows] == [
+        ["a taker", "orders", "large", "true", "PASS", "size>3"],
+        ["copies", "orders", "audit,archive", "false", "STRIP"],
+    ]
+    taker, copies = of_json(run("divert", "list", "--json"))
+    assert taker == {
+        "UniqueName": "a taker", "Address": "orders", "ForwardingAddress": "large", "Exclusive": True,
+        "RoutingType": "PASS", "Filter": "size>3", "RoutingName": "turns",
+        "TransformerClassName": "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer",
+        "TransformerProperties": {"region": "EU", "note": "a=b"},
+    }  # fmt: skip
+    assert (copies["Filter"], copies["RoutingName"], copies["TransformerProperties"]) == (None, "copies", {})
+    for name in ("a taker", "copies"):
+        destroyed = run("divert", "destroy", name)
+        assert (destroyed.exit_code, destroyed.stderr) == (0, f"destroyed divert {name}\n")
+    assert of_json(run("divert", "list", "--json")) == []
+
+
+def test_a_divert_that_was_created_diverts(run: Command) -> None:
+    assert run("queue", "create", "audit").exit_code == 0
+    assert run("divert", "create", "taker", "orders", "audit", "--exclusive", "-p", "via=taker").exit_code == 0
+    assert run("send", "orders", "one").exit_code == 0
+    (message,) = of_json(run("receive", "audit", "--json", "--count", "1"))
+    assert (message["body"], message["properties"]["via"]) == ("one", "taker")
+
+
+def test_diverts_that_cannot_be_created_or_destroyed(run: Command) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    assert run("divert", "create", "copies", "orders", "audit").exit_code == 0
+    for words, text in (
+        (("create", "copies", "a", "b"), "divert 'copies' exists already: destroy it first, or choose another name"),
+        (("create", "orders", "a", "b"), "divert 'orders': a queue has this name; choose another one"),
+        (("create", "wrong", "a", "b", "--filter", "= 1"), "invalid selector: unexpected = at position 0"),
+        (("create", "self", "a", "a"), "the address of the divert: each message would be diverted for ever"),
+        (("destroy", "nope"), "AMQ229012: No binding for divert nope"),
+        (("destroy", "orders"), "AMQ229013: Binding orders is not a divert"),
+    ):
+        refused = run("divert", *words)
+        assert (refused.exit_code, refused.stdout) == (6, ""), refused.output
+        assert text in refused.stderr
+    assert run("divert", "create", "x", "a", "b", "-p", "nothing").exit_code == 2
+    assert [row["UniqueName"] for row in of_json(run("divert", "list", "--json"))] == ["copies"]
 
 
 def test_a_queue_and_its_address_are_paused_and_resumed(run: Command, broker: ThreadedBroker) -> None:

@@ -174,6 +174,11 @@ def test_a_divert_is_created_read_changed_and_removed(manager: Manager) -> None:
     assert manager.call("broker", "createDivert", "d", None, "q", "nowhere", True, None, None) is None
     assert manager.read("broker", "DivertNames") == ["d"] and manager.call("broker", "getDivertNames") == ["d"]
     assert manager.read("address.q", "BindingNames") == ["q", "d"]
+    assert manager.call("broker", "listDivertNames") == ["d"]
+    queue, divert = manager.call("broker", "listBindingsForAddress", "q").split("\n")
+    assert queue.startswith("Queue [name=q, ")
+    assert divert.startswith("DivertBinding [id=")
+    assert divert.endswith(", name=d, address=q, forwardingAddress=nowhere, exclusive=true]")
     assert manager.read("divert.d", "RoutingName") == "d" and manager.read("divert.d", "Exclusive") is True
     manager.call("broker", "updateDivert", "d", "other", "a = 1", ADD_HEADERS, {"k": "v"}, "ANYCAST")
     read = {name: manager.read("divert.d", name) for name in ("ForwardingAddress", "Filter", "RoutingType")}
