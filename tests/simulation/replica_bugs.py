@@ -211,8 +211,8 @@ def be_in_sync_before_it_is(patch: pytest.MonkeyPatch) -> None:
 
     def hasty(self: Replicator, line: Any, registration: ReplicaRegistration, standing: Any) -> None:
         register(self, line, registration, standing)
-        if self.registration is registration and self.on_synchronised is not None:
-            self.on_synchronised()
+        if self.registration is registration and self.owner is not None:
+            self.owner.on_synchronised()
 
     patch.setattr(Replicator, "register", hasty)
 

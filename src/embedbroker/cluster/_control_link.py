@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from embedbroker.config import ClusterConnection
-from embedclient.engine.core import AnyDisconnect, ConnectionState, Role
+from embedclient.engine.core import AnyDisconnect, ChannelReceiver, ConnectionState, Role
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
@@ -22,7 +22,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
 )
 
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Pipe
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe
 
 __all__ = ["ControlLink", "LinkEnd", "LinkState", "can_be_dialled", "where"]
 
@@ -79,9 +79,8 @@ class ControlLink:
         self.on_authorized: Callable[[], None] | None = None
         self.on_packet: Callable[[Packet], None] | None = None
         self.on_end: Callable[[LinkEnd, str], None] | None = None
-        #: Receives the frames of the stream channel; and is called when the link is over, whichever end closed it.
-        self.on_frame: FrameReceiver | None = None
-        self.on_gone: Callable[[], None] | None = None
+        #: Takes the frames of the stream channel.
+        self.receiver: ChannelReceiver | None = None
         self.was_authorized = False
         self._pipe = pipe
         self._settings = settings
@@ -141,8 +140,8 @@ class ControlLink:
 
     def _retire(self) -> None:
         self.state = LinkState.CLOSED
-        if self.on_gone is not None:
-            self.on_gone()
+        if self.receiver is not None:
+            self.receiver.on_gone()
 
     def _end(self, end: LinkEnd, reason: str) -> None:
         if self.state is not LinkState.CLOSED:
@@ -167,8 +166,8 @@ class ControlLink:
             for length, packet_type, channel_id in headers:
                 end = start + 4 + length
                 if channel_id == STREAM_CHANNEL:
-                    if self.on_frame is not None:
-                        self.on_frame(packet_type, buffer, start, end)
+                    if self.receiver is not None:
+                        self.receiver.on_frame(packet_type, buffer, start, end)
                 elif channel_id in (PING_CHANNEL, CONTROL_CHANNEL):
                     self._take(channel_id, self._connection.read(buffer, start, end))
                 start = end

@@ -12,6 +12,7 @@ from hmac import compare_digest
 
 from attrs import define
 
+from embedclient.engine.core import ChannelReceiver
 from embedclient.wire.core import (
     ClusterConnect,
     ClusterConnectReply,
@@ -23,7 +24,7 @@ from embedclient.wire.core import (
 )
 
 from ._announcement import packet_for
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, FrameReceiver, Peer
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Peer
 from ._topology import Change, Listener, Topology
 
 __all__ = ["Handler", "InboundPeer", "InboundPeers"]
@@ -40,9 +41,8 @@ class InboundPeer:
     listener: Listener | None = None
     #: The node id for which the peer announced itself as active.
     live_for: str | None = None
-    #: Receives the frames of the stream channel; and is called when the connection is gone.
-    on_frame: FrameReceiver | None = None
-    on_gone: Callable[[], None] | None = None
+    #: Takes the frames of the stream channel.
+    receiver: ChannelReceiver | None = None
 
     @property
     def name(self) -> str:
@@ -112,8 +112,8 @@ class InboundPeers:
         if channel_id == STREAM_CHANNEL:
             if not inbound.authorized:
                 peer.fail("a stream of records from a peer that did not give the cluster user and password")
-            elif inbound.on_frame is not None:
-                inbound.on_frame(packet_type, buffer, start, end)
+            elif inbound.receiver is not None:
+                inbound.receiver.on_frame(packet_type, buffer, start, end)
         elif channel_id == CONTROL_CHANNEL:
             self._on_packet(inbound, decode_packet(buffer, start, end, peer.version or self._version, True))
 
@@ -160,8 +160,8 @@ class InboundPeers:
             return None
         if inbound.listener is not None:
             self._topology.forget(inbound.listener)
-        if inbound.on_gone is not None:
-            inbound.on_gone()
+        if inbound.receiver is not None:
+            inbound.receiver.on_gone()
         node_id = inbound.live_for
         if node_id is None or any(other.live_for == node_id for other in self._inbound_peers.values()):
             return None

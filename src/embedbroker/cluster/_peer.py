@@ -10,13 +10,12 @@ from typing import Protocol
 
 from embedclient.wire.core import Packet
 
-__all__ = ["CONTROL_CHANNEL", "PING_CHANNEL", "STREAM_CHANNEL", "FrameReceiver", "Peer", "Pipe", "Send"]
+__all__ = ["CONTROL_CHANNEL", "PING_CHANNEL", "STREAM_CHANNEL", "Peer", "Pipe", "Send"]
 
 # The channels that two brokers use beside each other on one connection (core-protocol 1.4).
 PING_CHANNEL, STREAM_CHANNEL, CONTROL_CHANNEL = 0, 2, 3
 
 #: Receives one frame of the stream channel: packet type, buffer, start, end.
-FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]
 #: Sends a packet on a channel of a connection, accepted or dialled.
 Send = Callable[[Packet, int], None]
 

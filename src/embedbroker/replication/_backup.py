@@ -48,6 +48,7 @@ from ._events import (
     EndingKind,
     PrimaryStatus,
     Refusal,
+    ReplicaOwner,
     ReplicaState,
     StreamConnection,
     other_format,
@@ -99,10 +100,6 @@ _Part = CopyBegin | StreamChunk | tuple[CopyMark, dict[Lane, int]]
 class Replica:
     """One attempt at one primary, on a directory that no other component uses meanwhile.
 
-    ``on_accepted`` is called when the node of the copy is known, ``on_in_sync`` when this backup may take over, and
-    ``on_segment`` with the generation of the newest segment that has batches on disk, before that and for each new one.
-    ``on_over`` is called once, when the attempt is over and the files are at rest.
-
     Args:
         line: The connection to the primary.
         settings: The settings of the journal in the directory.
@@ -123,10 +120,7 @@ class Replica:
     ) -> None:
         self.state = ReplicaState.JOINING
         self.status: PrimaryStatus | None = None
-        self.on_accepted: Callable[[], None] | None = None
-        self.on_in_sync: Callable[[], None] | None = None
-        self.on_segment: Callable[[int], None] | None = None
-        self.on_over: Callable[[Ending], None] | None = None
+        self.owner: ReplicaOwner | None = None
         self._line = line
         self._settings = settings
         self._saved_max = saved_max
@@ -150,7 +144,7 @@ class Replica:
         self._stop_called = False
         self._hands_over = False
         self._in_sync = False
-        # How it ended, and whether `on_over` was called: that waits for the disk.
+        # How it ended, and whether the owner was informed: that waits for the disk.
         self._over: tuple[EndingKind, str, Refusal | None] | None = None
         self._reported = False
         # The disk failed, and that is being noted on it.
@@ -165,15 +159,17 @@ class Replica:
         """Begin to wait for the answer to the registration, which the owner sends over the control channel."""
         assert registration.format == STREAM_FORMAT
         self._due = now.monotonic + self._answer_timeout_s
-        self._line.on_frame = self._on_frame
-        self._line.on_gone = lambda: self._end(
-            EndingKind.LOST,
-            "the connection to the primary is gone: the backup joins again when the primary is reachable",
-        )
+        self._line.receiver = self
 
     # -- frames --------------------------------------------------------------------------------------------------
 
-    def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+    def on_gone(self) -> None:
+        """Handle that the connection to the primary is gone."""
+        text = "the connection to the primary is gone: the backup joins again when the primary is reachable"
+        self._end(EndingKind.LOST, text)
+
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Handle a frame of the primary. One that cannot be read ends the attempt."""
         try:
             if packet_type == StreamType.WORK:
                 self._on_work(buffer, start, end)
@@ -213,8 +209,8 @@ class Replica:
             packet.node_id, packet.journal_identity, packet.activation_sequence, packet.allows_fail_back
         )
         self._due = None
-        if self.on_accepted is not None:
-            self.on_accepted()
+        if self.owner is not None:
+            self.owner.on_accepted(self.status)
         self._copy.begin(self._work_through())
 
     def _on_begin(self, begin: CopyBegin) -> None:
@@ -417,8 +413,9 @@ class Replica:
         # The newest file may be prepared, and have no batches yet. The one before it has: it was written before that.
         self._newest_segment = max([self._newest_segment, *sorted(self._segments)[:-1]])
         self._report_segment()
-        if self.on_in_sync is not None:
-            self.on_in_sync()
+        if self.owner is not None:
+            assert self.status is not None
+            self.owner.on_in_sync(self.status)
 
     def _look_for_segments(self, lane: Lane, flow: _WorkLane, operations: list[DiskOperation]) -> None:
         """Note which segments a work makes or writes. Batches are written in the lane of the journal only."""
@@ -431,8 +428,8 @@ class Replica:
             flow.segment = max([*made, *written], default=0)
 
     def _report_segment(self) -> None:
-        if self.on_segment is not None:
-            self.on_segment(self._newest_segment)
+        if self.owner is not None:
+            self.owner.on_segment(self._newest_segment)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -454,7 +451,7 @@ class Replica:
             return
         if kind is EndingKind.LOST and self._stop_called:
             kind = EndingKind.STOP_CALLED
-        self._line.on_frame = self._line.on_gone = None
+        self._line.receiver = None
         self._due = None
         self._over = kind, text, refusal
         self.state = ReplicaState.OVER
@@ -479,8 +476,8 @@ class Replica:
         self._reported = True
         kind, text, refusal = self._over
         self._log(f"replication is over, {'in sync' if self._in_sync else 'not in sync'}: {text}")
-        if self.on_over is not None:
-            self.on_over(Ending(kind, text, self._in_sync, refusal, self._unusable))
+        if self.owner is not None:
+            self.owner.on_over(Ending(kind, text, self._in_sync, refusal, self._unusable), self.status)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

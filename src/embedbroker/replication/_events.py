@@ -6,21 +6,24 @@ no behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum, IntEnum
 from typing import Protocol
 
 from attrs import frozen
+
+from embedclient.engine.core import ChannelReceiver
 
 __all__ = [
     "STREAM_CHANNEL",
     "STREAM_FORMAT",
     "Ending",
     "EndingKind",
-    "FrameReceiver",
     "PrimaryStatus",
     "Refusal",
+    "ReplicaOwner",
     "ReplicaState",
+    "ReplicatorOwner",
     "ReplicatorState",
     "StreamConnection",
     "other_format",
@@ -32,16 +35,12 @@ STREAM_CHANNEL = 2
 #: The format of all packets that follow a registration. Another one is refused.
 STREAM_FORMAT = 2
 
-#: Receives one frame of the stream channel: packet type, buffer, start, end.
-FrameReceiver = Callable[[int, bytes | bytearray, int, int], None]
-
 
 class StreamConnection(Protocol):
     """A connection between two brokers of a cluster, opened by either, after cluster user and password were right."""
 
-    #: Receives the frames of the stream channel; and is called when the connection is gone, whichever end closed it.
-    on_frame: FrameReceiver | None
-    on_gone: Callable[[], None] | None
+    #: Takes the frames of the stream channel.
+    receiver: ChannelReceiver | None
 
     @property
     def name(self) -> str:
@@ -51,7 +50,7 @@ class StreamConnection(Protocol):
         """Send whole frames; on a connection that is gone they go nowhere."""
 
     def fail(self, reason: str) -> None:
-        """End the connection; `on_gone` is called in here or in a later step."""
+        """End the connection; the receiver is informed in here or in a later step."""
 
 
 class ReplicatorState(Enum):
@@ -146,3 +145,32 @@ def other_format(theirs: int) -> str:
         f"the other broker speaks format {theirs} of replication, and this one {STREAM_FORMAT}: install the same"
         " version on both"
     )
+
+
+class ReplicatorOwner(Protocol):
+    """The active broker of a `Replicator`."""
+
+    def may_hand_over(self) -> bool:
+        """Return True if a backup that has everything may be in sync now; called whenever there may be work."""
+
+    def on_synchronised(self) -> None:
+        """Handle that a backup is in sync."""
+
+    def on_lost(self, reason: str, held: bool) -> None:
+        """Handle the loss of a backup that was not dismissed. ``held``: the replicator is in the state HELD."""
+
+
+class ReplicaOwner(Protocol):
+    """The backup of a `Replica`."""
+
+    def on_accepted(self, status: PrimaryStatus) -> None:
+        """Handle that the node of the copy is known."""
+
+    def on_segment(self, generation: int) -> None:
+        """Handle that a segment has batches on disk: the newest one before IN_SYNC, and then each new one."""
+
+    def on_in_sync(self, status: PrimaryStatus) -> None:
+        """Handle that this backup may take over."""
+
+    def on_over(self, ending: Ending, status: PrimaryStatus | None) -> None:
+        """Handle the end of the attempt, once, when the files are at rest. ``status``: None before `on_accepted`."""

@@ -45,7 +45,15 @@ from embedclient.wire.core import (
     StreamType,
 )
 
-from ._events import STREAM_FORMAT, PrimaryStatus, Refusal, ReplicatorState, StreamConnection, other_format
+from ._events import (
+    STREAM_FORMAT,
+    PrimaryStatus,
+    Refusal,
+    ReplicatorOwner,
+    ReplicatorState,
+    StreamConnection,
+    other_format,
+)
 from ._initial_copy import InitialCopy
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
@@ -79,9 +87,6 @@ class _Issued:
 class Replicator:
     """The replication of one start of an active broker. The owner keeps ``now`` current.
 
-    ``on_synchronised`` is called when a backup is in sync. ``on_lost`` is called when a backup is gone that was not
-    dismissed: with the reason, and with True if that leaves the state HELD.
-
     Args:
         call_timeout_s: Seconds after which a backup that owes an answer is lost.
         sync_timeout_s: The bound of the hand-over, in seconds.
@@ -99,10 +104,7 @@ class Replicator:
         self.state = ReplicatorState.ALONE
         self.now = Instant(0.0, 0)
         self.registration: ReplicaRegistration | None = None
-        self.on_synchronised: Callable[[], None] | None = None
-        self.on_lost: Callable[[str, bool], None] | None = None
-        #: Whether a backup that has everything may be in sync now; called whenever there may be work.
-        self.may_hand_over: Callable[[], bool] = lambda: True
+        self.owner: ReplicatorOwner | None = None
         self._call_timeout_s = call_timeout_s
         self._sync_timeout_s = sync_timeout_s
         self._log = log
@@ -170,8 +172,7 @@ class Replicator:
         self._flow = SendWindow(line, self.now.monotonic)
         self._done = {Lane.JOURNAL: 0, Lane.BACKGROUND: 0}
         self._due = self.now.monotonic + (_JOIN_CALLS_MAX << self._slow_joins) * self._call_timeout_s
-        line.on_frame = self._on_frame
-        line.on_gone = lambda: self._lose("the connection is gone")
+        line.receiver = self
         accepted = ReplicaAccepted(
             STREAM_FORMAT,
             status.node_id,
@@ -340,7 +341,7 @@ class Replicator:
         if self.state is not ReplicatorState.COPYING or flow is None or copying is None:
             return
         is_near = copying.copied and self._lane.idle and flow.backlog_bytes <= LAST_BACKLOG_BYTES_MAX
-        if is_near and self.may_hand_over():
+        if is_near and (self.owner is None or self.owner.may_hand_over()):
             self.state = ReplicatorState.HANDING_OVER
             self._hand_over = flow.send_mark(StreamMark.HAND_OVER, self.now.monotonic)
             self._due = self.now.monotonic + self._sync_timeout_s
@@ -348,7 +349,12 @@ class Replicator:
                 # A backup that is in sync has it; once that is lost, it waits as everything does.
                 issued.for_both |= issued.number > 0
 
-    def _on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+    def on_gone(self) -> None:
+        """Handle that the connection to the backup is gone."""
+        self._lose("the connection is gone")
+
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Handle a frame of the backup. One that cannot be read ends the replication."""
         try:
             if packet_type == _ANSWER:
                 self._on_answer(*unsealed_answer(buffer, start, end))
@@ -384,8 +390,8 @@ class Replicator:
         self._due = None
         self._slow_joins = 0
         self._inform(f"backup {self.replica_name} is in sync")
-        if self.on_synchronised is not None:
-            self.on_synchronised()
+        if self.owner is not None:
+            self.owner.on_synchronised()
 
     # -- the end of a backup -------------------------------------------------------------------------------------
 
@@ -414,7 +420,7 @@ class Replicator:
             return None
         for issued in self._all_issued():
             issued.number = 0  # of a stream that is over: it has no meaning for the next backup
-        flow.line.on_frame = flow.line.on_gone = None
+        flow.line.receiver = None
         return flow.line
 
     def _lost(self, name: str, reason: str) -> None:
@@ -428,8 +434,8 @@ class Replicator:
             self.state = ReplicatorState.ALONE
             self._log(f"lost backup {name}, which was not in sync: {reason}")
         self._complete()
-        if self.on_lost is not None:
-            self.on_lost(reason, held)
+        if self.owner is not None:
+            self.owner.on_lost(reason, held)
 
     def go_on_alone(self) -> None:
         """Confirm what waits: the right to be active was renewed, and no backup will take over."""

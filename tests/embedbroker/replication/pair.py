@@ -13,7 +13,6 @@ from attrs import Factory, define, field
 from embedbroker.replication import (
     STREAM_FORMAT,
     Ending,
-    FrameReceiver,
     PrimaryStatus,
     Replica,
     ReplicaState,
@@ -22,6 +21,7 @@ from embedbroker.replication import (
 )
 from embedbroker.storage import DiskFault, DiskWork, Journal, JournalState, Lane, RecoveredState
 from embedbroker.testing._disk import SimulatedDisk
+from embedclient.engine.core import ChannelReceiver
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import FrameSplitter, ReplicaRegistration, frame_spans
@@ -37,8 +37,7 @@ class WireEnd:
     """One end of a connection between brokers; what is written waits in ``out`` until it is delivered."""
 
     name: str
-    on_frame: FrameReceiver | None = None
-    on_gone: Callable[[], None] | None = None
+    receiver: ChannelReceiver | None = None
     out: bytearray = Factory(bytearray)
     alive: bool = True
     far: WireEnd | None = None
@@ -56,15 +55,15 @@ class WireEnd:
     def break_off(self) -> None:
         """The connection is gone at this end."""
         self.alive = False
-        if self.on_gone is not None:
-            self.on_gone()
+        if self.receiver is not None:
+            self.receiver.on_gone()
 
     def receive(self, data: bytes) -> None:
         try:
             buffer, headers = self._splitter.feed(data)
             for (_length, packet_type, _channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
-                if self.on_frame is not None:
-                    self.on_frame(packet_type, buffer, start, end)
+                if self.receiver is not None:
+                    self.receiver.on_frame(packet_type, buffer, start, end)
         except RemoteProtocolError as error:
             self.fail(str(error))
 
@@ -125,10 +124,16 @@ class Primary:
         self.recorded = RecordedJournal(self.disk, SMALL, self.start, journal=self.journal)
         self.replicator = Replicator(CALL_TIMEOUT_S, SYNC_TIMEOUT_S, self.log.append)
         self.replicator.now = self.now
-        self.replicator.on_lost = self._on_lost
+        self.replicator.owner = self
         self.worker = Worker(self.disk)
 
-    def _on_lost(self, reason: str, held: bool) -> None:
+    def may_hand_over(self) -> bool:
+        return True
+
+    def on_synchronised(self) -> None:
+        """The test looks at the state."""
+
+    def on_lost(self, reason: str, held: bool) -> None:
         self.lost.append((reason, held))
         if held and self.renews:
             self.replicator.go_on_alone()
@@ -180,8 +185,20 @@ class Backup:
     def join(self, line: WireEnd) -> None:
         assert self.replica is None or self.replica.at_rest
         self.replica = Replica(line, SMALL, self.saved_max, CALL_TIMEOUT_S, self.log.append)
-        self.replica.on_over = self.endings.append
+        self.replica.owner = self
         self.replica.begin(REGISTRATION, NOW)
+
+    def on_accepted(self, status: PrimaryStatus) -> None:
+        """The test looks at the state."""
+
+    def on_segment(self, generation: int) -> None:
+        """No record is kept here."""
+
+    def on_in_sync(self, status: PrimaryStatus) -> None:
+        """The test looks at the state."""
+
+    def on_over(self, ending: Ending, status: PrimaryStatus | None) -> None:
+        self.endings.append(ending)
 
     def step(self, held: Lane | None = None) -> bool:
         replica = self.replica

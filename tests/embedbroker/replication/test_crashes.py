@@ -127,10 +127,10 @@ class History:
         if was_in_sync and self.state is ReplicatorState.SYNCHRONISED:
             pair.check(disk, crash=False)
         if pair.backup.replica is not None:
-            pair.backup.replica.on_over = None
+            pair.backup.replica.owner = None
         pair.backup = Backup(disk, random, pair.backup.saved_max)
         if pair.ends is not None:
-            pair.ends[1].on_frame = pair.ends[1].on_gone = None
+            pair.ends[1].receiver = None
             pair.cut()
 
     def end(self) -> None:
@@ -151,7 +151,7 @@ class History:
         if pair.ends is not None:
             # What was sent arrives in part.
             here, there = pair.ends
-            here.on_frame = here.on_gone = None
+            here.receiver = None
             count = random.randrange(len(here.out) + 1)
             there.receive(bytes(here.out[:count]))
             if there.alive:

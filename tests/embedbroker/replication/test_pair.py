@@ -235,7 +235,7 @@ def test_a_crash_while_files_are_put_aside_loses_none_of_them(pair: Pair) -> Non
             done += UNFINISHED_COPY in disk.names
         disk.crash(pair.random)
         assert pair.backup.replica is not None
-        pair.backup.replica.on_over = None
+        pair.backup.replica.owner = None
         pair.backup = Backup(disk, pair.random)
         pair.cut()
         pair.synchronise()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from attrs import define
 
 from embedbroker import BrokerConfig, EmbeddedBroker, MemoryLocks
 from embedbroker.config import (
@@ -20,7 +21,7 @@ from embedbroker.config import (
     Role,
 )
 from embedbroker.locks import MemoryLockManager
-from embedbroker.replication import ReplicatorState
+from embedbroker.replication import ReplicatorOwner, ReplicatorState
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import BrokerFailed, IllegalStateException
 
@@ -50,6 +51,24 @@ def member(
     )
 
 
+@define
+class SyncWatch:
+    """Stands before a replicator's owner, and sets an event when a backup is in sync."""
+
+    owner: ReplicatorOwner
+    changed: trio.Event
+
+    def may_hand_over(self) -> bool:
+        return self.owner.may_hand_over()
+
+    def on_synchronised(self) -> None:
+        self.owner.on_synchronised()
+        self.changed.set()
+
+    def on_lost(self, reason: str, held: bool) -> None:
+        self.owner.on_lost(reason, held)
+
+
 async def until_in_sync(primary: EmbeddedBroker) -> None:
     """Wait until the live broker has a backup that is in sync, which it announces to the cluster."""
     assert primary._run is not None
@@ -57,18 +76,13 @@ async def until_in_sync(primary: EmbeddedBroker) -> None:
     disk = node.replica_disk
     assert disk is not None and disk.replicator is not None
     replicator, changed = disk.replicator, trio.Event()
-    inner = replicator.on_synchronised
-
-    def look() -> None:
-        if inner is not None:
-            inner()
-        changed.set()
-
+    owner = replicator.owner
+    assert owner is not None
     if replicator.state is not ReplicatorState.SYNCHRONISED:
-        replicator.on_synchronised = look
+        replicator.owner = SyncWatch(owner, changed)
         with trio.fail_after(TIMEOUT_S):
             await changed.wait()
-        replicator.on_synchronised = inner
+        replicator.owner = owner
 
 
 @asynccontextmanager

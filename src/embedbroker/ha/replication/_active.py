@@ -92,10 +92,7 @@ class ActiveRole:
         self.replicator = Replicator(
             call_timeout_s, sync_timeout_s, lambda text: log(True, text), lambda text: log(False, text)
         )
-        self.replicator.on_synchronised = self._on_synchronised
-        self.replicator.on_lost = self._on_lost
-        if node_record.votes:
-            self.replicator.may_hand_over = self._may_hand_over
+        self.replicator.owner = self
         replica_disk.replicator = self.replicator
 
     @property
@@ -150,13 +147,16 @@ class ActiveRole:
                 self._inbound = inbound
                 self._due = None
 
-    def _may_hand_over(self) -> bool:
-        """Record this backup as partner; return True if that is durable. A backup in sync may go on by itself, so after
-        a crash, too, this broker must not forget that it had one.
+    def may_hand_over(self) -> bool:
+        """Record this backup as partner; return True if that is durable, or if there are no votes.
+
+        A backup in sync may go on by itself, so after a crash, too, this broker must not forget that it had one.
 
         The record is not written before the copy is whole. Otherwise this broker would wait after a crash for a backup
         that could not go on.
         """
+        if not self._node_record.votes:
+            return True
         registration = self.replicator.registration
         assert registration is not None
         self._node_record.note_partner(registration.connector)
@@ -174,7 +174,8 @@ class ActiveRole:
     def _allows_fail_back(self) -> bool:
         return isinstance(self._policy, ReplicationBackup) and self._policy.allow_failback
 
-    def _on_synchronised(self) -> None:
+    def on_synchronised(self) -> None:
+        """Announce the backup that is in sync, and let a primary be active again if that is allowed."""
         registration, membership = self.replicator.registration, self._membership
         assert registration is not None
         self._output(RoleChanged(Role.LIVE, in_sync=True))
@@ -189,7 +190,8 @@ class ActiveRole:
                 False, f"{self.replicator.replica_name} is a primary, and allow_failback is not set here: it waits"
             )
 
-    def _on_lost(self, reason: str, held: bool) -> None:
+    def on_lost(self, reason: str, held: bool) -> None:
+        """Go on without the backup. A backup that may believe itself in sync must be ruled out first."""
         membership = self._membership
         self._inbound = None
         self.wanted_by = None
@@ -298,10 +300,14 @@ class ActiveRole:
         assert inbound is not None
         self.replicator.announce_failover()
         self.replicator.close("it is to take over")
-        inbound.on_gone = self._on_taken
+        inbound.receiver = self
         self._due = now.monotonic + HANDED_OVER_WITHIN_S
 
-    def _on_taken(self) -> None:
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Ignore what the backup sends while it takes over."""
+
+    def on_gone(self) -> None:
+        """Handle that the backup has taken over: it ends the connection then."""
         self.has_handed_over = True
         self._on_change()
 

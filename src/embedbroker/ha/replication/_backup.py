@@ -87,6 +87,8 @@ class BackupRole:
         self._report = report
         self._logged: dict[str, None] = {}
         self._joins = False
+        # The node id and the link of the present replica.
+        self._attempt: tuple[str, ControlLink] | None = None
         #: The data here may be the newest of its node.
         self.keeps = False
         self._doubts_at: float | None = None
@@ -203,10 +205,8 @@ class BackupRole:
         self._node_record.forget_newest_segment()
         replica = Replica(link, self._settings, self._saved_max, self._answer_timeout_s, self.warn, self._inform)
         self._replica_disk.replica = replica
-        replica.on_accepted = lambda: self._on_accepted(replica)
-        replica.on_segment = self._node_record.note_newest_segment
-        replica.on_in_sync = lambda: self._on_in_sync(replica)
-        replica.on_over = lambda ending: self._on_over(node_id, link, ending, replica.status)
+        replica.owner = self
+        self._attempt = node_id, link
         registration = ReplicaRegistration(
             STREAM_FORMAT,
             node_id,
@@ -218,17 +218,25 @@ class BackupRole:
         replica.begin(registration, membership.now)
         link.send(enclose(registration), CONTROL_CHANNEL)
 
-    def _on_accepted(self, replica: Replica) -> None:
-        assert replica.status is not None
-        self._node_record.note_accepted(replica.status)
+    def on_accepted(self, status: PrimaryStatus) -> None:
+        """Record which node's data is copied."""
+        self._node_record.note_accepted(status)
 
-    def _on_in_sync(self, replica: Replica) -> None:
+    def on_segment(self, generation: int) -> None:
+        """Record the newest segment, without which a copy is not complete."""
+        self._node_record.note_newest_segment(generation)
+
+    def on_in_sync(self, status: PrimaryStatus) -> None:
+        """Report that this backup may take over."""
         self._logged.clear()
         self._output(RoleChanged(Role.BACKUP, in_sync=True))
-        assert replica.status is not None
-        self._report(InSync(replica.status))
+        self._report(InSync(status))
 
-    def _on_over(self, node_id: str, link: ControlLink, ending: Ending, status: PrimaryStatus | None) -> None:
+    def on_over(self, ending: Ending, status: PrimaryStatus | None) -> None:
+        """Report the end of the attempt, and decide when the next one begins."""
+        assert self._attempt is not None
+        node_id, link = self._attempt
+        self._attempt = None
         self._replica_disk.replica = None
         if ending.in_sync:
             self._output(RoleChanged(Role.BACKUP))

@@ -1,6 +1,6 @@
 """CORE protocol state machines: one connection, confirmation numbering of a channel, and the peer's count of it."""
 
-from ._channel import RESEND_BYTES_MAX, Channel
+from ._channel import RESEND_BYTES_MAX, Channel, ChannelReceiver
 from ._connection import (
     CHANNEL_PING,
     CHANNEL_SESSION,
@@ -18,6 +18,7 @@ __all__ = [
     "RESEND_BYTES_MAX",
     "AnyDisconnect",
     "Channel",
+    "ChannelReceiver",
     "ConnectionState",
     "PeerCount",
     "Role",

@@ -9,12 +9,23 @@ Command ids travel as signed 32-bit numbers that wrap around: 2^31 packets on on
 """
 
 from collections import deque
+from typing import Protocol
 
 RESEND_BYTES_MAX = 256 * 1024 * 1024
 """Default limit of the bytes one channel keeps for sending again."""
 
 _WRAP = 1 << 32
 _HALF = 1 << 31
+
+
+class ChannelReceiver(Protocol):
+    """Takes the frames of one channel of a connection, and is informed of the connection's end."""
+
+    def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> None:
+        """Handle one frame, from its length field at ``start`` to ``end``."""
+
+    def on_gone(self) -> None:
+        """Handle that the connection is gone, whichever end closed it."""
 
 
 class Channel:

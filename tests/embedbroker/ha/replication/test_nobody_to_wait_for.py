@@ -53,7 +53,7 @@ def test_a_backup_that_had_data_of_another_node_remembers_whose_it_gets_now(monk
     text = ReplicaRecord("another", 7, 3, in_sync=False, quorum=3).text()
     brokers.hosts["q"].disk.run((WriteAt("node.state", 0, (text,)), Sync("node.state"), SyncDirectory()))
     # The copy itself is not to be whole, which would be written down anyway.
-    monkeypatch.setattr(ActiveRole, "_may_hand_over", lambda self: False)
+    monkeypatch.setattr(ActiveRole, "may_hand_over", lambda self: False)
     begun_copy(brokers, "q")
     brokers.until(lambda: f"node: {node_id}" in record(brokers, "q"))
     assert "in sync: no" in record(brokers, "q")
