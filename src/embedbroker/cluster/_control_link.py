@@ -7,8 +7,9 @@ connection, on when to try again, or on any socket.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
+from typing import Protocol
 
 from embedbroker.config import ClusterConnection
 from embedclient.engine.core import AnyDisconnect, ChannelReceiver, ConnectionState, Role
@@ -24,7 +25,7 @@ from embedclient.wire.core import (
 
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe
 
-__all__ = ["ControlLink", "LinkEnd", "LinkState", "can_be_dialled", "where"]
+__all__ = ["ControlLink", "LinkEnd", "LinkOwner", "LinkState", "can_be_dialled", "where"]
 
 
 # What a broker writes for the largest message that a client may send is a little longer than what that client sent.
@@ -51,10 +52,24 @@ class LinkEnd(Enum):
     REFUSED = "refused"
 
 
+class LinkOwner(Protocol):
+    """The user of a `ControlLink`."""
+
+    def on_authorized(self, link: ControlLink) -> None:
+        """Use the link, which the peer has accepted as one of its cluster."""
+
+    def on_packet(self, link: ControlLink, packet: Packet) -> None:
+        """Handle a packet of an authorized link."""
+
+    def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
+        """Handle the end of the link, once."""
+
+
 class ControlLink:
-    """A link from the moment it is dialled to its end, for which ``on_end`` is called once.
+    """A link from the moment it is dialled to its end.
 
     Args:
+        owner: Receives the packets of the link, and its end.
         pipe: The output of the connection.
         connector: The place of the peer.
         settings: The cluster connection, with call time-out, TTL and ping period in milliseconds.
@@ -65,6 +80,7 @@ class ControlLink:
 
     def __init__(
         self,
+        owner: LinkOwner,
         pipe: Pipe,
         connector: TransportConfiguration,
         settings: ClusterConnection,
@@ -76,9 +92,7 @@ class ControlLink:
         self.state = LinkState.OPENING
         #: The broker there is not active, and has sent that.
         self.waits = False
-        self.on_authorized: Callable[[], None] | None = None
-        self.on_packet: Callable[[Packet], None] | None = None
-        self.on_end: Callable[[LinkEnd, str], None] | None = None
+        self._owner = owner
         #: Takes the frames of the stream channel.
         self.receiver: ChannelReceiver | None = None
         self.was_authorized = False
@@ -146,8 +160,7 @@ class ControlLink:
     def _end(self, end: LinkEnd, reason: str) -> None:
         if self.state is not LinkState.CLOSED:
             self.close(reason)
-            if self.on_end is not None:
-                self.on_end(end, reason)
+            self._owner.on_end(self, end, reason)
 
     # -- in ------------------------------------------------------------------------------------------------------
 
@@ -155,8 +168,7 @@ class ControlLink:
         """Handle the end of the socket."""
         if self.state is not LinkState.CLOSED:
             self._retire()
-            if self.on_end is not None:
-                self.on_end(LinkEnd.LOST, reason)
+            self._owner.on_end(self, LinkEnd.LOST, reason)
 
     def receive(self, data: bytes, now: Instant) -> None:
         """Handle the bytes of one read. Bad bytes end this link and nothing else."""
@@ -186,8 +198,8 @@ class ControlLink:
             case ClusterConnectReply() if channel_id == CONTROL_CHANNEL:
                 self._on_reply(packet)
                 return
-        if self.on_packet is not None:
-            self.on_packet(packet)
+        if self.was_authorized:
+            self._owner.on_packet(self, packet)
 
     def _on_reply(self, reply: ClusterConnectReply) -> None:
         if self.state is not LinkState.OPENING:
@@ -198,8 +210,7 @@ class ControlLink:
         self.state = LinkState.AUTHORIZED
         self.was_authorized = True
         self._answer_due = None
-        if self.on_authorized is not None:
-            self.on_authorized()
+        self._owner.on_authorized(self)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -303,7 +303,6 @@ class Membership:
         return [link for outbound in self._outbound_peers if (link := outbound.authorized_link) is not None]
 
     def on_authorized(self, link: ControlLink) -> None:
-        link.on_packet = lambda packet: self._on_link_packet(link, packet)
         self._announce(link)
         link.subscribe()
         if self.on_link is not None:
@@ -362,7 +361,8 @@ class Membership:
             inbound.peer.send(down, PING_CHANNEL)
         self._review()
 
-    def _on_link_packet(self, link: ControlLink, packet: Packet) -> None:
+    def on_packet(self, link: ControlLink, packet: Packet) -> None:
+        """Handle a packet of a link to another broker."""
         match change_in(packet):
             case MemberUp(member, last):
                 link.waits &= member.live is None or not member.live.leads_where(link.connector)

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from embedbroker.config import ClusterConnection
 from embedclient.model import Instant, TransportConfiguration
-from embedclient.wire.core import ClusterConnect
+from embedclient.wire.core import ClusterConnect, Packet
 
-from ._control_link import ControlLink, LinkEnd, LinkState, where
+from ._control_link import ControlLink, LinkEnd, LinkOwner, LinkState, where
 from ._peer import Pipe
 
 __all__ = ["ConnectionDialer", "DialHandler", "OutboundPeer", "OutboundPeerOwner"]
@@ -59,17 +59,11 @@ class ConnectionDialer(Protocol):
         """Cancel the request for a connection."""
 
 
-class OutboundPeerOwner(Protocol):
-    """The owner of an `OutboundPeer`, which uses its link."""
+class OutboundPeerOwner(LinkOwner, Protocol):
+    """The owner of an `OutboundPeer`, which uses its link. After the link's end the peer dials again by itself."""
 
     def rearm(self) -> None:
         """Note that the deadline of the peer is earlier than it was."""
-
-    def on_authorized(self, link: ControlLink) -> None:
-        """Use the link, which the peer has accepted as one of its cluster."""
-
-    def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
-        """Handle the end of the link; the outbound peer dials again by itself."""
 
 
 class OutboundPeer:
@@ -163,10 +157,8 @@ class OutboundPeer:
 
     def opened(self, pipe: Pipe, now: Instant) -> None:
         self._now = now
-        link = ControlLink(pipe, self.connector, self._settings, self._credentials, self._version, now)
+        link = ControlLink(self, pipe, self.connector, self._settings, self._credentials, self._version, now)
         self.link = link
-        link.on_authorized = lambda: self._on_authorized(link)
-        link.on_end = lambda end, reason: self._on_end(link, end, reason)
         self._owner.rearm()
 
     def not_opened(self, reason: str, now: Instant) -> None:
@@ -190,12 +182,18 @@ class OutboundPeer:
         if self.link is not None:
             self.link.lost(reason)
 
-    def _on_authorized(self, link: ControlLink) -> None:
+    def on_authorized(self, link: ControlLink) -> None:
+        """Forget failed attempts, and pass the link on."""
         self._interval_ms = self._settings.retry_interval_ms
         self._unreached_since = None
         self._owner.on_authorized(link)
 
-    def _on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
+    def on_packet(self, link: ControlLink, packet: Packet) -> None:
+        """Pass a packet on."""
+        self._owner.on_packet(link, packet)
+
+    def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
+        """Dial again after a pause."""
         if end is LinkEnd.REFUSED:
             self._pause(_REFUSED_PAUSE_S)
         else:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from attrs import define
 
+from embedbroker.cluster import ControlLink, InboundPeer
 from embedbroker.testing._network import SimulatedLink
 from embedclient.errors import ErrorCode
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
@@ -147,22 +149,35 @@ def test_a_packet_that_nobody_registered_for_does_no_harm() -> None:
     assert peer.packets(ClusterConnectReply) == [ClusterConnectReply(True)] * 2
 
 
-def test_the_stream_channel_and_the_end_are_told_to_who_took_them() -> None:
+@define
+class NotedStream:
+    """Notes what comes on the stream channel."""
+
+    name: str
+    events: list[str]
+
+    def on_frame(self, packet_type: int, _buffer: bytes | bytearray, start: int, end: int) -> None:
+        self.events.append(f"frame {packet_type} of {end - start} bytes")
+
+    def on_gone(self) -> None:
+        self.events.append(f"{self.name} gone")
+
+
+def test_the_stream_channel_has_a_receiver() -> None:
     town = Town()
     town.start("A")
     town.start("B", "A")
     events: list[str] = []
 
-    def register(inbound: object, _packet: object) -> None:
-        inbound.on_frame = lambda kind, buffer, start, end: events.append(f"frame {kind} of {end - start} bytes")  # type: ignore[attr-defined]  # an InboundPeer
-        inbound.on_gone = lambda: events.append("guest gone")  # type: ignore[attr-defined]  # an InboundPeer
+    def register(inbound: InboundPeer, _packet: object) -> None:
+        inbound.receiver = NotedStream("guest", events)
 
     town.membership("A").inbound_peers.handlers[BackupRegistration] = register
 
-    def begin(link: object) -> None:
-        link.send(BackupRegistration("cluster", "secret", False, connector("B")), 3)  # type: ignore[attr-defined]  # a ControlLink
-        link.send(ClusterConnectReply(True), 2)  # type: ignore[attr-defined]  # any frame will do
-        link.on_gone = lambda: events.append("link gone")  # type: ignore[attr-defined]  # a ControlLink
+    def begin(link: ControlLink) -> None:
+        link.send(BackupRegistration("cluster", "secret", False, connector("B")), 3)
+        link.send(ClusterConnectReply(True), 2)
+        link.receiver = NotedStream("link", events)
 
     town.membership("B").on_link = begin
     town.run(SETTLED_S)

@@ -426,8 +426,6 @@ def test_who_took_over_stays_in_its_own_topology_whatever_the_one_before_says_of
     cluster = brokers.node("q").cluster
     assert cluster is not None and cluster.topology.removal_of(before.node_id) is not None
     link = cast(ControlLink, SimpleNamespace(connector=before.live, waits=False))
-    cluster._on_link_packet(
-        link, ClusterTopologyV4(False, before.node_id, 1, before.live, None, False, None, None, 136)
-    )
+    cluster.on_packet(link, ClusterTopologyV4(False, before.node_id, 1, before.live, None, False, None, None, 136))
     own = cluster.topology.members[before.node_id].live
     assert own is not None and own.leads_where(cluster.connector)
