@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import Self
 
 from tests.interop.programs import Program
-from tests.interop.registry import JAVA_SOURCE, matrix_classpath
+from tests.interop.registry import APPLICATIONS_SOURCE, JAVA_SOURCE, applications_classpath, matrix_classpath
 
 CASE_SECONDS_MAX = 50
 
@@ -23,18 +25,27 @@ def case_names() -> list[str]:
 
 def cases_of(family: str) -> list[str]:
     """The cases of one Java class."""
-    source = (JAVA_SOURCE / f"src/main/java/interop/{family}.java").read_text()
-    return re.findall(r'cases\.put\("([^"]+)"', source)
+    return _cases_in(JAVA_SOURCE / f"src/main/java/interop/{family}.java")
 
 
-class JmsMatrix:
-    """A running JVM with one version of the Java client; a context manager."""
+def application_cases() -> list[str]:
+    """All cases of the applications."""
+    files = sorted((APPLICATIONS_SOURCE / "src/main/java/applications").glob("*Cases.java"))
+    return [case for file in files for case in _cases_in(file)]
 
-    def __init__(self, client_version: str) -> None:
-        # Netty of the 1.5 client looks into the JDK, which a current JDK allows only with an option.
-        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.lang", "sun.nio.ch")]
-        options = ["-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true"]
-        self._program = Program(["java", *options, *opened, "-cp", matrix_classpath(client_version), "interop.Matrix"])
+
+def _cases_in(file: Path) -> list[str]:
+    return re.findall(r'cases\.put\("([^"]+)"', file.read_text())
+
+
+JVM_OPTIONS = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true")
+
+
+class CaseProgram:
+    """A running JVM whose program runs cases; a context manager."""
+
+    def __init__(self, *words: str) -> None:
+        self._program = Program(["java", *JVM_OPTIONS, *words])
 
     def run(self, case: str, url: str, answers: dict[str, Callable[[], None]]) -> str | None:
         """Runs one case and returns what went wrong, or None. `answers` is what the case may ask for.
@@ -62,8 +73,24 @@ class JmsMatrix:
                     noise.append(line)
         return "\n".join(["the JVM ended", *noise[-40:]])
 
-    def __enter__(self) -> JmsMatrix:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._program.kill()
+
+
+class JmsMatrix(CaseProgram):
+    """The JVM with one version of the Java client."""
+
+    def __init__(self, client_version: str) -> None:
+        # Netty of the 1.5 client looks into the JDK, which a current JDK allows only with an option.
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.lang", "sun.nio.ch")]
+        super().__init__(*opened, "-cp", matrix_classpath(client_version), "interop.Matrix")
+
+
+class Applications(CaseProgram):
+    """The JVM with the applications of Spring Boot, Camel and pooled-jms."""
+
+    def __init__(self) -> None:
+        super().__init__("-cp", applications_classpath(), "applications.Applications")

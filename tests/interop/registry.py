@@ -6,11 +6,14 @@ and skips them elsewhere, with the reason.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -20,6 +23,7 @@ import pytest
 ARTEMIS_VERSION = "2.44.0"
 CLIENT_VERSIONS = ("2.44.0", "2.6.4", "1.5.6")
 JAVA_SOURCE = Path(__file__).parent / "java"
+APPLICATIONS_SOURCE = Path(__file__).parent / "applications"
 
 
 def cache_directory() -> Path:
@@ -44,6 +48,8 @@ def _maven(*arguments: str, directory: Path) -> None:
     run = subprocess.run(
         command, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False
     )
+    if "COMPILATION ERROR" in run.stdout:
+        pytest.fail(run.stdout[-3000:], pytrace=False)
     if run.returncode != 0:
         missing(f"{' '.join(command)}\n{(run.stdout + run.stderr)[-3000:]}")
 
@@ -54,10 +60,24 @@ def fetch_dependencies(project: Path, libraries: Path) -> None:
     _maven(goal, f"-DoutputDirectory={libraries}", "-DincludeScope=runtime", directory=project)
 
 
+@contextmanager
+def _one_at_a_time(lock: Path) -> Iterator[None]:
+    """Test processes of one run need the same files: the first makes them, and the others wait."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @cache
 def artemis_home() -> Path:
     """The unpacked distribution of Apache Artemis."""
     peers = cache_directory()
+    with _one_at_a_time(peers / "artemis.lock"):
+        return _unpacked_artemis(peers)
+
+
+def _unpacked_artemis(peers: Path) -> Path:
     home = peers / f"apache-artemis-{ARTEMIS_VERSION}"
     if (home / "complete").exists():
         return home
@@ -77,12 +97,23 @@ def artemis_home() -> Path:
 @cache
 def matrix_classpath(client_version: str) -> str:
     """The class path of the JMS matrix, built against one version of the client; built anew when its source changes."""
+    return _class_path(JAVA_SOURCE, "jms-matrix", client_version, f"-Dclient.version={client_version}")
+
+
+@cache
+def applications_classpath() -> str:
+    """The class path of the applications of frameworks, whose pom.xml names their versions."""
+    return _class_path(APPLICATIONS_SOURCE, "applications", "spring-boot-3")
+
+
+def _class_path(source: Path, name: str, version: str, *options: str) -> str:
     digest = hashlib.sha256()
-    for path in sorted([JAVA_SOURCE / "pom.xml", *JAVA_SOURCE.rglob("*.java")]):
+    for path in sorted([source / "pom.xml", *source.rglob("*.java")]):
         digest.update(path.read_bytes())
-    target = cache_directory() / "jms-matrix" / f"{client_version}-{digest.hexdigest()[:16]}"
-    if not (target / "complete").exists():
-        shutil.rmtree(target, ignore_errors=True)
-        _maven(f"-Dclient.version={client_version}", f"-Dmatrix.directory={target}", "package", directory=JAVA_SOURCE)
-        (target / "complete").touch()
+    target = cache_directory() / name / f"{version}-{digest.hexdigest()[:16]}"
+    with _one_at_a_time(target.with_suffix(".lock")):
+        if not (target / "complete").exists():
+            shutil.rmtree(target, ignore_errors=True)
+            _maven(*options, f"-Doutput.directory={target}", "package", directory=source)
+            (target / "complete").touch()
     return f"{target / 'classes'}:{target / 'libraries'}/*"
