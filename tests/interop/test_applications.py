@@ -1,4 +1,4 @@
-"""Applications of Spring Boot, Camel and pooled-jms against our broker: one test per case of tests/interop/applications."""
+"""Applications of Spring Boot, Camel and pooled-jms against our broker: one test per case of their Java source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from tests.interop.jms_matrix import Applications, application_cases
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 # What the applications do not do with Artemis, whose start takes longer.
-ARTEMIS_LIMITS = {
-    "spring-goes-on-after-a-kill": "a connection made while Artemis starts waits 30 s for the topology, and holds all up"
-}
+ARTEMIS_LIMITS = {"spring-goes-on-after-a-kill": "a connection made while Artemis starts waits 30 s for the topology"}
 
 
 @pytest.fixture(scope="module")

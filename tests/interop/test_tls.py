@@ -12,7 +12,8 @@ from embedclient import ConnectionFactory, Queue
 from embedclient.errors import ConnectionLostException
 from tests.interop.artemis import ArtemisBroker
 from tests.interop.brokers import EmbeddedBrokerProcess
-from tests.interop.jms_matrix import JmsMatrix
+from tests.interop.jms_matrix import JmsMatrix, cases_of
+from tests.interop.our_pair import EmbeddedPair
 from tests.tls.certificates import PASSWORD, Files
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
@@ -87,6 +88,56 @@ def test_the_java_client_needs_its_certificate(
     assert matrix_of(matrices).run("one-message", url, {}) is not None
     errors = (secure_broker.directory / "errors.txt").read_text()
     assert "the client sent no certificate, and needClientAuth requires one; set keyStorePath at the client" in errors
+
+
+@pytest.fixture(scope="module", params=["shared-store", "replication"])
+def secure_pair(
+    request: pytest.FixtureRequest, stores: Files, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedPair]:
+    """A pair whose acceptors have TLS, for clients and for each other; clients use the connectors that it announces."""
+    directory = stores.directory
+    key = f"keyStorePath={directory}/broker.p12;keyStorePassword={PASSWORD};keyStoreType=PKCS12"
+    trust = f"trustStorePath={directory}/ca.p12;trustStorePassword={PASSWORD};trustStoreType=PKCS12"
+    changes = {
+        "?protocols=CORE": f"?protocols=CORE;sslEnabled=true;{key}",
+        "</connector>": f"?sslEnabled=true;{trust}</connector>",
+    }
+    replicated = request.param == "replication"
+    with EmbeddedPair(tmp_path_factory.mktemp("pair"), replicated=replicated, changes=changes) as pair:
+        yield pair
+
+
+@pytest.mark.parametrize("case", cases_of("PairCases"))
+def test_the_java_client_follows_a_pair_with_tls(
+    case: str, secure_pair: EmbeddedPair, stores: Files, matrices: dict[str, JmsMatrix]
+) -> None:
+    url = f"{secure_pair.primary.url}?{java_parameters(stores, certificate=False)}"
+    moves = {"fail": secure_pair.kill, "back": secure_pair.fail_back}
+    failure = matrix_of(matrices).run(case, url, moves)
+    if not secure_pair.primary.running:
+        secure_pair.fail_back()
+    if failure:
+        pytest.fail(failure, pytrace=False)
+
+
+def test_our_client_follows_a_pair_with_tls(secure_pair: EmbeddedPair, stores: Files) -> None:
+    async def work() -> list[object]:
+        parameters = f"sslEnabled=true&trustStorePath={stores.trust}&ha=true&reconnectAttempts=-1&retryInterval=100"
+        factory = ConnectionFactory(f"{secure_pair.primary.url}?{parameters}")
+        queue = Queue("followed")
+        async with factory.connect() as connection, connection.session() as session:
+            producer = session.create_producer(queue)
+            await producer.send("before")
+            await trio.to_thread.run_sync(secure_pair.kill)
+            await producer.send("after")
+            async with session.create_consumer(queue) as consumer:
+                return [message and message.body for message in [await consumer.receive(timeout=20) for _ in range(2)]]
+
+    try:
+        assert trio.run(work) == ["before", "after"]
+    finally:
+        if not secure_pair.primary.running:
+            secure_pair.fail_back()
 
 
 def test_our_client_uses_tls_with_artemis(stores: Files, tmp_path: Path) -> None:
