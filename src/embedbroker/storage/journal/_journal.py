@@ -153,8 +153,11 @@ class Journal:
 
     @property
     def newest_segment(self) -> int:
-        """Return the generation of the newest segment that has batches; 0 for an empty journal."""
-        return self._segment.last
+        """Return the generation of the newest segment that has batches; 0 for an empty journal.
+
+        Recovery seals a segment with a torn tail, so the newest is not always the one that is being written.
+        """
+        return self._segments[-1].last if self._segments else 0
 
     def point(self) -> int:
         """Return the point that covers everything appended so far; ``reached`` when nothing is outstanding."""

@@ -118,6 +118,7 @@ def test_a_torn_last_batch_is_cut_reported_and_kept_as_a_copy() -> None:
     disk.run((WriteAt(ONE, start + SECTOR_BYTES, (torn,)), Sync(ONE)))
     journal = recover(disk)
     assert message_ids(journal) == [100, 101]
+    assert journal.newest_segment == 1
     copy = "torn-0000000001-3.copy"
     assert journal.notes == [
         f"{ONE} at offset {start}: the checksum of batch 3 does not fit its records; it was never confirmed and is cut,"
