@@ -31,7 +31,7 @@ __all__ = ["BodyFiles", "body_file", "body_number"]
 
 _NAME = re.compile(r"large-(\d{10,20})\.body\Z", re.ASCII)
 # The limits of one piece of disk work.
-_WORK_BYTES = 1024 * 1024
+_WORK_BYTES = 2 * 1024 * 1024
 _WORK_OPERATIONS = 64
 # Bytes of one body that wait for the disk before its sender should wait, and below which it may go on.
 _WAITING_BYTES_MAX = 2 * 1024 * 1024
@@ -61,6 +61,8 @@ class _Upload:
     exists: bool = False
     failure: str | None = None
     waiting: Callable[[], None] | None = None
+    # The last write that waits for the disk: bytes that come meanwhile join it.
+    gathering: _Write | None = None
 
 
 @define(eq=False)
@@ -127,12 +129,13 @@ class BodyFiles:
             upload = self._uploads[number] = _Upload()
         if upload.failure is not None:
             return True
-        last = self._waiting[-1] if self._waiting else None
-        if isinstance(last, _Write) and last.number == number and last.size + len(data) <= _WORK_BYTES // 2:
+        last = upload.gathering
+        if last is not None and last.size + len(data) <= _WORK_BYTES // 2:
             last.pieces.append(data)
             last.size += len(data)
         else:
-            self._waiting.append(_Write(number, upload.size, [data], len(data)))
+            upload.gathering = _Write(number, upload.size, [data], len(data))
+            self._waiting.append(upload.gathering)
         upload.size += len(data)
         return upload.size - upload.written <= _WAITING_BYTES_MAX
 
@@ -189,6 +192,8 @@ class BodyFiles:
 
     def _begin_write(self, request: _Write) -> None:
         upload = self._uploads[request.number]
+        if upload.gathering is request:
+            upload.gathering = None
         if upload.failure is not None:
             return
         file = body_file(request.number)
