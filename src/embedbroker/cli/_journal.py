@@ -16,7 +16,7 @@ import attrs
 import click
 
 from embedbroker import BrokerConfig
-from embedbroker.runtime import journal_directory, repair_directory
+from embedbroker.runtime import MARK_FILE, journal_directory, repair_directory
 from embedbroker.storage import (
     Disk,
     DiskFault,
@@ -155,18 +155,28 @@ def _row_line(row: RecordRow | Finding) -> str:
 @journal.command(short_help="Save what can be read to a copy.")
 @_directory
 @click.argument("copy", type=click.Path(path_type=Path))
-def repair(directory: Path, copy: Path) -> None:
+@click.option(
+    "--large-messages",
+    "bodies",
+    type=click.Path(path_type=Path),
+    help="The large_messages_directory of the broker, if it has one; COPY holds the bodies, too.",
+)
+def repair(directory: Path, copy: Path, bodies: Path | None) -> None:
     """Write what can be read of the journal in DIRECTORY to the directory COPY; DIRECTORY is not changed.
 
     Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
     """
     if _is_same(copy, directory):
         raise Refused(f"{copy}: COPY must be another directory than DIRECTORY")
+    if bodies is None and (directory / MARK_FILE).exists():
+        raise Refused(f"{directory}: its large messages are in another directory, which --large-messages must name")
     with _journal_in(directory):
         pass  # what is not there cannot be saved, and must not leave an empty copy
     with _readable(directory):
         try:
-            report = repair_directory(directory, copy, segment_size_bytes=BrokerConfig().segment_size_bytes)
+            report = repair_directory(
+                directory, copy, segment_size_bytes=BrokerConfig().segment_size_bytes, bodies=bodies
+            )
         except ValueError as error:
             raise Refused(f"{copy}: {error}") from None
         except DiskFault as fault:

@@ -96,6 +96,18 @@ def _audit_retention(config: BrokerConfig | None, _attribute: Attribute[int], va
         raise ValueError("audit_directory must not be the data_directory")
 
 
+def _large_messages_directory(config: BrokerConfig, _attribute: Attribute[str | None], value: object) -> None:
+    if value is None:
+        return
+    path(config, _attribute, value)
+    if config.data_directory is None:
+        raise ValueError(f"large_messages_directory {value!r} needs a data_directory: without one bodies are in memory")
+    if str(value).rstrip("/") in (config.data_directory.rstrip("/"), (config.audit_directory or "").rstrip("/")):
+        raise ValueError(
+            f"large_messages_directory {value!r} must be used by nothing else: leave it out, or name another"
+        )
+
+
 def _ha_policy(_config: BrokerConfig, _attribute: Attribute[HAPolicy], value: object) -> None:
     if not isinstance(value, HAPolicy):
         kinds = ", ".join(kind.__name__ for kind in get_args(HAPolicy))
@@ -242,6 +254,8 @@ class BrokerConfig:
         audit_directory: Directory, used by no other broker, in which a live broker records what it does with each
             message; None: no audit log. Needs a ``data_directory``.
         audit_retention: Maximum bytes of the audit log, at least four segments; the oldest segment is removed first.
+        large_messages_directory: Directory, used by nothing else, of the bodies of large messages; may be on another
+            file system. None: the ``data_directory``. Needs a ``data_directory``.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -317,6 +331,7 @@ class BrokerConfig:
     segment_size_bytes: int = field(default=10 * 1024 * 1024, validator=_segment_size)
     audit_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     audit_retention: int = field(default=10 * 1024**3, validator=_audit_retention)
+    large_messages_directory: str | None = field(default=None, converter=as_path, validator=_large_messages_directory)
 
     @property
     def is_secured(self) -> bool:

@@ -57,7 +57,7 @@ _NOTIFICATION_SWITCHES = {
 _JOURNAL = "data/journal"
 _ARTEMIS_JOURNAL_FILES = "activemq-data-*.amq"
 # Artemis has a directory for each kind of data.
-_OTHER_DIRECTORIES = ("bindings-directory", "paging-directory", "large-messages-directory")
+_OTHER_DIRECTORIES = ("bindings-directory", "paging-directory")
 
 
 def broker_config(
@@ -151,8 +151,11 @@ def _directories(core: Element, instance: Path, findings: Findings) -> dict[str,
     audit = _directory(core, "audit-directory", instance, findings)
     if audit is not None:
         values["audit_directory"] = audit
+    bodies = _directory(core, "large-messages-directory", instance, findings)
     if persistent is None or value_of(persistent, boolean, findings) is not False:
         values["data_directory"] = journal
+        if bodies is not None and Path(bodies) != Path(journal):
+            values["large_messages_directory"] = bodies
         if next(Path(journal).glob(_ARTEMIS_JOURNAL_FILES), None) is not None:
             text = f"{journal} holds a journal of Artemis, which is not read: its messages are not seen"
             findings.warn(f"{core.place}/journal-directory", text)

@@ -12,6 +12,7 @@ from embedclient._lazy import lazy_names
 from ._embedded import EmbeddedBroker, ThreadedBroker, observe
 
 if TYPE_CHECKING:
+    from ._body_directory import MARK_FILE
     from ._descriptors import raise_descriptor_limit
     from ._disk import FileDisk
     from ._endpoint import Network
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ._threaded_management import ThreadedManagement
 
 __all__ = [
+    "MARK_FILE",
     "AddressInfo",
     "EmbeddedBroker",
     "FileDisk",
@@ -41,6 +43,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "._body_directory": "MARK_FILE",
         "._disk": "FileDisk",
         "._file_leases": "FileLockManager",
         "._endpoint": "Network",

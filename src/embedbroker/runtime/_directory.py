@@ -20,6 +20,7 @@ from embedbroker.storage import (
 )
 from embedclient.errors import ResourceAllocationException
 
+from ._body_directory import check_body_directory
 from ._clock import SystemEntropy
 from ._disk import FileDisk
 from ._disk_gate import GatedDisk
@@ -65,11 +66,13 @@ class _Directory:
     Opened at once, or by the first operation: a backup touches nothing before it may be live.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, bodies: Path | None = None, *, is_journal: bool = False) -> None:
         self._path = path
         self._name = name
+        self._bodies = bodies
+        self._is_journal = is_journal
         self._guard = threading.Lock()
-        self._lock: DirectoryLock | None = None
+        self._locks: dict[Path, DirectoryLock] = {}
         self._files: FileDisk | None = None
         self._closing = threading.Event()
 
@@ -80,11 +83,20 @@ class _Directory:
             DirectoryLocked: another broker uses it, and there is no wait, or the wait is over.
             OSError: it cannot be made, opened or locked.
         """
-        self._path.mkdir(parents=True, exist_ok=True)
+        self._acquire(self._path, waits=waits)
+        if self._bodies is not None:
+            self._acquire(self._bodies, waits=waits)
+        if self._is_journal:
+            check_body_directory(self._path, self._bodies, SystemEntropy().random_bytes)
+        self._files = FileDisk(self._path, body_directory=self._bodies)
+        return self._files
+
+    def _acquire(self, path: Path, *, waits: bool) -> None:
+        path.mkdir(parents=True, exist_ok=True)
         warns_at = time.monotonic() + GIVEN_BACK_WITHIN_S
-        while self._lock is None:
+        while path not in self._locks:
             try:
-                self._lock = DirectoryLock.acquire(self._path, self._name)
+                self._locks[path] = DirectoryLock.acquire(path, self._name)
             except DirectoryLocked as error:
                 if not waits or self._closing.is_set():
                     raise
@@ -92,8 +104,6 @@ class _Directory:
                     warns_at = float("inf")
                     _logger.warning("waits to be live: %s", error)
                 self._closing.wait(_TRY_EVERY_S)
-        self._files = FileDisk(self._path)
-        return self._files
 
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
         files = self._files
@@ -114,22 +124,22 @@ class _Directory:
             raise DiskFault(kind, "", f"cannot use directory {self._path}: {error}") from error
 
     def verify(self) -> None:
-        lock = self._lock
-        try:
-            kept = lock is None or lock.is_kept()
-        except OSError as error:
-            text = f"cannot use directory {self._path}: {error.strerror}"
-            raise LockFault(text, passes=passes(error)) from error
-        if not kept:
-            raise LockFault(f"{self._path / LOCK_FILE} was removed or replaced: another broker may use the journal")
+        for path, lock in tuple(self._locks.items()):
+            try:
+                kept = lock.is_kept()
+            except OSError as error:
+                text = f"cannot use directory {path}: {error.strerror}"
+                raise LockFault(text, passes=passes(error)) from error
+            if not kept:
+                raise LockFault(f"{path / LOCK_FILE} was removed or replaced: another broker may use the journal")
 
     def close(self) -> None:
         self._closing.set()
         with self._guard:
             if self._files is not None:
                 self._files.close()
-            if self._lock is not None:
-                self._lock.release()
+            for lock in self._locks.values():
+                lock.release()
 
 
 def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> OpenDirectory:
@@ -144,12 +154,15 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
         gated = GatedDisk(given)
         return OpenDirectory(gated, settings, gated)
     assert config.data_directory is not None
-    directory = _Directory(Path(config.data_directory), config.name)
+    place = config.large_messages_directory
+    bodies = Path(place) if place is not None else None
+    directory = _Directory(Path(config.data_directory), config.name, bodies, is_journal=True)
     if late:
         return OpenDirectory(directory, settings, directory)
     try:
         return OpenDirectory(directory.open(waits=False), settings, directory)
     except DirectoryLocked as error:
+        directory.close()
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
         directory.close()

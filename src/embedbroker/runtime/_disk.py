@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from embedbroker.storage import (
+    BODY_SUFFIX,
     Allocate,
     Digest,
     DiskFault,
@@ -59,11 +60,19 @@ _KINDS = {
 class FileDisk:
     """The files of ``directory``, which must exist. ``close`` releases the descriptors.
 
-    A ``read_only`` disk opens files so that a read-only directory is enough, and every write is a fault.
+    A ``read_only`` disk opens files so that a read-only directory is enough, and every write is a fault. Files of large
+    bodies are in ``body_directory`` if it is given; those that are in ``directory`` already stay there.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        body_directory: str | os.PathLike[str] | None = None,
+        read_only: bool = False,
+    ) -> None:
         self.directory = Path(directory)
+        self.body_directory = Path(body_directory) if body_directory is not None else None
         self._read_only = read_only
         self._guard = threading.Lock()
         self._gate = DiskGate()
@@ -71,6 +80,13 @@ class FileDisk:
         self._unsynced: set[str] = set()
         self._in_hand: dict[int, str] = {}  # by thread: the file it opened last
         self._directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        self._body_directory = -1
+        if self.body_directory is not None:
+            try:
+                self._body_directory = os.open(self.body_directory, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:
+                os.close(self._directory)
+                raise
         # A descriptor that is given to a file when this process has no other one left.
         self._reserve = -1
         self._keep_reserve()
@@ -107,9 +123,9 @@ class FileDisk:
         """Close all files, behind the operations under way. Data that was not synced stays in doubt."""
         self._gate.shut()
         with self._guard:
-            descriptors = [*self._open.values(), self._directory, self._reserve]
+            descriptors = [*self._open.values(), self._directory, self._body_directory, self._reserve]
             self._open.clear()
-            self._directory = self._reserve = -1
+            self._directory = self._body_directory = self._reserve = -1
         for descriptor in descriptors:
             if descriptor >= 0:
                 with suppress(OSError):  # closed all the same: a file system may report here what it could not write
@@ -124,15 +140,16 @@ class FileDisk:
             case Digest(file, offset, length):
                 return self._digest(self._descriptor(file), offset, length)
             case ListFiles():
-                return tuple(sorted(entry.name for entry in os.scandir(self.directory) if entry.is_file()))
+                return self._names()
             case Stat(file):
                 try:
-                    return os.stat(self.directory / file).st_size
+                    return os.stat(self._place(file)).st_size
                 except FileNotFoundError:
                     return None
             case Rename(file, new):
                 self._forget(new)
-                os.rename(self.directory / file, self.directory / new)
+                place = self._place(file)
+                os.rename(place, place.parent / new)
                 self._renamed(file, new)
             case Allocate(file, size):
                 if size > 0:
@@ -144,12 +161,28 @@ class FileDisk:
             case Remove(file):
                 self._forget(file)
                 try:
-                    os.unlink(self.directory / file)
+                    os.unlink(self._place(file))
                 except FileNotFoundError:
                     pass  # interrupted work is repeated, so a second removal is no error
             case SyncDirectory():
+                if self._body_directory >= 0:
+                    os.fsync(self._body_directory)
                 os.fsync(self._directory)
         return None
+
+    def _names(self) -> tuple[str, ...]:
+        names = {entry.name for entry in os.scandir(self.directory) if entry.is_file()}
+        if self.body_directory is not None:
+            found = [entry.name for entry in os.scandir(self.body_directory) if entry.is_file()]
+            names.update(name for name in found if name.endswith(BODY_SUFFIX))
+        return tuple(sorted(names))
+
+    def _place(self, file: str) -> Path:
+        """Return the path of a file."""
+        if self.body_directory is None or not file.endswith(BODY_SUFFIX):
+            return self.directory / file
+        earlier = self.directory / file
+        return earlier if earlier.exists() else self.body_directory / file
 
     def _sync(self, file: str) -> None:
         os.fdatasync(self._descriptor(file))
@@ -218,11 +251,11 @@ class FileDisk:
 
     def _open_file(self, file: str, flags: int) -> int:
         try:
-            return os.open(self.directory / file, flags, 0o640)
+            return os.open(self._place(file), flags, 0o640)
         except OSError as error:
             if error.errno not in _NO_DESCRIPTORS or not self._free_descriptor():
                 raise
-            return os.open(self.directory / file, flags, 0o640)
+            return os.open(self._place(file), flags, 0o640)
 
     def _free_descriptor(self) -> bool:
         """Close the reserve, or a file that no thread uses. Return False without either."""

@@ -23,18 +23,20 @@ __all__ = ["journal_directory", "repair_directory"]
 
 
 @contextmanager
-def journal_directory(directory: Path) -> Iterator[Disk]:
+def journal_directory(directory: Path, bodies: Path | None = None) -> Iterator[Disk]:
     """Return the files of a broker's directory to read, with brokers excluded meanwhile. Nothing in it changes.
+
+    ``bodies`` is the directory of its large messages, None if they are in the same one.
 
     Raises:
         ResourceAllocationException: there is no such directory, it cannot be opened, or a broker uses it.
     """
-    with _locked(directory, read_only=True) as disk:
+    with _locked(directory, bodies, read_only=True) as disk:
         yield disk
 
 
 @contextmanager
-def _locked(directory: Path, *, read_only: bool) -> Iterator[Disk]:
+def _locked(directory: Path, bodies: Path | None = None, *, read_only: bool) -> Iterator[Disk]:
     try:
         if read_only:
             lock = DirectoryLock.acquire_to_read(directory)
@@ -45,28 +47,30 @@ def _locked(directory: Path, *, read_only: bool) -> Iterator[Disk]:
     except OSError as error:
         raise ResourceAllocationException(f"cannot open directory {directory}: {error.strerror}") from error
     try:
-        with closing(_files(directory, read_only=read_only)) as disk:
+        with closing(_files(directory, bodies, read_only=read_only)) as disk:
             yield disk
     finally:
         lock.release()
 
 
-def _files(directory: Path, *, read_only: bool) -> FileDisk:
+def _files(directory: Path, bodies: Path | None, *, read_only: bool) -> FileDisk:
     try:
-        return FileDisk(directory, read_only=read_only)
+        return FileDisk(directory, body_directory=bodies, read_only=read_only)
     except OSError as error:
-        raise ResourceAllocationException(f"cannot open directory {directory}: {error.strerror}") from error
+        raise ResourceAllocationException(f"cannot open directory {error.filename}: {error.strerror}") from error
 
 
-def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int) -> RepairReport:
+def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int, bodies: Path | None = None) -> RepairReport:
     """Write what can be read of the journal in ``damaged`` to the directory ``copy``, which is made if it is not there.
+
+    ``bodies`` is the directory of its large messages, None if they are in the same one. In the copy they are.
 
     Raises:
         ResourceAllocationException: one of the directories is not available.
         ValueError: there is a journal in ``copy`` already.
         DiskFault: reading or writing failed.
     """
-    with journal_directory(damaged) as source:
+    with journal_directory(damaged, bodies) as source:
         try:
             copy.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -11,7 +11,7 @@ from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._atomic_file import AtomicFile
-    from ._body_files import BodyFiles, body_file, body_number
+    from ._body_files import BODY_SUFFIX, BodyFiles, body_file, body_number
     from ._disk import (
         SECTOR_BYTES,
         Allocate,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUDIT_FIELDS",
+    "BODY_SUFFIX",
     "RECORD_FIELDS",
     "SECTOR_BYTES",
     "UNFINISHED_COPY",
@@ -145,7 +146,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "._atomic_file": "AtomicFile",
-        "._body_files": "BodyFiles body_file body_number",
+        "._body_files": "BODY_SUFFIX BodyFiles body_file body_number",
         ".audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
         ".audit._log": "AuditLog AuditWork",
         ".audit._directory": "AuditDirectory scan_audit_directory",

@@ -27,8 +27,10 @@ from embedbroker.kernel import OnFinished, OnRead
 
 from ._disk import DiskFault, DiskOperation, FaultKind, Read, Remove, Stat, Sync, SyncDirectory, WriteAt
 
-__all__ = ["BodyFiles", "body_file", "body_number"]
+__all__ = ["BODY_SUFFIX", "BodyFiles", "body_file", "body_number"]
 
+BODY_SUFFIX = ".body"
+"""The end of the names of all files of large bodies, those that a replication put aside too; no other file has it."""
 _NAME = re.compile(r"large-(\d{10,20})\.body\Z", re.ASCII)
 # The limits of one piece of disk work.
 _WORK_BYTES = 2 * 1024 * 1024

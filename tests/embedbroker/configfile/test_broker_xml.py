@@ -190,6 +190,15 @@ def test_directories_beside_the_journal_are_silent_and_others_a_warning(tmp_path
     assert load(tmp_path, core).warnings == [
         f"core/paging-directory: is not used: everything is written to {tmp_path / 'data' / 'journal'}"
     ]
+    assert load(tmp_path, core).config.large_messages_directory == str(tmp_path / "data" / "large-messages")
+
+
+@pytest.mark.parametrize("other", ["", "<persistence-enabled>false</persistence-enabled>"])
+def test_large_messages_have_no_directory_in_the_journal_or_in_memory(tmp_path: Path, other: str) -> None:
+    place = "a" if other else "j"
+    core = f"<journal-directory>j</journal-directory><large-messages-directory>{place}</large-messages-directory>"
+    found = load(tmp_path, core + other)
+    assert found.config.large_messages_directory is None and found.warnings == []
 
 
 def test_a_journal_of_artemis_in_the_directory_is_a_warning(tmp_path: Path) -> None:

@@ -40,12 +40,14 @@ class Directory:
 
 
 def directories_of(file: Path, config: BrokerConfig) -> list[Directory]:
-    """Return the directories of a broker of this project: journal, locks, and the folder of its lock manager.
+    """Return the directories of a broker of this project: journal, large messages, locks, folder of its lock manager.
 
     Raises:
         WrongInput: a directory is not empty.
     """
-    places = dict.fromkeys(filter(None, (config.data_directory, config.node_manager_lock_directory)))
+    places = dict.fromkeys(
+        filter(None, (config.data_directory, config.large_messages_directory, config.node_manager_lock_directory))
+    )
     found = [_empty(file, Path(place)) for place in places]
     manager = getattr(config.ha_policy, "lock_manager", None)
     folder = None if manager is None else manager.properties.get("locks-folder")
