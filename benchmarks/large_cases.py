@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from statistics import fmean
 from uuid import uuid4
 
@@ -42,13 +43,17 @@ def large(effort: Effort) -> list[Row]:
                     print(f"  {threads} threads, {name}: {results[name][-1]}", flush=True)
             for index, way in enumerate(("send", "receive")):
                 ours, theirs = ([pair[index] for pair in each] for each in results.values())
-                rates = [fmean(result.mb_per_second for result in each) for each in (ours, theirs)]
-                cpu = [fmean(result.cpu_ms_per_mb for result in each) for each in (ours, theirs)]
+                rates = _mean(ours, "mb_per_second"), _mean(theirs, "mb_per_second")
+                cpu = _mean(ours, "cpu_ms_per_mb"), _mean(theirs, "cpu_ms_per_mb")
                 rows += [
                     Row(f"large-{threads}", f"{way}, durable 10 MiB", "MB/s", *rates, "higher", must=0.7, aim=1.0),
                     Row(f"large-{threads}", f"broker CPU per MB, {way}", "ms", *cpu, "lower"),
                 ]
     return rows
+
+
+def _mean(results: Sequence[LargeResult], name: str) -> float:
+    return fmean(getattr(result, name) for result in results)
 
 
 def _round_trip(broker: Served, *, threads: int, per_thread: int) -> tuple[LargeResult, LargeResult]:

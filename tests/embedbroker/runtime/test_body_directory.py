@@ -15,7 +15,7 @@ from embedbroker.cli._commands import commands
 from embedbroker.config import HAPolicy
 from embedbroker.runtime import MARK_FILE, FileDisk
 from embedbroker.storage import ListFiles, Read, Remove, Rename, Stat, Sync, SyncDirectory, WriteAt
-from embedclient import ConnectionFactory, Session
+from embedclient import ConnectionFactory, Session, TextMessage
 from embedclient.errors import ResourceAllocationException
 
 BODY = "large," * 60_000
@@ -51,6 +51,7 @@ async def take(settings: BrokerConfig) -> list[str | None]:
     found = []
     async with session_of(settings) as session, session.create_consumer("orders") as consumer:
         while (message := await consumer.receive_nowait()) is not None:
+            assert isinstance(message, TextMessage)
             found.append(message.text)
     return found
 
