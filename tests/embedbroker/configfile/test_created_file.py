@@ -88,6 +88,7 @@ def test_it_loads(tmp_path: Path) -> None:
         host="127.0.0.1",
         port=61616,
         data_directory=str(tmp_path / "data" / "journal"),
+        large_messages_directory=str(tmp_path / "data" / "large-messages"),
         ha_policy=ReplicationPrimary(vote_on_replication_failure=True),
         connectors={"artemis": TransportConfiguration("artemis", parameters={"host": "127.0.0.1", "port": "61616"})},
         cluster_connection=ClusterConnection("my-cluster", "artemis"),
