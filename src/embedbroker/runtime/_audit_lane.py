@@ -14,7 +14,7 @@ from trio.lowlevel import enable_ki_protection
 from embedbroker.node import AuditFailed
 from embedbroker.storage import AuditWork, Disk, DiskFault, DiskOperation, FaultKind
 
-from ._disk_lanes import TRY_AGAIN_EVERY_S
+from ._threads import TRY_AGAIN_EVERY_S, Threads
 
 __all__ = ["AuditLane"]
 
@@ -29,7 +29,7 @@ class AuditLane:
         self,
         disk: Disk,
         nursery: trio.Nursery,
-        threads: trio.CapacityLimiter,
+        threads: Threads,
         take: Callable[[AuditFailed], None],
     ) -> None:
         self._disk = disk
@@ -71,7 +71,7 @@ class AuditLane:
         while self._later and failure is None:
             operations = tuple(self._later)
             self._later.clear()
-            outcome = await trio.to_thread.run_sync(self._run, operations, limiter=self._threads)
+            outcome = await self._threads.run(self._run, operations)
             if isinstance(outcome, tuple):
                 self._later.extendleft(reversed(outcome))
                 await trio.sleep(TRY_AGAIN_EVERY_S)

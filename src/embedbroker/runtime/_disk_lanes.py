@@ -21,8 +21,12 @@ from embedbroker import storage
 from embedbroker.config import Role
 from embedbroker.node import BytesReceived, DiskDone, DiskFailed, Input
 
+from ._threads import TRY_AGAIN_EVERY_S
+
 if TYPE_CHECKING:
     from embedbroker.node import Node
+
+    from ._threads import Threads
 
 __all__ = ["DiskLanes"]
 
@@ -38,8 +42,7 @@ PAIRED_SYNC_SECONDS_MAX = 0.001
 # single connection has caused this many batches in a row there is no other connection to wait for, and the pass is
 # saved.
 LONE_BATCHES_MIN = 8
-# How often work that a shortage delays is tried again, and how often the log reports it.
-TRY_AGAIN_EVERY_S = 0.1
+# How often the log reports that a shortage delays work.
 WARN_EVERY_S = 60.0
 
 
@@ -55,7 +58,7 @@ class DiskLanes:
         disk: storage.Disk,
         node: Node,
         nursery: trio.Nursery,
-        threads: trio.CapacityLimiter,
+        threads: Threads,
         take: Callable[[Input], None],
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -192,7 +195,7 @@ class DiskLanes:
 
     async def _run_here_or_there(self, work: storage.DiskWork) -> DiskDone | DiskFailed | storage.DiskWork:
         if not self._in_memory:
-            return await trio.to_thread.run_sync(self._run, work, limiter=self._threads)
+            return await self._threads.run(self._run, work)
         await trio.sleep(storage.loop_latency_s(self._disk) or 0.0)
         return self._run(work)
 

@@ -29,6 +29,7 @@ from embedbroker.locks import LockFault
 from ._forks import ends_in_child
 from ._lock import is_named
 from ._shortage import lacks_room, passes
+from ._threads import run_at_most
 
 __all__ = ["Flocks", "sync_directory"]
 
@@ -93,9 +94,7 @@ class Flocks:
     def close(self) -> None:
         """Release everything; a batch that hangs releases its locks when it continues."""
         self._closed = True
-        closer = threading.Thread(target=self._give_back, name="embedbroker-locks", daemon=True)
-        closer.start()
-        closer.join(CLOSED_WITHIN_S)
+        run_at_most(CLOSED_WITHIN_S, self._give_back, "embedbroker-locks")
 
     def _give_back(self) -> None:
         with self._guard:

@@ -59,6 +59,7 @@ from ._clock import EdgeClock
 from ._collector import CollectorPaused
 from ._disk_lanes import DiskLanes
 from ._pending_answers import PendingAnswers
+from ._threads import Threads
 
 if TYPE_CHECKING:
     from ._audit_lane import AuditLane
@@ -149,9 +150,9 @@ class Host:
         self._armed = trio.CancelScope()
         self._armed_for = float("inf")
         self._given_up = False
-        self._threads = trio.CapacityLimiter(THREADS)
+        self._threads = Threads(THREADS, logger.warning)
         # Not those of the disk: guessed passwords must not delay records.
-        self._hash_threads = trio.CapacityLimiter(HASH_THREADS)
+        self._hash_threads = Threads(HASH_THREADS, logger.warning)
         self._lanes: DiskLanes | None = None
         if disk is not None:
             self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take, logger.warning)
@@ -526,7 +527,8 @@ class Host:
     @enable_ki_protection
     async def _check_password(self, number: int, check: Callable[[], bool]) -> None:
         """Compute a hash in a thread: it takes milliseconds, in which the broker serves other clients."""
-        matches = await trio.to_thread.run_sync(check, limiter=self._hash_threads, abandon_on_cancel=True)
+        while (matches := await self._hash_threads.run(_computed, check, abandon_on_cancel=True)) is None:
+            await self._hash_threads.wait_out("no memory for the hash of a password")
         if not self._given_up and not self.stopped.is_set():
             self.feed(PasswordChecked(number, matches))
 
@@ -541,6 +543,14 @@ class Host:
     @enable_ki_protection
     async def _ask_in_thread(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
         # A store that hangs must not delay a life that has ended: its session is released when it answers.
-        answer = await trio.to_thread.run_sync(lane.run, work, limiter=self._threads, abandon_on_cancel=True)
+        answer = await self._threads.run(lane.run, work, abandon_on_cancel=True)
         if not self._given_up:
             self.feed(answer)
+
+
+def _computed(check: Callable[[], bool]) -> bool | None:
+    """Return the result of a check, or None if there was no memory for it."""
+    try:
+        return check()
+    except MemoryError:
+        return None

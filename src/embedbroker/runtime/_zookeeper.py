@@ -19,6 +19,7 @@ import struct
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, TypeVar
 
 from attrs import frozen
@@ -36,6 +37,7 @@ from embedbroker.locks import (
 )
 
 from ._forks import ends_in_child
+from ._threads import run_at_most
 
 __all__ = ["ZooKeeperLockManager", "ZooKeeperSettings"]
 
@@ -213,9 +215,7 @@ class _ZooKeeperSession:
         client, self._client = self._client, None
         if client is not None:
             # An ensemble that does not answer must not delay the end of a broker.
-            end = threading.Thread(target=_end, args=(client,), daemon=True, name="end of a ZooKeeper session")
-            end.start()
-            end.join(_CLOSED_WITHIN_S)
+            run_at_most(_CLOSED_WITHIN_S, partial(_end, client), "end of a ZooKeeper session")
 
     def end_in_child(self) -> None:
         # kazoo's threads do not exist in a forked child. The ensemble ends the session of a parent that sends nothing.
@@ -235,7 +235,11 @@ class _ZooKeeperSession:
             )
             self._granted_ms = None
             _listen_for_grants(self._client, self._on_granted)
-            self._connection = self._client.start_async()
+            try:
+                self._connection = self._client.start_async()
+            except RuntimeError as error:  # its threads did not start
+                self._client = None
+                raise LockFault(f"kazoo does not start: {error}", passes=True) from error
         client, connection = self._client, self._connection
         if client is None or connection is None or not connection.wait(settings.connection_ms / 1000):
             raise LockFault(

@@ -5,15 +5,20 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.config import User
 from embedbroker.locks import LockFault, LockSession
 from embedbroker.runtime._audit_lane import AuditLane
 from embedbroker.runtime._disk import FileDisk
+from embedbroker.runtime._threads import Threads, run_at_most
+from embedbroker.security._passwords import StoredPassword, hash_password
 from embedbroker.storage import (
     Allocate,
     AuditWork,
@@ -33,12 +38,13 @@ from embedbroker.storage import (
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient import ConnectionFactory, Queue
-from embedclient.errors import JMSException, ResourceAllocationException
+from embedclient.errors import JMSException, JMSSecurityException, ResourceAllocationException
 from embedclient.model import TransportConfiguration
 from embedclient.transport import ByteStream, Listener, TransportLost, listen_tcp
 
 PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN]
 PATIENCE_S = 20.0
+SECRET = hash_password("secret", b"salt" * 4)
 
 
 class Refusing:
@@ -275,7 +281,7 @@ async def test_what_the_audit_log_has_to_do_later_waits_for_a_shortage(autojump_
     disk.kind, disk.times = Allocate, 3
     failures: list[object] = []
     async with trio.open_nursery() as nursery:
-        lane = AuditLane(disk, nursery, trio.CapacityLimiter(1), failures.append)
+        lane = AuditLane(disk, nursery, Threads(1), failures.append)
         later = (Allocate("audit-2", 4096), WriteAt("audit-2", 0, (b"first",)), WriteAt("audit-2", 0, (b"last",)))
         assert lane.write(AuditWork((WriteAt("audit-1", 0, (b"now",)),), later)) is None
     assert disk.run((Read("audit-2", 0, 5),)) == (b"lastt",) and failures == []
@@ -286,7 +292,7 @@ async def test_what_the_audit_log_has_to_do_now_is_tried_again_at_once(times: in
     disk = Short()
     disk.times = times
     async with trio.open_nursery() as nursery:
-        lane = AuditLane(disk, nursery, trio.CapacityLimiter(1), lambda failed: None)
+        lane = AuditLane(disk, nursery, Threads(1), lambda failed: None)
         work = AuditWork((ListFiles(), WriteAt("audit-1", 0, (b"one",)), WriteAt("audit-1", 3, (b"two",))))
         failed = lane.write(work)
         again = lane.write(work)
@@ -355,3 +361,95 @@ async def test_a_backup_that_gave_way_waits_again_when_a_shortage_has_passed(aut
         await primary.crash()
         await backup.wait_for_role(Role.LIVE)
         assert store.left == 0
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+class NoThreads:
+    """trio's call that runs work in a thread, when the system starts none for so many times."""
+
+    def __init__(self, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = times
+        self._call = trio.to_thread.run_sync
+        monkeypatch.setattr(trio.to_thread, "run_sync", self)
+
+    async def __call__(self, *arguments: Any, **options: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise RuntimeError("can't start new thread")
+        return await self._call(*arguments, **options)
+
+
+async def test_a_login_waits_for_a_thread_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = [User("app", SECRET, roles=["amq"]), User("plain", "p", roles=["amq"])]
+    async with EmbeddedBroker(users=users) as broker:
+        shortage = NoThreads(3, monkeypatch)
+        with trio.fail_after(PATIENCE_S), caplog.at_level(logging.WARNING):
+            with pytest.raises(JMSSecurityException, match="AMQ229031"):
+                async with ConnectionFactory(broker.url, user="app", password="wrong").connect():
+                    pass
+            assert shortage.left == 0
+            shortage.left = 3
+            for user, password in (("plain", "p"), ("app", "secret")):
+                factory = ConnectionFactory(broker.url, user=user, password=password)
+                async with factory.connect() as connection, connection.session() as session:
+                    await session.create_producer(Queue("orders")).send("sent")
+        assert shortage.left == 0
+    lines = [record.message for record in caplog.records if "waits for what" in record.message]
+    assert lines == [
+        "work waits for what this process is short of, and goes on by itself: can't start new thread",
+    ]
+
+
+async def test_a_login_waits_for_the_memory_of_its_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    matches, left = StoredPassword.matches, 2
+
+    def without_memory(stored: StoredPassword, password: str) -> bool:
+        nonlocal left
+        if left:
+            left -= 1
+            raise MemoryError
+        return matches(stored, password)
+
+    monkeypatch.setattr(StoredPassword, "matches", without_memory)
+    async with EmbeddedBroker(users=[User("app", SECRET, roles=["amq"])]) as broker:
+        with trio.fail_after(PATIENCE_S):
+            async with ConnectionFactory(broker.url, user="app", password="secret").connect():
+                pass
+    assert left == 0
+
+
+async def test_records_and_locks_wait_for_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shortage = NoThreads(10, monkeypatch)
+    config = BrokerConfig(data_directory=str(tmp_path), ha_policy=SharedStorePrimary())
+    with trio.fail_after(PATIENCE_S):
+        async with EmbeddedBroker(config) as broker:
+            await put(broker, "kept")
+        assert shortage.left == 0
+        async with EmbeddedBroker(config) as broker:
+            assert await take(broker, 1) == ["kept"]
+
+
+async def test_another_error_of_the_work_is_not_tried_again(autojump_clock: object) -> None:
+    calls: list[int] = []
+
+    def work() -> None:
+        calls.append(1)
+        raise RuntimeError("of the work")
+
+    with pytest.raises(RuntimeError, match="of the work"):
+        await Threads(1).run(work)
+    assert calls == [1]
+
+
+def test_locks_are_given_back_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done: list[str] = []
+    run_at_most(1.0, lambda: done.append("done"), "test")
+    assert done == ["done"]
