@@ -190,6 +190,23 @@ def test_temporary_queues_move_to_the_new_connection(stage: Stage) -> None:
     assert "t" not in stage.node.kernel.address_manager.queues
 
 
+def test_a_temporary_queue_of_the_new_connection_keeps_its_owner_beside_a_gone_one_of_its_name(stage: Stage) -> None:
+    queues = stage.node.kernel.address_manager.queues
+    peer = stage.connect().open_session("s", window=WINDOW)
+    peer.create_queue("t", temporary=True)
+    peer.lose()
+    again = stage.connect().open_session("n", channel=11, window=WINDOW)
+    again.send(DeleteQueue("t"), channel=11)
+    assert "t" not in queues
+    again.create_queue("t", temporary=True, channel=11)
+    again.send(ReattachSession("s", 0), channel=1)
+    assert again.last(ReattachSessionResponse).reattached
+    again.send(SessionClose(), channel=10)
+    again.send(SessionClose(), channel=11)
+    again.lose()
+    assert "t" not in queues
+
+
 def test_reattaching_on_the_same_connection_keeps_temporary_queues(stage: Stage) -> None:
     peer = stage.connect().open_session("s", window=WINDOW)
     peer.create_queue("t", temporary=True)

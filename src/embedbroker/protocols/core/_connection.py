@@ -86,7 +86,7 @@ class CoreConnection:
         self.state.open(service.now)
         self.sessions: dict[int, CoreSession] = {}
         # Names and ids: a name may belong to another queue when this connection ends.
-        self.temporary_queues: dict[str, int] = {}
+        self.temporary_queues: dict[int, str] = {}
         # Sessions with a refused reattachment that their client has not created again yet.
         self._refused_reattachments = 0
         self._has_dropped = False
@@ -491,7 +491,7 @@ class CoreConnection:
         self._leave_cluster()
         for session in list(self.sessions.values()):
             session.close(failed=True)
-        for name, identifier in list(self.temporary_queues.items()):
+        for identifier, name in list(self.temporary_queues.items()):
             self.service.kernel.teardown.delete_temporary(name, identifier)
         self.temporary_queues.clear()
         self.service.kernel.clients.remove_connection(self)

@@ -33,8 +33,8 @@ class Gate(Protocol):
 class SessionConnection(ClientConnection, Protocol):
     """Carry the frames of a session. A reattachment replaces it."""
 
-    #: Names and ids of the temporary queues that end with it.
-    temporary_queues: dict[str, int]
+    #: Temporary queues that end with it: names by ids, as a later queue may have the name of one that is gone.
+    temporary_queues: dict[int, str]
 
     @property
     def link(self) -> ConnectionPort:

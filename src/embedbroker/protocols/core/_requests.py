@@ -151,7 +151,7 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
 def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
     result = session.kernel_session.addresses.create_queue(request)
     if not isinstance(result, Refused) and request.temporary:
-        session.connection.temporary_queues[result.name] = result.id
+        session.connection.temporary_queues[result.id] = result.name
     _done(session, result, wants_reply)
 
 
@@ -227,7 +227,7 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
     result = session.kernel_session.addresses.delete_queue(packet.queue_name)
     if not isinstance(result, Refused):
-        session.connection.temporary_queues.pop(result.name, None)
+        session.connection.temporary_queues.pop(result.id, None)
     _done(session, result, True)
 
 
