@@ -103,6 +103,40 @@ async def test_notifications_of_addresses_and_connections_are_those_of_artemis(
     assert await events_of(ours.url) == expected
 
 
+async def bindings_of(url: str) -> list[dict[str, object]]:
+    """What a subscriber gets while diverts are created, changed and destroyed: the values that do not vary."""
+    found: list[dict[str, object]] = []
+    selector = "_AMQ_Address IN ('from', 'last')"
+    async with (
+        ConnectionFactory(url, user="admin", password="admin").create_context() as context,
+        context.create_consumer(Topic("activemq.notifications"), selector) as consumer,
+    ):
+        wanted = {"name": "taker", "address": "from", "forwarding-address": "to", "routing-name": "turns"}
+        await invoke(context, "broker", "createDivert", json.dumps({**wanted, "filter-string": "a = 1"}))
+        await invoke(context, "broker", "createDivert", json.dumps({**wanted, "name": "plain"}))
+        await invoke(context, "broker", "updateDivert", json.dumps({"name": "plain", "forwarding-address": "x"}))
+        await invoke(context, "broker", "destroyDivert", "taker")
+        await invoke(context, "broker", "destroyDivert", "plain")
+        last = {"name": "last.queue", "address": "last", "routing-type": "ANYCAST"}
+        await invoke(context, "broker", "createQueue", json.dumps(last))
+        while not found or found[-1]["_AMQ_Address"] != "last":
+            message = await consumer.receive(timeout=30)
+            assert message is not None, found
+            found.append({name: message.properties[name] for name in message.properties if name.startswith("_AMQ")})
+        await invoke(context, "broker", "destroyQueue", "last.queue")
+    return [
+        {name: value for name, value in event.items() if name not in ("_AMQ_NotifTimestamp", "_AMQ_Binding_ID")}
+        for event in found
+        if event["_AMQ_Address"] == "from"
+    ]
+
+
+async def test_notifications_of_diverts_are_those_of_artemis(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    expected = await bindings_of(theirs.url)
+    assert [event["_AMQ_ClusterName"] for event in expected] == ["taker", "plain"]
+    assert await bindings_of(ours.url) == expected
+
+
 # -- operations on messages ------------------------------------------------------------------------------------------
 
 

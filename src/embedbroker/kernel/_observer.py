@@ -22,6 +22,7 @@ from .settling._outcome import Outcome
 if TYPE_CHECKING:
     from ._authority import Permission, Principal
     from .addressing._address import Address
+    from .addressing._diverts import Divert
     from .queueing._queue import Consumer, Queue
     from .queueing._reference import Reference
 
@@ -126,6 +127,9 @@ class CommitObserver:
     def address_removed(self, address: Address) -> None:
         """Observe the removal of an address."""
 
+    def divert_added(self, divert: Divert) -> None:
+        """Observe a divert that is created. Diverts restored by a restart are not observed, nor are changes."""
+
     def queue_added(self, queue: Queue) -> None:
         """Observe a queue that is bound to its address. Queues restored by a restart are not observed."""
 
@@ -189,6 +193,7 @@ class CommitSubscribers:
         "connection_removed",
         "consumer_added",
         "consumer_removed",
+        "divert_added",
         "login_refused",
         "queue_added",
         "queue_removed",
@@ -205,6 +210,7 @@ class CommitSubscribers:
         self.address_added: list[Callable[[Address], None]] = []
         self.address_changed: list[Callable[[Address], None]] = []
         self.address_removed: list[Callable[[Address], None]] = []
+        self.divert_added: list[Callable[[Divert], None]] = []
         self.queue_added: list[Callable[[Queue], None]] = []
         self.queue_removed: list[Callable[[Queue], None]] = []
         self.queue_updated: list[Callable[[Queue], None]] = []

@@ -14,6 +14,7 @@ from embedbroker.kernel import (
     ClientConnection,
     CommitObserver,
     Consumer,
+    Divert,
     Kernel,
     Permission,
     Principal,
@@ -31,8 +32,8 @@ _BYTE, _INT, _LONG, _STRING, _NULL = (
     PropertyType.STRING,
     PropertyType.NULL,
 )
-# A queue of this broker; Artemis has numbers for remote queues and diverts, too.
-_LOCAL_QUEUE = 0
+# Kinds of bindings; Artemis has a number for remote queues, too.
+_LOCAL_QUEUE, _DIVERT = 0, 2
 _NO_SUBJECT = "unavailable"
 _MULTICAST, _ANYCAST = 0, 1
 
@@ -65,6 +66,20 @@ class Notifications(CommitObserver):
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             if queue.definition.filter:
                 properties.set("_AMQ_FilterString", queue.definition.filter, _STRING)
+            self._publish("BINDING_ADDED", properties)
+
+    def divert_added(self, divert: Divert) -> None:
+        """Publish BINDING_ADDED. The removal and changes of a divert are not published, as in Artemis."""
+        if self._is_wanted:
+            made, properties = divert.definition, Properties()
+            properties.set("_AMQ_Address", made.address, _STRING)
+            properties.set("_AMQ_ClusterName", made.name, _STRING)
+            properties.set("_AMQ_RoutingName", made.routing_name, _STRING)
+            properties.set("_AMQ_Distance", 0, _INT)
+            properties.set("_AMQ_Binding_Type", _DIVERT, _INT)
+            properties.set("_AMQ_Binding_ID", made.id, _LONG)
+            if made.filter:
+                properties.set("_AMQ_FilterString", made.filter, _STRING)
             self._publish("BINDING_ADDED", properties)
 
     def queue_updated(self, queue: Queue) -> None:

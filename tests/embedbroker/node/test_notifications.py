@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from embedbroker.config import DivertConfiguration
+from embedbroker.kernel import Divert
 from embedclient.wire.core import (
     CreateQueueV2,
     DeleteQueue,
@@ -166,6 +168,34 @@ def test_a_lost_connection_closes_consumer_and_session() -> None:
     listener.take()
     peer.lose()
     assert listener.kinds() == ["CONSUMER_CLOSED", "SESSION_CLOSED"]
+
+
+def test_the_binding_of_a_divert() -> None:
+    """Artemis publishes neither the change nor the removal of a divert."""
+    stage = Stage()
+    listener = Listener(stage, filter="_AMQ_NotifType LIKE 'BINDING%'")
+    listener.take()
+    diverts = stage.node.kernel.diverts
+    wanted = DivertConfiguration("orders", "audit", routing_name="turns", filter="a = 1")
+    for name, each in (("filtered", wanted), ("plain", DivertConfiguration("orders", "audit"))):
+        assert isinstance(diverts.create(name, each), Divert)
+    ids = [each.definition.id for each in diverts.by_name.values()]
+    other(stage)
+    assert listener.take() == [
+        {
+            "_AMQ_NotifType": "BINDING_ADDED", "_AMQ_Address": "orders", "_AMQ_RoutingName": "turns",
+            "_AMQ_Distance": 0, "_AMQ_ClusterName": "filtered", "_AMQ_Binding_ID": ids[0], "_AMQ_Binding_Type": 2,
+            "_AMQ_FilterString": "a = 1",
+        },
+        {
+            "_AMQ_NotifType": "BINDING_ADDED", "_AMQ_Address": "orders", "_AMQ_RoutingName": "plain",
+            "_AMQ_Distance": 0, "_AMQ_ClusterName": "plain", "_AMQ_Binding_ID": ids[1], "_AMQ_Binding_Type": 2,
+        },
+    ]  # fmt: skip
+    diverts.update("plain", forwarding_address="other")
+    diverts.remove("plain")
+    other(stage)
+    assert listener.take() == []
 
 
 def test_events_that_a_filter_does_not_match_are_not_stored() -> None:

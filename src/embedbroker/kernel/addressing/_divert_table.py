@@ -53,7 +53,10 @@ class DivertTable:
         if isinstance(selector, Refused):
             return selector
         definition = _definition(self._ids.take(), name, wanted)
-        return self._bind(definition, selector, wanted.transformer)
+        divert = self._bind(definition, selector, wanted.transformer)
+        observers = self._manager.observers
+        observers.call(observers.commit.divert_added, divert)
+        return divert
 
     def _bind(self, definition: DivertDefinition, selector: Selector | None, transformer: Transformer | None) -> Divert:
         divert = Divert(definition, selector, transformer)
