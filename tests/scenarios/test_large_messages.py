@@ -1,13 +1,20 @@
-"""2.5.8 to 2.5.10, 2.5.13, 2.1.6, 2.1.10: large messages and the backup of their broker."""
+"""2.5.8 to 2.5.10, 2.5.13, 2.1.6, 2.1.10, 2.3.20: large messages and the backup of their broker."""
 
 from __future__ import annotations
 
 import pytest
 import trio
 
-from embedbroker import ReplicationBackup, ReplicationPrimary
+from embedbroker import (
+    DivertConfiguration,
+    ReplicationBackup,
+    ReplicationPrimary,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
 from embedbroker.storage import ListFiles, body_number
+from embedclient import Queue
 from tests.scenarios.clients import ORDERS, put, queued, session_at, take
 from tests.scenarios.conftest import MakePair
 
@@ -133,3 +140,33 @@ async def test_transacted_large_messages_sent_then_failover(pair: BrokerPair) ->
             assert await take(consumer, COUNT) == large(0, COUNT)
             await session.commit()
         assert await queued(pair.backup) == []
+
+
+@pytest.mark.parametrize("crashes", [False, True], ids=["consumed", "crash"])
+@pytest.mark.parametrize("replicates", [False, True], ids=["shared store", "replication"])
+async def test_unique_ids_with_divert(make_pair: MakePair, replicates: bool, crashes: bool) -> None:
+    """2.3.20
+
+    Given large messages that a divert copies, when the messages of the source are consumed, or when the primary
+    crashes, then all copies are readable at the backup: each has its whole body, and an id that no other one has.
+    """
+    diverts = {"copies": DivertConfiguration("orders", "audit")}
+    policies = (
+        (ReplicationPrimary(), ReplicationBackup()) if replicates else (SharedStorePrimary(), SharedStoreBackup())
+    )
+    pair = make_pair(*policies, diverts=diverts)
+    await pair.start()
+    audit = Queue("audit")
+    async with session_at(pair.url) as session:
+        await put(session, ["first"], audit)
+        await put(session, large(0, COUNT))
+        assert len(await pair.primary.messages("audit")) == COUNT + 1
+        if not crashes:
+            async with session.create_consumer(ORDERS) as consumer:
+                assert await take(consumer, COUNT) == large(0, COUNT)
+        await pair.failover()
+        assert await queued(pair.backup) == (large(0, COUNT) if crashes else [])
+        ids = [message.message_id for message in await pair.backup.messages("audit")]
+        assert len(set(ids)) == COUNT + 1
+        async with session.create_consumer(audit) as consumer:
+            assert await take(consumer, COUNT + 1) == ["first", *large(0, COUNT)]

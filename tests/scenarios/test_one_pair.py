@@ -14,14 +14,17 @@ from embedbroker import (
     ReplicationBackup,
     ReplicationPrimary,
     Role,
+    SecuritySetting,
     SharedStoreBackup,
     SharedStorePrimary,
+    User,
     pytest_plugin,
 )
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
 from embedbroker.pytest_plugin._bench import Bench
 from embedbroker.storage import ListFiles
-from embedclient import Queue
+from embedclient import ConnectionFactory, Queue
+from embedclient.errors import JMSSecurityException
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 from tests.scenarios.clients import ORDERS, numbered, put, put_once, queued, session_at, take
 from tests.scenarios.conftest import MakePair, bench_over_tcp
@@ -219,3 +222,45 @@ async def test_failover_with_a_host_alias(tmp_path: Path) -> None:
                 assert backup.role is Role.LIVE
                 async with session.create_consumer(ORDERS) as consumer:
                     assert await take(consumer, 2) == ["before", "after"]
+
+
+USERS = [User("app", "secret", roles=["writers", "readers"]), User("guest", "guest", roles=["readers"])]
+PERMISSIONS = {
+    "orders": SecuritySetting(
+        send=["writers"], consume=["readers"], create_address=["writers"], create_durable_queue=["writers"]
+    )
+}
+
+
+@pytest.mark.parametrize("replicates", [False, True], ids=["shared store", "replication"])
+async def test_failover_with_users_and_permissions(make_pair: MakePair, replicates: bool) -> None:
+    """2.1.7
+
+    Given a pair with users, when the primary crashes while one of them works, then its session goes on at
+    the backup without another login of the user, with the same permissions; others are refused there, too.
+    """
+    policies = (
+        (ReplicationPrimary(), ReplicationBackup()) if replicates else (SharedStorePrimary(), SharedStoreBackup())
+    )
+    pair = make_pair(*policies, users=USERS, security_settings=PERMISSIONS)
+    await pair.start()
+    factory = ConnectionFactory(pair.url)
+    async with (
+        factory.create_connection("app", "secret") as connection,
+        factory.create_connection("guest", "guest") as other,
+        connection.session() as session,
+        other.session() as reading,
+    ):
+        await put(session, numbered(0, COUNT))
+        await pair.failover()
+        await put(session, numbered(COUNT, 2 * COUNT))
+        with pytest.raises(JMSSecurityException, match=r"AMQ229032.*guest.*SEND"):
+            await put(reading, ["not allowed"])
+        with pytest.raises(JMSSecurityException, match=r"AMQ229032.*app.*other"):
+            await put(session, ["not allowed"], Queue("other"))
+        for user, password in (("app", "wrong"), ("nobody", "secret")):
+            with pytest.raises(JMSSecurityException):
+                async with factory.create_connection(user, password):
+                    pass
+        async with reading.create_consumer(ORDERS) as consumer:
+            assert await take(consumer, 2 * COUNT) == numbered(0, 2 * COUNT)

@@ -118,22 +118,25 @@ async def test_message_sync(pair: BrokerPair, consumed: int) -> None:
         assert await queued(pair.backup) == numbered(consumed, COUNT)
 
 
-@pytest.mark.parametrize("received", [True, False], ids=["receive all", "remove all"])
-async def test_messages_with_purge_on_no_consumers(pair: BrokerPair, received: bool) -> None:
+@pytest.mark.parametrize("emptied_by", ["receive all", "remove all", "management"])
+async def test_messages_with_purge_on_no_consumers(pair: BrokerPair, emptied_by: str) -> None:
     """2.5.6, 2.5.12
 
-    Given a queue that is purged when its last consumer leaves, and that became empty by that, or because everything
-    was received, when the primary crashes, then it is empty.
+    Given a queue that is purged when its last consumer leaves, and that became empty by that, because everything was
+    received, or by a management operation, when the primary crashes, then it is empty.
     """
     purged = Queue("purged?purge-on-no-consumers=true")
     await pair.start()
-    async with session_at(pair.url) as session:
+    async with session_at(f"{pair.url}{'&' if '?' in pair.url else '?'}consumerWindowSize=0") as session:
         async with session.create_consumer(purged) as consumer:
             await put(session, numbered(0, COUNT), purged)
-            if received:
+            if emptied_by == "receive all":
                 assert await take(consumer, COUNT) == numbered(0, COUNT)
             else:
                 await pair.wait_for(queue="purged", count=COUNT)
+            if emptied_by == "management":
+                assert await pair.primary.broker.management.purge_queue("purged") == COUNT
+                await pair.assert_empty("purged")
         await pair.assert_empty("purged")
         await put(session, ["behind it"])
         await pair.failover()
