@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+import pytest
+
 from tests.interop.programs import Program
 from tests.interop.registry import APPLICATIONS_SOURCE, JAVA_SOURCE, applications_classpath, matrix_classpath
 
@@ -54,13 +56,13 @@ class CaseProgram:
         """
         self._program.say(f"run {case} {url}")
         noise: list[str] = []
-        refusals: list[Exception] = []
+        refusals: list[BaseException] = []
         while (line := self._program.line(seconds_max=CASE_SECONDS_MAX)) is not None:
             match line.split(" ", 2):
                 case ["ask", word]:
                     try:
                         answers[word]()
-                    except Exception as error:
+                    except (Exception, pytest.skip.Exception, pytest.fail.Exception) as error:
                         refusals.append(error)
                     self._program.say("refused" if refusals else "done")
                 case ["ok" | "failed", name, *_] if name == case and refusals:
