@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,35 @@ async def test_notifications_of_diverts_are_those_of_artemis(theirs: NotifyingAr
     assert await bindings_of(ours.url) == expected
 
 
+# -- scheduled messages ----------------------------------------------------------------------------------------------
+
+
+async def with_a_schedule(context: JMSContext, call: Callable[..., Awaitable[Any]]) -> None:
+    """Operations on scheduled messages of the queue ``managed.one``."""
+    await call("nothing is scheduled", "listScheduledMessagesAsJSON")
+    await call("no first one", "peekFirstScheduledMessageAsJSON")
+    producer = context.create_producer()
+    for text, delay in (("late", 9000), ("early", 5000), ("middle", 7000)):
+        message = TextMessage(text, properties={"text": text})
+        await producer.set_delivery_delay(delay).send(Queue("managed.one"), message)
+    listed = "listScheduledMessagesAsJSON"
+    rows = json.loads(await call("", listed))
+    await call("", "deliverScheduledMessage", rows[1]["messageID"])
+    await call("delivered", "countMessages", "text = 'middle'")
+    await call("delivered nothing", "deliverScheduledMessage", 1)
+    await call("scheduled", "getScheduledCount")
+    await call("durable", "getDurableScheduledCount")
+    await call("delivered what matches", "deliverScheduledMessages", "text = 'early'")
+    rest = json.loads(await call("", listed))
+    await call("order", "countMessages", None, "text")
+    first = json.loads(await call("", "peekFirstScheduledMessageAsJSON"))
+    found = [[row["text"] for row in rows], [row["text"] for row in rest], first["text"]]
+    await call("wrong filter", "deliverScheduledMessages", "a =")
+    await call("", "deliverScheduledMessages", "")
+    await call("removed all", "removeAllMessages")
+    assert found == [["early", "middle", "late"], ["late"], "late"]
+
+
 # -- operations on messages ------------------------------------------------------------------------------------------
 
 
@@ -177,6 +206,7 @@ async def results_of(url: str) -> dict[str, object]:
         await call("count in delivery", "countDeliveringMessages", None, queue="managed.two")
         await call("removed", "removeMessages", "color = 'red'", queue="managed.two")
         await call("wrong arguments", "copyMessage", "x", "managed.two")
+        await with_a_schedule(context, call)
         results["closed session"] = await invoke(context, "broker", "closeSessionWithID", "nope", "nope")
         results["closed consumers"] = await invoke(context, "broker", "closeConsumerConnectionsForAddress", "nope.#")
         producers = json.loads(await invoke(context, "broker", "listProducers", "", 1, 100))

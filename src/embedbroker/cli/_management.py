@@ -85,6 +85,7 @@ _DIVERTS: Columns = {
 _MORE_OF_DIVERTS = ("RoutingName", "TransformerClassName", "TransformerPropertiesAsJSON")
 _ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 _ROUTING_TYPES = ("STRIP", "PASS", "ANYCAST", "MULTICAST")
+_SCHEDULED: Columns = {"ID": "messageID", "DELIVER AT": "_AMQ_SCHED_DELIVERY"} | dict(list(_MESSAGES.items())[1:])
 _TEXT_MESSAGE = 3
 _CONSUMERS: Columns = {
     "ID": "id",
@@ -376,11 +377,24 @@ def _act(
     _manage(*client, work)
 
 
+def _show_messages(rows: Sequence[Mapping[str, object]], columns: Columns, *, as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+        return
+    _print_table(list(columns), [[_cell(row.get(key)) for key in columns.values()] for row in rows])
+
+
+_as_json_lines = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON line per message, with all headers and properties."
+)
+
+
 @message.command("browse")
 @connection_options
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--filter", "selector", help="Show only what this selector matches.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per message, with all headers and properties.")
+@_as_json_lines
 def browse_messages(
     url: str,
     user: str | None,
@@ -394,11 +408,51 @@ def browse_messages(
 
     async def work(manager: _Manager) -> None:
         rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listMessagesAsJSON", selector))
-        if as_json:
-            for row in rows:
-                click.echo(json.dumps(row, ensure_ascii=False))
-            return
-        _print_table(list(_MESSAGES), [[_cell(row.get(key)) for key in _MESSAGES.values()] for row in rows])
+        _show_messages(rows, _MESSAGES, as_json=as_json)
+
+    _manage(url, user, password, client_id, work)
+
+
+@message.command("scheduled")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@_as_json_lines
+def show_scheduled_messages(
+    url: str, user: str | None, password: str | None, client_id: str | None, queue_name: str, as_json: bool
+) -> None:
+    """Show the messages of QUEUE that are scheduled for later delivery, the earliest first, 200 at most."""
+
+    async def work(manager: _Manager) -> None:
+        rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listScheduledMessagesAsJSON"))
+        _show_messages(rows, _SCHEDULED, as_json=as_json)
+
+    _manage(url, user, password, client_id, work)
+
+
+@message.command("deliver")
+@connection_options
+@click.argument("queue_name", metavar="QUEUE")
+@_chosen
+def deliver_scheduled_messages(
+    url: str,
+    user: str | None,
+    password: str | None,
+    client_id: str | None,
+    queue_name: str,
+    identifiers: Sequence[int],
+    selector: str | None,
+    takes_all: bool,
+) -> None:
+    """Deliver scheduled messages of QUEUE now."""
+    _check_chosen(identifiers, selector, takes_all)
+
+    async def work(manager: _Manager) -> None:
+        resource = f"queue.{queue_name}"
+        for number in identifiers:
+            await manager.invoke(resource, "deliverScheduledMessage", number)
+        if not identifiers:
+            await manager.invoke(resource, "deliverScheduledMessages", selector)
+        click.echo(f"delivered scheduled messages of queue {queue_name}", err=True)
 
     _manage(url, user, password, client_id, work)
 

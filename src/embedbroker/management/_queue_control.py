@@ -25,6 +25,7 @@ from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, 
 from ._paging import plain_text
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._rows import RESULT_CHARS_MAX, Rows
+from ._scheduled import SCHEDULED_ATTRIBUTES, SCHEDULED_OPERATIONS
 from ._sending import operations, send
 from ._texts import ROUTING_TYPES, no_queue
 
@@ -101,7 +102,7 @@ _ATTRIBUTES = (
     Attribute("Enabled", "boolean", lambda call: True, "It takes messages; it cannot be disabled yet."),
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
-    Attribute("ScheduledCount", "long", lambda call: _of(call).scheduled_count, "Messages for later delivery."),
+    *SCHEDULED_ATTRIBUTES,
     Attribute("ConsumerCount", "int", lambda call: _of(call).consumer_count, "Consumers, without browsers."),
     Attribute("MessagesAdded", "long", lambda call: _of(call).added_count, "Messages added since the start."),
     Attribute(
@@ -546,6 +547,7 @@ _OPERATIONS = (
     Operation("listDeliveringMessages", (), "Map", _delivering_maps, "Messages in delivery by consumer, at most 200."),
     Operation("listDeliveringMessagesAsJSON", (), "String", _delivering_json, "The same as JSON."),
     Operation("peekFirstMessageAsJSON", (), "String", _peek, "The message that is next, as JSON; null without one."),
+    *SCHEDULED_OPERATIONS,
     Operation("countMessages", (), "long", _count, "Messages that wait or are in delivery."),
     Operation("countMessages", (_FILTER,), "long", _count, "Those that match among the first 200 that wait."),
     Operation(

@@ -290,6 +290,15 @@ class Management:
         retried: int = await self.invoke(f"queue.{queue}", "retryMessages")
         return retried
 
+    async def scheduled_messages(self, queue: str) -> list[dict[str, Any]]:
+        """Return the messages of a queue that are scheduled for later, the earliest first, 200 at most."""
+        rows: list[dict[str, Any]] = await self.invoke(f"queue.{queue}", "listScheduledMessages")
+        return rows
+
+    async def deliver_scheduled_messages(self, queue: str, *, filter: str | None = None) -> None:
+        """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart."""
+        await self.invoke(f"queue.{queue}", "deliverScheduledMessages", filter)
+
     async def change_priority(self, queue: str, priority: int, *, filter: str | None = None) -> int:
         """Give messages that wait in a queue another priority, 0 to 9, and new ids; return how many there were."""
         changed: int = await self.invoke(f"queue.{queue}", "changeMessagesPriority", filter, priority)

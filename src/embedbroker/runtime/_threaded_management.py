@@ -193,6 +193,14 @@ class ThreadedManagement:
         """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
         return self._run(lambda: self._management.retry_messages(queue))
 
+    def scheduled_messages(self, queue: str) -> list[dict[str, Any]]:
+        """Return the messages of a queue that are scheduled for later, the earliest first, 200 at most."""
+        return self._run(lambda: self._management.scheduled_messages(queue))
+
+    def deliver_scheduled_messages(self, queue: str, *, filter: str | None = None) -> None:
+        """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart."""
+        self._run(lambda: self._management.deliver_scheduled_messages(queue, filter=filter))
+
     def change_priority(self, queue: str, priority: int, *, filter: str | None = None) -> int:
         """Give messages that wait in a queue another priority, 0 to 9, and new ids; return how many there were."""
         return self._run(lambda: self._management.change_priority(queue, priority, filter=filter))

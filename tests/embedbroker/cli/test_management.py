@@ -235,6 +235,21 @@ def test_messages_are_rejected_retried_and_expired(run: Command) -> None:
     assert run("browse", "ExpiryQueue").stdout == "one\ntwo\n"
 
 
+def test_scheduled_messages_are_shown_and_delivered(run: Command) -> None:
+    run("queue", "create", "orders")
+    assert run("send", "orders", "one", "two", "--delay", "3600").exit_code == 0
+    head, *rows = table(run("message", "scheduled", "orders"))
+    assert head[:4] == ["ID", "DELIVER", "AT", "PRIORITY"] and len(rows) == 2
+    first, second = of_json(run("message", "scheduled", "orders", "--json"))
+    assert [str(first["messageID"]), str(first["_AMQ_SCHED_DELIVERY"])] == rows[0][:2]
+    delivered = run("message", "deliver", "orders", "--id", str(second["messageID"]))
+    assert (delivered.exit_code, delivered.stderr) == (0, "delivered scheduled messages of queue orders\n")
+    assert run("browse", "orders").stdout == "two\n"
+    assert run("message", "deliver", "orders", "--all").exit_code == 0
+    assert run("browse", "orders").stdout == "one\ntwo\n"
+    assert run("message", "deliver", "orders").exit_code == 2
+
+
 @pytest.mark.parametrize("options", [[], ["--all", "--id", "1"], ["--id", "1", "--filter", "a = 1"]])
 def test_messages_must_be_chosen_in_one_way(run: Command, options: list[str]) -> None:
     refused = run("message", "delete", "orders", *options)

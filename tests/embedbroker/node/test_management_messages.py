@@ -196,6 +196,74 @@ def test_a_scheduled_message_keeps_its_time_with_another_priority(manager: Manag
     manager.peer.stage.node.kernel.check()
 
 
+def schedule(manager: Manager, number: int, delay_s: int, *, durable: bool = True, timestamp: int = 0) -> None:
+    values = Properties()
+    values.set("number", number, PropertyType.INT)
+    values.set("_AMQ_SCHED_DELIVERY", manager.peer.stage.now.wall_ms + 1000 * delay_s, PropertyType.LONG)
+    message = CoreMessage.build(address="q", durable=durable, properties=values, timestamp=timestamp)
+    manager.peer.send(SessionSend(message, False, -1))
+
+
+def scheduled(manager: Manager) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(manager.call("queue.q", "listScheduledMessagesAsJSON"))
+    return found
+
+
+def test_scheduled_messages_are_listed_in_order_of_time_and_counted(manager: Manager) -> None:
+    fill(manager, 1)
+    assert (scheduled(manager), manager.call("queue.q", "peekFirstScheduledMessageAsJSON")) == ([], None)
+    for number, delay_s, durable in ((1, 25, True), (2, 24, False), (3, 24, True)):
+        schedule(manager, number, delay_s, durable=durable, timestamp=100 - number)
+    assert numbers(scheduled(manager)) == [2, 3, 1]
+    assert manager.call("queue.q", "listScheduledMessages") == scheduled(manager)
+    # Artemis shows the oldest by its time of sending, and not the one that is due first.
+    assert json.loads(manager.call("queue.q", "peekFirstScheduledMessageAsJSON"))["number"] == 3
+    kept = manager.peer.stage.node.kernel.address_manager.queues["q"].scheduled
+    assert kept is not None
+    sizes = [reference.message.encoded_size for reference in kept]
+    names = ("ScheduledCount", "ScheduledSize", "DurableScheduledCount", "DurableScheduledSize", "MessageCount")
+    expected = [3, sum(sizes), 2, sizes[1] + sizes[2], 4]
+    assert [manager.read("queue.q", name) for name in names] == expected
+
+
+def test_a_list_of_scheduled_messages_has_the_200_that_are_due_first(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    for number in range(250):
+        schedule(manager, number, 1000 - number)
+    assert numbers(scheduled(manager)) == list(range(249, 49, -1))
+
+
+def test_scheduled_messages_are_delivered_early(manager: Manager) -> None:
+    fill(manager, 1)
+    for number in (1, 2, 3, 4):
+        schedule(manager, number, 20 - number)
+    second = next(row["messageID"] for row in scheduled(manager) if row["number"] == 2)
+    assert manager.call("queue.q", "deliverScheduledMessage", second) is None
+    assert (numbers(scheduled(manager)), numbers(listed(manager))) == ([4, 3, 1], [0, 2])
+    # What is not scheduled is not found.
+    assert manager.call("queue.q", "deliverScheduledMessage", second) is None
+    assert manager.failure("queue.q", operation="deliverScheduledMessages", body='["a ="]').startswith("AMQ229020")
+    assert manager.call("queue.q", "deliverScheduledMessages", "number = 4") is None
+    assert (numbers(scheduled(manager)), numbers(listed(manager))) == ([3, 1], [0, 2, 4])
+    assert manager.call("queue.q", "deliverScheduledMessages", None) is None
+    assert (numbers(scheduled(manager)), numbers(listed(manager))) == ([], [0, 1, 2, 3, 4])
+    manager.peer.stage.advance(25)
+    assert numbers(listed(manager)) == [0, 1, 2, 3, 4]
+    manager.peer.stage.node.kernel.check()
+
+
+def test_the_rest_of_a_schedule_is_due_at_its_time_after_an_early_delivery(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    for number, delay_s in ((1, 10), (2, 20)):
+        schedule(manager, number, delay_s)
+    assert manager.call("queue.q", "deliverScheduledMessages", "number = 1") is None
+    manager.peer.stage.advance(15)
+    assert (numbers(scheduled(manager)), numbers(listed(manager))) == ([2], [1])
+    schedule(manager, 3, 3)
+    manager.peer.stage.advance(6)
+    assert (numbers(scheduled(manager)), numbers(listed(manager))) == ([], [1, 2, 3])
+
+
 @pytest.mark.parametrize("kind", ["memory", "journal"])
 def test_a_large_message_is_copied_and_gets_another_priority_with_its_body(kind: str) -> None:
     stage, producer = large.a_stage(kind)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker import AddressInfo, EmbeddedBroker, QueueInfo
-from embedclient import ConnectionFactory, TextMessage
+from embedclient import ConnectionFactory, Queue, TextMessage
 from embedclient.errors import IllegalStateException, JMSException
 
 
@@ -143,6 +143,23 @@ async def test_messages_are_sent_browsed_moved_copied_and_removed() -> None:
         assert await management.expire_messages("orders") == 2
         assert await management.remove_messages("other", filter="color IS NULL") == 1
         assert await management.message_count("ExpiryQueue") == 2
+
+
+async def test_scheduled_messages_are_listed_and_delivered_early() -> None:
+    async with EmbeddedBroker() as broker:
+        management = broker.management
+        await management.create_queue("orders")
+        async with ConnectionFactory(broker.url).create_context() as context:
+            producer = context.create_producer()
+            for text in ("one", "two"):
+                await producer.set_delivery_delay(3600).send(Queue("orders"), TextMessage(text))
+        rows = await management.scheduled_messages("orders")
+        assert [row["type"] for row in rows] == [3, 3] and await management.browse("orders") == []
+        await management.deliver_scheduled_messages("orders", filter="JMSMessageID IS NULL")
+        assert await management.scheduled_messages("orders") == rows
+        await management.deliver_scheduled_messages("orders")
+        assert await management.scheduled_messages("orders") == []
+        assert await management.browse("orders") == rows
 
 
 async def test_connections_are_closed_by_address_or_user() -> None:

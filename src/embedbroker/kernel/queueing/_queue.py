@@ -381,6 +381,12 @@ class Queue:
             self.owner.wake(self)
         return len(due)
 
+    def release_early(self, reference: Reference) -> None:
+        """Put a scheduled message to its place before it is due; without effect on one that is not scheduled."""
+        if self.scheduled is not None and self.scheduled.discard(reference):
+            self.backlog.give_back(reference)
+            self.owner.wake(self)
+
     @property
     def lowest_scheduled(self) -> float:
         """Return the lowest position of a message that must not be delivered yet; infinity for none."""

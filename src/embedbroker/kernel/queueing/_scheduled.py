@@ -38,6 +38,10 @@ class ScheduledReferences:
         for _due_ms, reference in sorted(self._by_position.values(), key=lambda entry: (entry[0], entry[1].position)):
             yield reference
 
+    def entries(self) -> list[tuple[int, Reference]]:
+        """Return each reference with its time, in no order."""
+        return list(self._by_position.values())
+
     def add(self, due_ms: int, reference: Reference) -> None:
         """Add a reference that is due at ``due_ms``."""
         self._by_position[reference.position] = (due_ms, reference)
