@@ -157,10 +157,11 @@ async def with_a_schedule(context: JMSContext, call: Callable[..., Awaitable[Any
     await call("durable", "getDurableScheduledCount")
     await call("delivered what matches", "deliverScheduledMessages", "text = 'early'")
     rest = json.loads(await call("", listed))
-    await call("order", "countMessages", None, "text")
+    groups = json.loads(await call("", "countMessages", None, "text"))
+    assert groups == {"early": 1, "middle": 1}
     first = json.loads(await call("", "peekFirstScheduledMessageAsJSON"))
     found = [[row["text"] for row in rows], [row["text"] for row in rest], first["text"]]
-    await call("wrong filter", "deliverScheduledMessages", "a =")
+    assert (await call("", "deliverScheduledMessages", "a =")).startswith("AMQ229020: Invalid filter: ")
     await call("", "deliverScheduledMessages", "")
     await call("removed all", "removeAllMessages")
     assert found == [["early", "middle", "late"], ["late"], "late"]
@@ -194,6 +195,7 @@ async def results_of(url: str) -> dict[str, object]:
         ]
         results["groups"] = json.loads(await invoke(context, "queue.managed.one", "countMessages", None, "color"))
         await call("count of red", "countMessages", "color = 'red'")
+        await call("no next one", "peekFirstMessageAsJSON", queue="managed.two")
         await call("copied", "copyMessage", ids[0], "managed.two")
         await call("not copied", "copyMessage", 1, "managed.two")
         await call("copied to nothing", "copyMessage", ids[0], "managed.nope")

@@ -52,10 +52,11 @@ def _first_as_json(call: Call) -> str:
     return json.dumps([{} if message is None else message_map(message)], ensure_ascii=False, separators=(",", ":"))
 
 
-def _peek(call: Call) -> str | None:
+def _peek(call: Call) -> str:
     queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
     message = first_message(queue)
-    return None if message is None else json.dumps(message_map(message), ensure_ascii=False, separators=(",", ":"))
+    shown = None if message is None else message_map(message)
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
 def _first_timestamp(call: Call) -> int | None:
@@ -546,7 +547,9 @@ _OPERATIONS = (
     Operation("browse", (_PAGE, _PAGE_SIZE, _FILTER), "Map[]", _browse_page, "A page of those that match."),
     Operation("listDeliveringMessages", (), "Map", _delivering_maps, "Messages in delivery by consumer, at most 200."),
     Operation("listDeliveringMessagesAsJSON", (), "String", _delivering_json, "The same as JSON."),
-    Operation("peekFirstMessageAsJSON", (), "String", _peek, "The message that is next, as JSON; null without one."),
+    Operation(
+        "peekFirstMessageAsJSON", (), "String", _peek, "The message that is next, as JSON; the text null without one."
+    ),
     *SCHEDULED_OPERATIONS,
     Operation("countMessages", (), "long", _count, "Messages that wait or are in delivery."),
     Operation("countMessages", (_FILTER,), "long", _count, "Those that match among the first 200 that wait."),

@@ -87,7 +87,7 @@ def _peek(call: Call) -> Work:
         if oldest is None or key < oldest:
             oldest, found = key, reference.message
         yield
-    return None if found is None else json.dumps(message_map(found), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(None if found is None else message_map(found), ensure_ascii=False, separators=(",", ":"))
 
 
 def _deliver(call: Call, matches: Callable[[Reference], bool] | None) -> Work:
@@ -129,7 +129,7 @@ SCHEDULED_OPERATIONS = (
         (),
         "String",
         _peek,
-        "The one of them that was sent first, as JSON; null without one.",
+        "The one of them sent first, as JSON; the text null without one.",
     ),
     Operation(
         "deliverScheduledMessages",

@@ -222,7 +222,13 @@ class Management:
     # -- messages ------------------------------------------------------------------------------------------------
 
     async def browse(
-        self, queue: str, *, filter: str | None = None, page: int = 1, page_size: int = 100
+        self,
+        queue: str,
+        *,
+        filter: str | None = None,
+        page: int = 1,
+        page_size: int = 100,
+        scheduled: bool = False,
     ) -> list[dict[str, Any]]:
         """Return a page of the messages that wait in a queue: headers and properties, without the body.
 
@@ -231,7 +237,17 @@ class Management:
             filter: Selector for the messages; None selects all.
             page: Number of the page, from 1.
             page_size: Messages of a page.
+            scheduled: Whether to return the messages scheduled for later instead: the 200 that are due first, in that
+                order, on one page and without a filter.
+
+        Raises:
+            ValueError: A filter, or another page, is requested of scheduled messages.
         """
+        if scheduled:
+            if filter is not None or page != 1:
+                raise ValueError("browse returns scheduled messages on one page and without a filter")
+            first: list[dict[str, Any]] = await self.invoke(f"queue.{queue}", "listScheduledMessages")
+            return first
         rows: list[dict[str, Any]] = await self.invoke(f"queue.{queue}", "browse", page, page_size, filter)
         return rows
 
@@ -289,11 +305,6 @@ class Management:
         """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
         retried: int = await self.invoke(f"queue.{queue}", "retryMessages")
         return retried
-
-    async def scheduled_messages(self, queue: str) -> list[dict[str, Any]]:
-        """Return the messages of a queue that are scheduled for later, the earliest first, 200 at most."""
-        rows: list[dict[str, Any]] = await self.invoke(f"queue.{queue}", "listScheduledMessages")
-        return rows
 
     async def deliver_scheduled_messages(self, queue: str, *, filter: str | None = None) -> None:
         """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart."""

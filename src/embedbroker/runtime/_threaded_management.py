@@ -137,7 +137,7 @@ class ThreadedManagement:
         )
 
     def browse(
-        self, queue: str, *, filter: str | None = None, page: int = 1, page_size: int = 100
+        self, queue: str, *, filter: str | None = None, page: int = 1, page_size: int = 100, scheduled: bool = False
     ) -> list[dict[str, Any]]:
         """Return a page of the messages that wait in a queue: headers and properties, without the body.
 
@@ -146,8 +146,15 @@ class ThreadedManagement:
             filter: Selector for the messages; None selects all.
             page: Number of the page, from 1.
             page_size: Messages of a page.
+            scheduled: Whether to return the messages scheduled for later instead: the 200 that are due first, in that
+                order, on one page and without a filter.
+
+        Raises:
+            ValueError: A filter, or another page, is requested of scheduled messages.
         """
-        return self._run(lambda: self._management.browse(queue, filter=filter, page=page, page_size=page_size))
+        return self._run(
+            lambda: self._management.browse(queue, filter=filter, page=page, page_size=page_size, scheduled=scheduled)
+        )
 
     def send_message(
         self, queue: str, text: str, *, properties: Mapping[str, object] | None = None, durable: bool = True
@@ -192,10 +199,6 @@ class ThreadedManagement:
     def retry_messages(self, queue: str) -> int:
         """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
         return self._run(lambda: self._management.retry_messages(queue))
-
-    def scheduled_messages(self, queue: str) -> list[dict[str, Any]]:
-        """Return the messages of a queue that are scheduled for later, the earliest first, 200 at most."""
-        return self._run(lambda: self._management.scheduled_messages(queue))
 
     def deliver_scheduled_messages(self, queue: str, *, filter: str | None = None) -> None:
         """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart."""

@@ -211,7 +211,7 @@ def scheduled(manager: Manager) -> list[dict[str, Any]]:
 
 def test_scheduled_messages_are_listed_in_order_of_time_and_counted(manager: Manager) -> None:
     fill(manager, 1)
-    assert (scheduled(manager), manager.call("queue.q", "peekFirstScheduledMessageAsJSON")) == ([], None)
+    assert (scheduled(manager), manager.call("queue.q", "peekFirstScheduledMessageAsJSON")) == ([], "null")
     for number, delay_s, durable in ((1, 25, True), (2, 24, False), (3, 24, True)):
         schedule(manager, number, delay_s, durable=durable, timestamp=100 - number)
     assert numbers(scheduled(manager)) == [2, 3, 1]

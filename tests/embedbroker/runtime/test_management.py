@@ -153,13 +153,15 @@ async def test_scheduled_messages_are_listed_and_delivered_early() -> None:
             producer = context.create_producer()
             for text in ("one", "two"):
                 await producer.set_delivery_delay(3600).send(Queue("orders"), TextMessage(text))
-        rows = await management.scheduled_messages("orders")
+        rows = await management.browse("orders", scheduled=True)
         assert [row["type"] for row in rows] == [3, 3] and await management.browse("orders") == []
-        await management.deliver_scheduled_messages("orders", filter="JMSMessageID IS NULL")
-        assert await management.scheduled_messages("orders") == rows
+        await management.deliver_scheduled_messages("orders", filter="color = 'red'")
+        assert await management.browse("orders", scheduled=True) == rows
         await management.deliver_scheduled_messages("orders")
-        assert await management.scheduled_messages("orders") == []
+        assert await management.browse("orders", scheduled=True) == []
         assert await management.browse("orders") == rows
+        with pytest.raises(ValueError, match="without a filter"):
+            await management.browse("orders", scheduled=True, filter="a = 1")
 
 
 async def test_connections_are_closed_by_address_or_user() -> None:
