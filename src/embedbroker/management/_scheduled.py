@@ -36,7 +36,7 @@ def _size(call: Call, *, durable_only: bool = False) -> Work:
     return size
 
 
-def _durable_size(call: Call) -> Work:
+def _durable_size(call: Call) -> object:
     return _size(call, durable_only=True) if _of(call).durable else 0
 
 
@@ -101,6 +101,7 @@ def _deliver(call: Call, matches: Callable[[Reference], bool] | None) -> Work:
             yield
     finally:
         queue.let_go()
+    return None
 
 
 def _deliver_matching(call: Call, filter_text: str | None) -> Work:
