@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from zlib import crc32
 
 import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration
-from embedbroker.kernel import Divert, MemoryStore
-from embedbroker.storage import DiskFault, FaultKind, Remove, SyncDirectory
+from embedbroker.kernel import Body, Divert, MemoryStore, StoredMessage
+from embedbroker.protocols.core import _upload
+from embedbroker.storage import DiskFault, FaultKind, Remove, Sync, SyncDirectory, Truncate, WriteAt
 from embedclient.errors import ErrorCode
 from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
@@ -545,6 +547,99 @@ def test_message_without_its_file_is_dropped_with_a_line() -> None:
     peer.consume()
     run(stage)
     assert peer.texts == ["small"] and received(peer) == []
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+def damage(stage: Stage, offset: int, data: bytes = b"XX") -> None:
+    """Change bytes of the only file of a body behind the broker's back."""
+    (name,) = files(stage)
+    assert stage.disk is not None
+    stage.disk.run((WriteAt(name, offset, (data,)), Sync(name)))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("size", [1, 3 * CHUNK, 1_000_000])
+def test_body_whose_bytes_changed_never_arrives_whole(size: int, restarts: bool) -> None:
+    """The connection of its consumer ends with a line; others are served; at last the message is a dead letter."""
+    stage, peer = a_stage(
+        "journal", address_settings={"#": AddressSettings(dead_letter_address="dead", max_delivery_attempts=2)}
+    )
+    upload(peer, body_of(size))
+    peer.post("small", durable=True)
+    run(stage)
+    damage(stage, size // 2)
+    if restarts:
+        peer = restart(stage)
+    for _attempt in range(2):
+        stage.notices.clear()
+        taker = stage.connect().open_session()
+        taker.consume()
+        run(stage)
+        assert received(taker) == []
+        assert "is damaged: its bytes do not fit its checksum" in taker.closed
+        lines = [text for text in stage.warnings() if "checksum" in text]
+        assert len(lines) == 1 and "in queue 'q'" in lines[0]
+    assert peer.state() == "open"
+    peer.consume()
+    run(stage)
+    assert peer.texts == ["small"]
+    assert stage.node.kernel.address_manager.queues["dead"].message_count == 1
+    assert len(files(stage)) == 1
+
+
+def test_body_that_became_longer_is_delivered() -> None:
+    stage, peer = a_stage("journal")
+    upload(peer, body_of(300_000))
+    run(stage)
+    damage(stage, 300_000)
+    peer = restart(stage)
+    peer.consume()
+    run(stage)
+    assert [got for _start, got in received(peer)] == [body_of(300_000)]
+
+
+def test_body_that_became_too_short_is_dropped_with_a_line_and_nothing_else() -> None:
+    stage, peer = a_stage("journal")
+    upload(peer, body_of(300_000))
+    peer.post("small", durable=True)
+    run(stage)
+    (name,) = files(stage)
+    assert stage.disk is not None
+    stage.disk.run((Truncate(name, 299_999), Sync(name)))
+    peer = restart(stage)
+    assert len([text for text in stage.warnings() if "its large body is missing or too short" in text]) == 1
+    peer.consume()
+    run(stage)
+    assert peer.texts == ["small"] and received(peer) == [] and files(stage) == []
+
+
+def test_copies_of_a_message_have_the_checksum_of_its_body() -> None:
+    stage, peer = a_stage("journal")
+    peer.create_queue("audit")
+    wanted = DivertConfiguration("q", "audit", exclusive=False, properties={"k": "v"})
+    assert isinstance(stage.node.kernel.diverts.create("d", wanted), Divert)
+    body = body_of(300_000)
+    upload(peer, body)
+    run(stage)
+    queues = stage.node.kernel.address_manager.queues
+    for name in ("q", "audit"):
+        (reference,) = list(queues[name].backlog)
+        assert isinstance(reference.message, StoredMessage)
+        assert reference.message.body.checksum == crc32(body)
+
+
+def test_body_of_an_earlier_version_has_no_checksum_and_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_upload, "Body", lambda kind, number, size, _checksum: Body(kind, number, size))
+    stage, peer = a_stage("journal")
+    upload(peer, body_of(300_000))
+    run(stage)
+    monkeypatch.undo()
+    peer = restart(stage)
+    peer.consume()
+    run(stage)
+    assert [got for _start, got in received(peer)] == [body_of(300_000)]
 
 
 class Work:

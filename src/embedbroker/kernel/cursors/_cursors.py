@@ -40,6 +40,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TypeAlias
+from zlib import crc32
 
 from attrs import evolve, frozen
 
@@ -555,6 +556,10 @@ class Cursors:
         def on_read(data: bytes | None) -> None:
             if data is None or len(data) < body.size:
                 finished(CursorRefused("unreadable", f"the body of {place} cannot be read"))
+                return
+            if body.checksum is not None and crc32(data) != body.checksum:
+                text = f"the body of {place} is damaged: its bytes do not fit its checksum"
+                finished(CursorRefused("unreadable", text))
                 return
             core = message.to_core(data)
             whole = (position, delivery_count, expiration, core.encoding, core.stored_bytes(), message_id, durable)

@@ -20,6 +20,8 @@ class Body:
     number: int
     #: Bytes of the encoded message that are there.
     size: int
+    #: CRC-32 of these bytes; None for those that an earlier version of the broker stored.
+    checksum: int | None = None
 
 
 RESIDENT = Body(0, 0, 0)

@@ -10,7 +10,9 @@ The header, little-endian:
     4   message id i64
     12  expiration i64 | timestamp i64, both in Unix milliseconds
     28  number of the body u64 | size of the body u64, both 0 if it is resident
-    44  size of the address u32, and the address in UTF-8
+    44  size of the address u32
+    48  in version 2 the CRC-32 of the body u32; version 1 is of bodies without one
+    then the address in UTF-8
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ from ._message import Message
 __all__ = ["Codec", "StoredMessage", "body_of"]
 
 _VERSION = 1
+_VERSION_WITH_CHECKSUM = 2
 _DURABLE = 1
 _HEADER = Struct("<BBBBqqqQQI")
+_CHECKSUM = Struct("<I")
 _ID = Struct("<q")
 _ID_AT = 4
 
@@ -42,10 +46,18 @@ def body_of(stored: bytes | bytearray) -> Body:
         RemoteProtocolError: The header is malformed.
     """
     try:
-        _version, _flags, _priority, kind, _id, _expiration, _timestamp, number, size, _ = _HEADER.unpack_from(stored)
+        version, _flags, _priority, kind, _id, _expiration, _timestamp, number, size, _ = _HEADER.unpack_from(stored)
+        return Body(kind, number, size, _checksum(version, stored)) if kind else RESIDENT
     except StructError as error:
         raise RemoteProtocolError(f"stored message: the header is malformed: {error}") from error
-    return Body(kind, number, size) if kind else RESIDENT
+
+
+def _checksum(version: int, stored: bytes | bytearray) -> int | None:
+    if version < _VERSION_WITH_CHECKSUM:
+        return None
+    (checksum,) = _CHECKSUM.unpack_from(stored, _HEADER.size)
+    assert isinstance(checksum, int)
+    return checksum
 
 
 class Codec(Protocol):
@@ -127,10 +139,13 @@ class StoredMessage:
         assert 0 <= priority <= 9, priority
         encoded_address = address.encode("utf-8", "surrogatepass")
         flags = _DURABLE if durable else 0
+        version = _VERSION if body.checksum is None else _VERSION_WITH_CHECKSUM
         fixed = _HEADER.pack(
-            _VERSION, flags, priority, body.kind, message_id, expiration, timestamp, body.number, body.size,
+            version, flags, priority, body.kind, message_id, expiration, timestamp, body.number, body.size,
             len(encoded_address),
         )  # fmt: skip
+        if body.checksum is not None:
+            fixed += _CHECKSUM.pack(body.checksum)
         self._stored = bytearray().join((fixed, encoded_address, content))
         self._content_at = len(fixed) + len(encoded_address)
         self.codec = codec
@@ -157,15 +172,18 @@ class StoredMessage:
             version, flags, priority, kind, message_id, expiration, timestamp, number, size, address_size = (
                 _HEADER.unpack_from(stored)
             )
-            if version != _VERSION:
-                raise RemoteProtocolError(f"stored message of version {version}: only version {_VERSION} is supported")
-            content_at = _HEADER.size + address_size
+            if not _VERSION <= version <= _VERSION_WITH_CHECKSUM:
+                raise RemoteProtocolError(
+                    f"stored message of version {version}: only versions up to {_VERSION_WITH_CHECKSUM} are supported"
+                )
+            address_at = _HEADER.size if version == _VERSION else _HEADER.size + _CHECKSUM.size
+            content_at = address_at + address_size
             if content_at > len(stored) or priority > 9:
                 raise RemoteProtocolError(f"stored message: address of {address_size} bytes, priority {priority}")
-            address = str(stored[_HEADER.size : content_at], "utf-8", "surrogatepass")
+            address = str(stored[address_at:content_at], "utf-8", "surrogatepass")
+            body = Body(kind, number, size, _checksum(version, stored)) if kind else RESIDENT
         except (StructError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(f"stored message: the header is malformed: {error}") from error
-        body = Body(kind, number, size) if kind else RESIDENT
         return cls(
             codec, memoryview(stored)[content_at:], address=address, durable=bool(flags & _DURABLE), priority=priority,
             expiration=expiration, timestamp=timestamp, message_id=message_id, body=body,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from struct import Struct
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from embedbroker.kernel import Consumer, StoredMessage
 from embedclient.wire.core import FRAME_HEADER, PacketType
@@ -35,7 +36,17 @@ def chunk_size(min_large_message_size: int) -> int:
 class LargeDelivery:
     """One delivery under way. It is the `Credit` of its consumer until it ends, and waits at back-pressure for it."""
 
-    __slots__ = ("_credit", "_data", "_is_over", "_is_reading", "_message", "_offset", "_session", "consumer")
+    __slots__ = (
+        "_checksum",
+        "_credit",
+        "_data",
+        "_is_over",
+        "_is_reading",
+        "_message",
+        "_offset",
+        "_session",
+        "consumer",
+    )
 
     def __init__(self, session: LargeSession, consumer: Consumer, message: StoredMessage) -> None:
         self._session = session
@@ -44,6 +55,8 @@ class LargeDelivery:
         # Bytes that were sent, and those behind them that were read: `0 <= offset + len(data) <= size of the body`.
         self._offset = 0
         self._data = memoryview(b"")
+        # CRC-32 of the bytes that were read.
+        self._checksum = 0
         self._is_reading = False
         self._is_over = False
         self._credit = consumer.credit
@@ -124,13 +137,22 @@ class LargeDelivery:
         self._is_reading = False
         if self._is_over:
             return
+        body = self._message.body
         if data is None or len(data) < length:
-            text = f"the body of message {self._message.message_id} cannot be read at {self._offset}"
-            self.end()
-            self._session.connection.fail(text)
+            self._fail(f"cannot be read at {self._offset}")
+            return
+        self._checksum = crc32(data, self._checksum)
+        if body.checksum not in (None, self._checksum) and self._offset + length == body.size:
+            # The last portion is not sent: no client takes the rest for a whole body.
+            self._fail("is damaged: its bytes do not fit its checksum")
             return
         self._data = memoryview(data)
         self.advance()
+
+    def _fail(self, why: str) -> None:
+        text = f"the body of message {self._message.message_id} in queue {self.consumer.queue.name!r} {why}"
+        self.end()
+        self._session.connection.fail(text)
 
     def end(self) -> None:
         """End the delivery, complete or not: the consumer takes part again in its queue."""

@@ -8,6 +8,7 @@ what it sends behind the message, such as a commit, comes behind the message. Do
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from embedbroker.kernel import LARGE, Body, LargeBodies, Refused
 from embedclient.errors import ErrorCode
@@ -26,8 +27,8 @@ _COMPRESSED = "_AMQ_LARGE_COMPRESSED"
 class Upload:
     """One large message that is being sent. ``is_ending`` is True from its last chunk on, while the disk is at work."""
 
-    __slots__ = ("_bodies", "_waits_on", "frame_size", "header", "is_ending", "is_over", "number", "refused", "session",
-                 "size", "stated_type")  # fmt: skip
+    __slots__ = ("_bodies", "_checksum", "_waits_on", "frame_size", "header", "is_ending", "is_over", "number",
+                 "refused", "session", "size", "stated_type")  # fmt: skip
 
     def __init__(self, session: LargeSession, header: CoreMessage) -> None:
         kernel = session.kernel
@@ -38,6 +39,7 @@ class Upload:
             header = plain_message(header)
         self.header = session.with_address(header)
         self.size = 0
+        self._checksum = 0
         self.frame_size = 0
         self.is_ending = False
         self.is_over = False
@@ -51,6 +53,7 @@ class Upload:
     def on_chunk(self, packet: SessionSendContinuation) -> None:
         """Take a chunk of the body; with the last one, the message is sent."""
         self.size += len(packet.chunk)
+        self._checksum = crc32(packet.chunk, self._checksum)
         store = self.session.kernel.store.bodies
         if packet.chunk and self.refused is None and not store.append(self.number, packet.chunk):
             self._block()
@@ -83,7 +86,7 @@ class Upload:
         if failure is not None:
             self._end(packet, Refused(ErrorCode.IO_ERROR, failure))
         else:
-            body = Body(LARGE, self.number, self.size)
+            body = Body(LARGE, self.number, self.size, self._checksum)
             self._end(packet, self.session.send_large(self.header, body, self.stated_type, packet.body_size))
 
     def _end(self, packet: SessionSendContinuation, refused: Refused | None) -> None:

@@ -41,7 +41,7 @@ def only(stage: Stage, queue: str) -> Message:
 # -- the stored form ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [ELSEWHERE, Body(0, 0, 0)])
+@pytest.mark.parametrize("body", [ELSEWHERE, Body(0, 0, 0), Body(7, 12, 1_000_000, 0xFFFF_FFFE), Body(7, 12, 0, 0)])
 def test_the_stored_bytes_hold_everything(body: Body) -> None:
     message = lines_message("x", "größe.\ud800", durable=True, priority=7, expiration=99, body=body, colour="red")
     message.assign_id(42)
@@ -57,11 +57,12 @@ def test_the_stored_bytes_hold_everything(body: Body) -> None:
 
 def test_malformed_headers_are_refused() -> None:
     stored = bytes(lines_message("x", "orders").stored_bytes())
-    address_end = 48 + len("orders")
-    for size in range(address_end):
-        with pytest.raises(RemoteProtocolError):
-            StoredMessage.restore(LINES, stored[:size])
-    for at, value in ((0, 2), (2, 10), (47, 0xFF), (48, 0xFF)):
+    checked = bytes(lines_message("x", "orders", body=Body(7, 12, 3, 99)).stored_bytes())
+    for whole, address_end in ((stored, 48 + len("orders")), (checked, 52 + len("orders"))):
+        for size in range(address_end):
+            with pytest.raises(RemoteProtocolError):
+                StoredMessage.restore(LINES, whole[:size])
+    for at, value in ((0, 3), (2, 10), (47, 0xFF), (48, 0xFF)):
         with pytest.raises(RemoteProtocolError):
             StoredMessage.restore(LINES, stored[:at] + bytes([value]) + stored[at + 1 :])
     random = Random(5)
