@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,12 @@ def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
             return pytest_plugin._bench_of(request).pair(kind)
 
 
+@pytest.fixture(params=["small", "large"])
+def texts(request: pytest.FixtureRequest) -> Callable[[int, int], list[str]]:
+    """Different texts with these numbers. Clients send large ones in chunks (2.1.6, 2.1.10)."""
+    return numbered if request.param == "small" else lambda first, end: [f"{n}," * 60_000 for n in range(first, end)]
+
+
 def saved_journals(broker: ManagedBroker) -> int:
     """How many older copies a broker has put aside."""
     (names,) = broker.disk.run((ListFiles(),))
@@ -69,87 +76,89 @@ def saved_journals(broker: ManagedBroker) -> int:
     return len({name.split(".")[1] for name in names if name.startswith("oldreplica.")})
 
 
-async def test_non_transacted(broker_pair: BrokerPair) -> None:
-    """2.1.1, 2.1.8, 2.1.9
+async def test_non_transacted(broker_pair: BrokerPair, texts: Callable[[int, int], list[str]]) -> None:
+    """2.1.1, 2.1.6, 2.1.8, 2.1.9, 2.1.10
 
     Given durable messages between others that are not, when the primary crashes, then the backup has the durable ones
     in their order; that no connection is left is what the fixture looks at.
     """
     async with session_at(broker_pair.url) as session:
         for number in range(COUNT):
-            await put(session, [str(number)], durable=number % 2 == 0)
+            await put(session, texts(number, number + 1), durable=number % 2 == 0)
         await broker_pair.wait_for(queue="orders", count=COUNT)
         await broker_pair.failover()
         async with session.create_consumer(ORDERS) as consumer:
-            assert await take(consumer, COUNT // 2) == numbered(0, COUNT)[::2]
+            assert await take(consumer, COUNT // 2) == texts(0, COUNT)[::2]
             assert await consumer.receive_nowait() is None
     await broker_pair.assert_empty("orders")
 
 
 @pytest.mark.parametrize("crashes", [True, False], ids=["crash", "stop"])
-async def test_simple_failover(broker_pair: BrokerPair, crashes: bool) -> None:
-    """2.1.2, 2.1.8, 2.1.9
+async def test_simple_failover(broker_pair: BrokerPair, texts: Callable[[int, int], list[str]], crashes: bool) -> None:
+    """2.1.2, 2.1.6, 2.1.8, 2.1.9, 2.1.10
 
     Given messages, when the primary crashes, more are sent and the backup itself ends and starts again, then it has
     the node id of its primary, and everything.
     """
     async with session_at(broker_pair.url) as session:
         node_id = broker_pair.primary.broker.node_id
-        await put(session, numbered(0, COUNT))
+        await put(session, texts(0, COUNT))
         backup = await broker_pair.failover()
-        await put(session, numbered(COUNT, 2 * COUNT))
+        await put(session, texts(COUNT, 2 * COUNT))
         await (backup.crash() if crashes else backup.stop(failover=True))
         await backup.start()
         await broker_pair.wait_live()
         assert backup.is_live and backup.broker.node_id == node_id != ""
         async with session.create_consumer(ORDERS) as consumer:
-            assert await take(consumer, 2 * COUNT) == numbered(0, 2 * COUNT)
+            assert await take(consumer, 2 * COUNT) == texts(0, 2 * COUNT)
 
 
-async def test_fail_back(broker_pair: BrokerPair) -> None:
-    """2.1.3, 2.1.8, 2.1.9
+async def test_fail_back(broker_pair: BrokerPair, texts: Callable[[int, int], list[str]]) -> None:
+    """2.1.3, 2.1.6, 2.1.8, 2.1.9, 2.1.10
 
     Given a failover, when the primary returns, then it is live with everything, and the other one is its backup again,
     in sync; older copies are caught up with, so none is put aside.
     """
     async with session_at(broker_pair.url) as session:
-        await put(session, numbered(0, COUNT))
+        await put(session, texts(0, COUNT))
         await broker_pair.failover()
-        await put(session, numbered(COUNT, 2 * COUNT))
+        await put(session, texts(COUNT, 2 * COUNT))
         await broker_pair.failback()
         assert (broker_pair.primary.role, broker_pair.backup.role) == (Role.LIVE, Role.BACKUP)
-        assert await queued(broker_pair.primary) == numbered(0, 2 * COUNT)
+        assert await queued(broker_pair.primary) == texts(0, 2 * COUNT)
         assert [saved_journals(broker) for broker in broker_pair.brokers] == [0, 0]
         # What the other one has is worth something: it takes over once more.
         assert await broker_pair.failover() is broker_pair.backup
         async with session.create_consumer(ORDERS) as consumer:
-            assert await take(consumer, 2 * COUNT) == numbered(0, 2 * COUNT)
+            assert await take(consumer, 2 * COUNT) == texts(0, 2 * COUNT)
 
 
-async def test_without_using_the_backup(broker_pair: BrokerPair) -> None:
-    """2.1.4, 2.1.8, 2.1.9
+async def test_without_using_the_backup(broker_pair: BrokerPair, texts: Callable[[int, int], list[str]]) -> None:
+    """2.1.4, 2.1.6, 2.1.8, 2.1.9, 2.1.10
 
     Given a backup that starts again while it is not needed, when both stop and only the primary starts, then no message
     is missing and none is there twice.
     """
     async with session_at(broker_pair.url) as session:
-        await put(session, numbered(0, COUNT))
+        await put(session, texts(0, COUNT))
         await broker_pair.backup.restart()
-        await put(session, numbered(COUNT, 2 * COUNT))
+        await put(session, texts(COUNT, 2 * COUNT))
         await broker_pair.wait_in_step()
-        await put(session, numbered(2 * COUNT, 3 * COUNT))
+        await put(session, texts(2 * COUNT, 3 * COUNT))
         await broker_pair.backup.stop()
         await broker_pair.primary.stop()
         await broker_pair.primary.start()
         async with session.create_consumer(ORDERS) as consumer:
-            assert await take(consumer, 3 * COUNT) == numbered(0, 3 * COUNT)
+            assert await take(consumer, 3 * COUNT) == texts(0, 3 * COUNT)
             assert await consumer.receive_nowait() is None
 
 
 @pytest.mark.parametrize("durable", [True, False], ids=["durable", "non durable"])
 @pytest.mark.parametrize("temporary", [False, True], ids=["non temporary", "temporary"])
-async def test_simple_send_after_failover(broker_pair: BrokerPair, durable: bool, temporary: bool) -> None:
-    """2.1.5, 2.1.8, 2.1.9
+async def test_simple_send_after_failover(
+    broker_pair: BrokerPair, texts: Callable[[int, int], list[str]], durable: bool, temporary: bool
+) -> None:
+    """2.1.5, 2.1.6, 2.1.8, 2.1.9, 2.1.10
 
     Given a producer and a consumer, when the primary crashes, then both go on at the backup, which has a queue for
     them also where it was a temporary one.
@@ -157,13 +166,13 @@ async def test_simple_send_after_failover(broker_pair: BrokerPair, durable: bool
     async with session_at(broker_pair.url) as session:
         queue = await session.create_temporary_queue() if temporary else ORDERS
         async with session.create_consumer(queue) as consumer:
-            await put(session, ["before"], queue, durable=durable)
-            assert await take(consumer, 1) == ["before"]
+            await put(session, texts(0, 1), queue, durable=durable)
+            assert await take(consumer, 1) == texts(0, 1)
             await broker_pair.wait_for(queue=queue.address, count=0)  # the acknowledgement has arrived
             await put(session, ["on disk behind it"], Queue("other"))
             await broker_pair.failover()
-            await put(session, numbered(0, COUNT), queue, durable=durable)
-            assert await take(consumer, COUNT) == numbered(0, COUNT)
+            await put(session, texts(0, COUNT), queue, durable=durable)
+            assert await take(consumer, COUNT) == texts(0, COUNT)
 
 
 async def test_a_pair_of_a_group_with_a_slow_copy(make_pair: MakePair, broker_clock: BrokerClock) -> None:
