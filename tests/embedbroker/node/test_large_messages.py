@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from zlib import crc32
 
@@ -435,6 +436,71 @@ def test_other_clients_are_served_while_the_disk_stores_a_body() -> None:
     assert stage.work and peer.texts == ["meanwhile"]
 
 
+def end_with_a_wrong_size(stage: Stage, sender: Peer) -> None:
+    sender.send(SessionSendLarge(header()), *chunks(body_of(3 * CHUNK), announced=7))
+    run(stage)
+    refusal = sender.refusal()
+    assert refusal.code == ErrorCode.LARGE_MESSAGE_ERROR_BODY
+    assert sender.state() == "open"
+
+
+def end_by_stalling(stage: Stage, sender: Peer) -> None:
+    sender.send(SessionSendLarge(header()), *chunks(body_of(5 * CHUNK))[:3])
+    run(stage)
+    other = next(peer for peer in stage.peers.values() if peer is not sender)
+    for _ in range(4):
+        stage.advance(20.0)
+        other.send(Ping(60_000), channel=0)
+    run(stage)
+    assert "nothing was received" in sender.state()
+
+
+def end_without_room(stage: Stage, sender: Peer) -> None:
+    upload(sender, body_of(3 * CHUNK))
+    (work,) = stage.work
+    stage.fail_work(work, DiskFault(FaultKind.FULL, "large-0000000001.body", "no space left"))
+    run(stage)
+    refusal = sender.refusal()
+    assert refusal.code == ErrorCode.IO_ERROR and "no space" in str(refusal.message)
+    assert sender.state() == "open"
+
+
+def end_without_room_while_it_arrives(stage: Stage, sender: Peer) -> None:
+    """The rest of the body is read and dropped; the error answers its end."""
+    sent = chunks(body_of(5 * CHUNK))
+    sender.send(SessionSendLarge(header()), *sent[:3])
+    (work,) = stage.work
+    stage.fail_work(work, DiskFault(FaultKind.FULL, "large-0000000001.body", "no space left"))
+    run(stage)
+    assert sender.clear() == []
+    sender.send(*sent[3:])
+    run(stage)
+    refusal = sender.refusal()
+    assert refusal.code == ErrorCode.IO_ERROR and "no space" in str(refusal.message)
+
+
+@pytest.mark.parametrize(
+    "end", [end_with_a_wrong_size, end_by_stalling, end_without_room, end_without_room_while_it_arrives]
+)
+def test_upload_that_cannot_end_is_one_line_and_harms_no_other_client(end: Callable[[Stage, Peer], None]) -> None:
+    stage, peer = a_stage("journal")
+    sender = stage.connect().open_session()
+    peer.consume()
+    stage.notices.clear()
+    end(stage, sender)
+    assert files(stage) == [] and not stage.node.kernel.large_bodies.uses
+    assert len(stage.warnings()) == 1
+    peer.post("small", durable=True)
+    upload(peer, body_of(3 * CHUNK))
+    run(stage)
+    assert peer.texts == ["small"] and [got for _start, got in received(peer)] == [body_of(3 * CHUNK)]
+    if sender.state() == "open":
+        upload(sender, body_of(300_000, 2))
+        run(stage)
+        assert [got for _start, got in received(peer)][1:] == [body_of(300_000, 2)]
+    assert stage.warnings() == []
+
+
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
@@ -578,7 +644,7 @@ def test_body_whose_bytes_changed_never_arrives_whole(size: int, restarts: bool)
         taker.consume()
         run(stage)
         assert received(taker) == []
-        assert "is damaged: its bytes do not fit its checksum" in taker.closed
+        assert "is damaged: its bytes do not fit its checksum" in str(taker.closed)
         lines = [text for text in stage.warnings() if "checksum" in text]
         assert len(lines) == 1 and "in queue 'q'" in lines[0]
     assert peer.state() == "open"

@@ -75,10 +75,9 @@ class Upload:
     def _wrong_size(self, announced: int) -> Refused | None:
         if announced < 0 or announced == self.size or self.header.property(_COMPRESSED):
             return None
-        return Refused(
-            ErrorCode.LARGE_MESSAGE_ERROR_BODY,
-            f"the body of a large message has {self.size} bytes, but {announced} were announced",
-        )
+        text = f"the body of a large message has {self.size} bytes, but {announced} were announced"
+        self.session.connection.log(f"a message to {self.header.address!r} is refused: {text}")
+        return Refused(ErrorCode.LARGE_MESSAGE_ERROR_BODY, text)
 
     def _on_stored(self, packet: SessionSendContinuation, failure: str | None) -> None:
         if self.is_over:
