@@ -140,6 +140,20 @@ def test_large_messages_are_read_whole_each_in_a_reply_of_its_own(tmp_path: Path
     assert list(tmp_path.rglob("*.body")) == []
 
 
+def test_body_whose_bytes_changed_is_refused(tmp_path: Path) -> None:
+    with EmbeddedBroker.in_thread(BrokerConfig(data_directory=str(tmp_path))) as broker, asking(broker) as asker:
+        asker.session.create_queue("orders")
+        send(broker, [b"x" * 300_000], 4)
+        (file,) = tmp_path.glob("*.body")
+        with file.open("r+b") as body:
+            body.seek(200_000)
+            body.write(b"y")
+        asker.ask("cursor.open", **MINE, lease_ms=60_000)
+        end = asker.ask("cursor.pin", **MINE, start=0, max_rows=0, max_bytes=0)["end"]
+        with pytest.raises(AssertionError, match="unreadable"):
+            asker.ask("cursor.read", **ONE, after=0, until=end)
+
+
 def test_body_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cursors, "LARGE_BODY_BYTES_MAX", 200_000)
     with EmbeddedBroker.in_thread() as broker, asking(broker) as asker:
