@@ -185,7 +185,7 @@ async def test_backup_compares_the_checksums_of_its_bodies(pair: BrokerPair) -> 
         pair.backup.disk.run((WriteAt(name, 100_000, (b"?",)), Sync(name)))
         await pair.failover()
         async with session.create_consumer(ORDERS) as consumer:
-            found = []
+            found: list[object] = []
             while len(found) < COUNT - 1:
                 found += [text for text in await take(consumer, 1) if text not in found]
     assert sorted(map(str, found)) == [text for text in large(0, COUNT) if text != large(1, 2)[0]]
