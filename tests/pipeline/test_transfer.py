@@ -90,6 +90,31 @@ def test_all_that_a_message_has_comes_back(
     assert contents(other.url) == before
 
 
+@pytest.mark.parametrize("parallel", [False, True])
+def test_large_messages_come_back_whole(
+    spark: SparkSession, broker: ThreadedBroker, other: ThreadedBroker, tmp_path: Path, parallel: bool
+) -> None:
+    """Bodies that clients send in chunks, between one that fits a packet and one that is compressed."""
+    bodies: list[str | bytes] = ["small", b"x" * 300_000, "\u20ac" * 200_000, bytes(range(256)) * 8_000]
+    with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+        for body in bodies:
+            session.create_producer("orders").send(body)
+    with ConnectionFactory(f"{broker.url}?compressLargeMessage=true").connect() as connection:
+        connection.session().create_producer("orders").send(b"z" * 5_000_000)
+    bodies.append(b"z" * 5_000_000)
+    folder = tmp_path / "export"
+    assert moved(export_queues(spark, ["orders"], folder, url=broker.url, parallel=parallel)) == (5, 0)
+    assert moved(import_queues(spark, folder, url=other.url, parallel=parallel)) == (5, 0)
+    for url in (broker.url, other.url):
+        with (
+            ConnectionFactory(url).connect() as connection,
+            connection.session() as session,
+            session.create_consumer("orders") as consumer,
+        ):
+            found = [consumer.receive(timeout=30) for _ in bodies]
+        assert [message.body for message in found if message is not None] == bodies
+
+
 def test_an_import_that_is_started_again_sends_nothing_twice(
     spark: SparkSession, broker: ThreadedBroker, other: ThreadedBroker, tmp_path: Path
 ) -> None:
