@@ -142,3 +142,38 @@ def test_thousands_of_failed_logins_leave_a_few_lines_and_no_memory() -> None:
     # The same client address is slowed, others are not, and those that are connected do not notice.
     witness.create_queue()
     assert outcome(ask(stage, "plain", "p")) == "admitted"
+
+
+def test_twenty_thousand_guesses_cost_few_hashes() -> None:
+    stage = staged()
+    guesser = stage.connect()
+    security = stage.node.core.security
+    assert security is not None
+
+    def hashes_of(password: str) -> int:
+        guess = CreateSession("s", 10, 136, "app", password, 102_400, False, True, True, -1, False, None)
+        guesser.send(guess, channel=1)
+        ordered = len(stage.password_checks)
+        stage.finish_password_checks()
+        stage.outputs.clear()
+        stage.notices.clear()
+        return ordered
+
+    hashes = 0
+    for number in range(20_000):
+        hashes += hashes_of(f"guess {number}")
+        assert isinstance(guesser.received.pop()[1], ExceptionResponse)
+        stage.seconds += 0.05
+    figures = security.statistics()
+    assert figures.refused_logins == 20_000 and figures.failed_logins == 2 and figures.cached_logins == hashes
+    # Five for nothing; then the delay doubles from one second to a minute, and the guesses take 1,000 seconds.
+    assert 10 < hashes < 5 + 6 + 1_000 / 60 + 2
+    # The right password waits as long as a wrong one; one minute after the last guess that was hashed, it is admitted.
+    stage.seconds += 61
+    assert hashes_of("last guess") == 1
+    assert hashes_of("secret") == 0 and outcome(guesser) == "refused"
+    guesser.received.clear()
+    stage.seconds += 61
+    assert hashes_of("secret") == 1 and outcome(guesser) == "admitted"
+    # Others are not delayed.
+    assert outcome(ask(stage, "app", "secret")) == "admitted"
