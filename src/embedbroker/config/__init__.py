@@ -4,7 +4,7 @@ from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettin
 from ._addresses import AddressConfiguration, QueueConfiguration
 from ._broker import BrokerConfig, MemoryShares
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
-from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, forwarding_addresses
+from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._ha_policy import (
     HAPolicy,
     LockManager,
@@ -52,6 +52,7 @@ __all__ = [
     "User",
     "UserSource",
     "WildcardConfiguration",
+    "as_diverts",
     "certificate_pattern",
     "exposure",
     "forwarding_addresses",

@@ -12,7 +12,9 @@ from embedclient.engine import BytesReceived, Dialed, DialFailed, PeerClosed, Ti
 from embedclient.model import Xid
 
 if TYPE_CHECKING:
-    from embedbroker.config import GuestLogin, User
+    from collections.abc import Mapping
+
+    from embedbroker.config import DivertConfiguration, GuestLogin, User
     from embedbroker.storage import DiskFault
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Manage",
     "PasswordChecked",
     "PeerClosed",
+    "ReloadDiverts",
     "ReplaceUsers",
     "Tick",
     "Written",
@@ -133,6 +136,14 @@ class Manage:
 
 
 @frozen
+class ReloadDiverts:
+    """Adopt the diverts of a configuration that has changed; answered by Managed, whose failure names refusals."""
+
+    request: int
+    diverts: Mapping[str, DivertConfiguration]
+
+
+@frozen
 class AuditFailed:
     """The disk of the audit log failed to do the requested work."""
 
@@ -153,6 +164,7 @@ Input: TypeAlias = (
     | Command
     | DecideBranch
     | Manage
+    | ReloadDiverts
     | AuditFailed
 )
 

@@ -46,6 +46,7 @@ from ._inputs import (
     Manage,
     PasswordChecked,
     PeerClosed,
+    ReloadDiverts,
     ReplaceUsers,
     Tick,
     Written,
@@ -188,7 +189,8 @@ class Node:
         self,
         input: (
             DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
-            | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | AuditFailed
+            | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | ReloadDiverts
+            | AuditFailed
             | Command
         ),
         now: Instant,
@@ -226,6 +228,8 @@ class Node:
                 self._owner_requests.on_decision(input)
             case Manage():
                 self._owner_requests.on_call(input)
+            case ReloadDiverts():
+                self._owner_requests.on_reload(input)
             case AuditFailed():
                 self._audit.on_input(input, self._step)
             case Command():

@@ -14,7 +14,7 @@ from embedbroker.protocols import CoreService
 
 from ._current_step import CurrentStep
 from ._gate import DurabilityGate
-from ._inputs import DecideBranch, Manage
+from ._inputs import DecideBranch, Manage, ReloadDiverts
 from ._outputs import BranchDecided, Managed
 from ._part import Part
 
@@ -42,6 +42,12 @@ class OwnerRequests(Part):
         answer = BranchDecided(wanted.request, kernel.branches.decide(wanted.xid, commit=wanted.commit))
         # Behind what it took, which may be carried out over several steps.
         kernel.deferred.add_action(lambda: waiting.append((kernel.store.point(), answer)))
+
+    def on_reload(self, wanted: ReloadDiverts) -> None:
+        """Adopt diverts; the answer names those that are refused. The others hold."""
+        refusals = self._kernel.diverts.reload(wanted.diverts)
+        failure = "; ".join([refused.text for refused in refusals]) or None
+        self._waiting.append((self._kernel.store.point(), Managed(wanted.request, None, failure)))
 
     def on_call(self, wanted: Manage) -> None:
         """Read an attribute, or run an operation; the answer contains the result or the failure."""

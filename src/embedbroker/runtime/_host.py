@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 import trio
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker import locks, storage
-from embedbroker.config import Role, UserSource
+from embedbroker.config import DivertConfiguration, Role, UserSource
 from embedbroker.node import (
     Accepted,
     BranchDecided,
@@ -43,6 +43,7 @@ from embedbroker.node import (
     PauseReading,
     PeerClosed,
     Ready,
+    ReloadDiverts,
     ReplaceUsers,
     ResumeReading,
     RoleChanged,
@@ -200,6 +201,14 @@ class Host:
         self._next_number += 1
         self._calls.expect(number)
         self.feed(Manage(number, resource, attribute, operation, arguments))
+        return await self._calls.wait(number)
+
+    async def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> tuple[object, str | None] | None:
+        """Adopt diverts; return the answer as `manage` does."""
+        number = self._next_number
+        self._next_number += 1
+        self._calls.expect(number)
+        self.feed(ReloadDiverts(number, diverts))
         return await self._calls.wait(number)
 
     def _abandon_requests(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from embedbroker.config import DivertConfiguration, as_diverts
 from embedclient.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
@@ -404,6 +405,21 @@ class Management:
     async def delete_divert(self, name: str) -> None:
         """Remove a divert."""
         await self.invoke("broker", "destroyDivert", name)
+
+    async def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> None:
+        """Adopt the diverts of a configuration that has changed: `load_config(file).diverts`.
+
+        As in Artemis: a new address, routing name or ``exclusive`` replaces a divert, other values change in place. A
+        divert without properties or without a transformer keeps those that it has. One that is missing stays, unless
+        `config_delete_diverts` is set for its address.
+
+        Args:
+            diverts: All diverts by name.
+
+        Raises:
+            JMSException: Some are refused; the text names them. The others hold.
+        """
+        self._result(await self._host().reload_diverts(as_diverts(diverts)))
 
     async def _rows(self, operation: str) -> list[dict[str, str]]:
         """Return all rows of a list. The broker returns them in pages: one result has a limited size."""

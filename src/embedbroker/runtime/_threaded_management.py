@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from embedbroker.config import DivertConfiguration
+
     from ._management import AddressInfo, Management, QueueInfo
 
 __all__ = ["ThreadedManagement"]
@@ -278,3 +280,14 @@ class ThreadedManagement:
     def delete_divert(self, name: str) -> None:
         """Remove a divert."""
         self._run(lambda: self._management.delete_divert(name))
+
+    def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> None:
+        """Adopt the diverts of a configuration that has changed: `load_config(file).diverts`.
+
+        Args:
+            diverts: All diverts by name.
+
+        Raises:
+            JMSException: Some are refused; the text names them. The others hold.
+        """
+        self._run(lambda: self._management.reload_diverts(diverts))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
-from embedbroker import AddressInfo, EmbeddedBroker, QueueInfo
+from embedbroker import AddressInfo, DivertConfiguration, EmbeddedBroker, QueueInfo, load_config
 from embedclient import ConnectionFactory, Queue, TextMessage
 from embedclient.errors import IllegalStateException, JMSException
 
@@ -83,6 +84,45 @@ async def test_diverts_pauses_and_wildcards_survive_a_crash(tmp_path: Path) -> N
             session.create_consumer("queue://audit") as consumer,
         ):
             assert await consumer.receive(timeout=5) is not None
+
+
+XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core"><diverts>
+<divert name="copy"><address>orders</address><forwarding-address>{target}</forwarding-address></divert>{more}
+</diverts></core></configuration>"""
+MORE = """<divert name="more"><address>orders</address><forwarding-address>all</forwarding-address></divert>"""
+
+
+async def test_the_diverts_of_a_changed_broker_xml_are_adopted_and_survive_a_crash(tmp_path: Path) -> None:
+    file = tmp_path / "broker.xml"
+    file.write_text(XML.format(target="audit", more=MORE))
+    folder = str(tmp_path / "data")
+    async with EmbeddedBroker(evolve(load_config(file), data_directory=folder)) as broker:
+        file.write_text(XML.format(target="archive", more=""))
+        await broker.management.reload_diverts(load_config(file).diverts)
+        # One that the file no longer contains stays, unless the address settings remove it.
+        assert sorted(await broker.management.divert_names()) == ["copy", "more"]
+        assert await broker.management.get("divert.copy", "ForwardingAddress") == "archive"
+        await broker.crash()
+    async with EmbeddedBroker(data_directory=folder) as broker:
+        assert sorted(await broker.management.divert_names()) == ["copy", "more"]
+        assert await broker.management.get("divert.copy", "ForwardingAddress") == "archive"
+
+
+async def test_diverts_that_cannot_be_adopted_are_named_and_the_others_hold() -> None:
+    async with EmbeddedBroker(diverts={"copy": DivertConfiguration("orders", "audit")}) as broker:
+        await broker.management.create_queue("taken")
+        wanted = {"copy": DivertConfiguration("orders", "other"), "taken": DivertConfiguration("orders", "audit")}
+        with pytest.raises(JMSException, match="divert 'taken': a queue has this name; choose another one"):
+            await broker.management.reload_diverts(wanted)
+        assert await broker.management.get("divert.copy", "ForwardingAddress") == "other"
+        with pytest.raises(TypeError, match="diverts must map names to DivertConfigurations, not 'copy' to 'audit'"):
+            await broker.management.reload_diverts({"copy": "audit"})  # type: ignore[dict-item]  # the mistake
+
+
+def test_diverts_are_adopted_from_another_thread() -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        broker.management.reload_diverts({"copy": DivertConfiguration("orders", "audit")})
+        assert broker.management.divert_names() == ["copy"]
 
 
 async def test_failures_have_the_text_of_the_broker() -> None:

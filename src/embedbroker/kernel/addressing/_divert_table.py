@@ -44,12 +44,7 @@ class DivertTable:
         if name in self.by_name or name in self._manager.queues:
             kind = "divert" if name in self.by_name else "queue"
             return Refused(ErrorCode.ILLEGAL_STATE, f"divert {name!r}: a {kind} has this name; choose another one")
-        for address in (wanted.address, *forwarding_addresses(wanted.forwarding_address)):
-            if self._manager.is_reserved(address):
-                return Refused(
-                    ErrorCode.ILLEGAL_STATE, f"divert {name!r}: {address!r} is an address of the broker itself"
-                )
-        selector = self._manager.selector(wanted.filter)
+        selector = self._selector_of(name, wanted)
         if isinstance(selector, Refused):
             return selector
         definition = _definition(self._ids.take(), name, wanted)
@@ -57,6 +52,15 @@ class DivertTable:
         observers = self._manager.observers
         observers.call(observers.commit.divert_added, divert)
         return divert
+
+    def _selector_of(self, name: str, wanted: DivertConfiguration) -> Selector | Refused | None:
+        """Return the filter, or why there can be no such divert."""
+        for address in (wanted.address, *forwarding_addresses(wanted.forwarding_address)):
+            if self._manager.is_reserved(address):
+                return Refused(
+                    ErrorCode.ILLEGAL_STATE, f"divert {name!r}: {address!r} is an address of the broker itself"
+                )
+        return self._manager.selector(wanted.filter)
 
     def _bind(self, definition: DivertDefinition, selector: Selector | None, transformer: Transformer | None) -> Divert:
         divert = Divert(definition, selector, transformer)
@@ -118,10 +122,7 @@ class DivertTable:
 
         Must run once, at the start, before clients come.
         """
-        for name, divert in list(self.by_name.items()):
-            settings = self._manager.settings.of(divert.definition.address)
-            if name not in wanted and settings.config_delete_diverts:
-                self.remove(name)
+        self._remove_missing(wanted)
         refusals: list[Refused] = []
         for name, each in wanted.items():
             known = self.by_name.get(name)
@@ -133,6 +134,41 @@ class DivertTable:
             if isinstance(created, Refused):
                 refusals.append(created)
         return refusals
+
+    def reload(self, wanted: Mapping[str, DivertConfiguration]) -> list[Refused]:
+        """Adopt the diverts of a configuration that has changed, as Artemis does; return the refusals.
+
+        A new address, routing name or ``exclusive`` replaces a divert; other values change in place. A divert for which
+        the configuration names no properties, or no transformer, keeps those that it has.
+        """
+        self._remove_missing(wanted)
+        answers = [self._reload(name, each) for name, each in wanted.items()]
+        return [answer for answer in answers if isinstance(answer, Refused)]
+
+    def _reload(self, name: str, wanted: DivertConfiguration) -> Divert | Refused:
+        divert = self.by_name.get(name)
+        selector = self._selector_of(name, wanted)
+        if divert is None or isinstance(selector, Refused):
+            return self.create(name, wanted) if not isinstance(selector, Refused) else selector
+        old = divert.definition
+        changed = _definition(old.id, name, wanted)
+        if (changed.address, changed.routing_name, changed.exclusive) != (old.address, old.routing_name, old.exclusive):
+            self.remove(name)
+            return self.create(name, wanted)
+        changed = evolve(changed, properties=changed.properties or old.properties)
+        transformer = wanted.transformer or divert.transformer
+        if (changed, transformer) == (old, divert.transformer):
+            return divert
+        self._manager.resolution.remove_divert(divert)
+        if transformer is not None and divert.transformer is None:
+            self._store.note(DivertRemoved(old.id))
+        return self._bind(changed, selector, transformer)
+
+    def _remove_missing(self, wanted: Mapping[str, DivertConfiguration]) -> None:
+        for name, divert in list(self.by_name.items()):
+            settings = self._manager.settings.of(divert.definition.address)
+            if name not in wanted and settings.config_delete_diverts:
+                self.remove(name)
 
 
 def _definition(number: int, name: str, wanted: DivertConfiguration) -> DivertDefinition:

@@ -446,6 +446,79 @@ def test_the_configuration_replaces_a_stored_divert_that_differs() -> None:
     assert stage.kernel.diverts.by_name["other"].definition.exclusive
 
 
+# -- reload -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reload_changes_diverts_in_place_and_replaces_others_as_artemis_does(stage: Stage) -> None:
+    for name in ("same", "changed", "replaced", "turned", "moved"):
+        divert(stage, name, "orders", "audit", properties={"k": "v"})
+    diverts = stage.kernel.diverts
+    before = {name: each.definition.id for name, each in diverts.by_name.items()}
+    stage.store.records.clear()
+    reloaded = {
+        "same": DivertConfiguration("orders", "audit"),
+        "changed": DivertConfiguration("orders", "other", filter="a = 1", routing_type=DivertRoutingType.PASS),
+        "replaced": DivertConfiguration("orders", "audit", exclusive=True),
+        "turned": DivertConfiguration("orders", "audit", routing_name="turns"),
+        "moved": DivertConfiguration("elsewhere", "audit"),
+        "new": DivertConfiguration("orders", "audit"),
+    }
+    assert diverts.reload(reloaded) == []
+    after = {name: each.definition.id for name, each in diverts.by_name.items()}
+    assert {name for name in before if after[name] == before[name]} == {"same", "changed"}
+    changed = diverts.by_name["changed"].definition
+    # Without properties in the configuration a divert keeps those that it has.
+    assert (changed.forwarding_address, changed.filter, changed.routing_type) == ("other", "a = 1", "PASS")
+    assert changed.properties == {"k": "v"} and diverts.by_name["replaced"].definition.properties == {}
+    removed = [before[name] for name in ("replaced", "turned", "moved")]
+    assert [fact.id for fact in notes(stage) if isinstance(fact, DivertRemoved)] == removed
+    stage.store.records.clear()
+    assert diverts.reload(reloaded) == [] and not notes(stage)
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_reload_removes_missing_diverts_where_the_settings_want_it(forced: bool) -> None:
+    stage = Stage({"orders": AddressSettings(config_delete_diverts=forced)})
+    divert(stage, "old", "orders", "audit")
+    assert stage.kernel.diverts.reload({}) == []
+    assert ("old" in stage.kernel.diverts.by_name) is not forced
+
+
+def test_a_reload_with_wrong_diverts_keeps_those_and_adopts_the_others(stage: Stage) -> None:
+    divert(stage, "copy", "orders", "audit")
+    refusals = stage.kernel.diverts.reload(
+        {
+            "copy": DivertConfiguration("elsewhere", "audit", filter="= 1"),
+            "other": DivertConfiguration("a", "b"),
+            "good": DivertConfiguration("orders", "other"),
+        }
+    )
+    assert [refused.text for refused in refusals] == [
+        "invalid selector: unexpected = at position 0 of '= 1'",
+        "divert 'other': a queue has this name; choose another one",
+    ]
+    stage.send(letter("m"))
+    stage.run()
+    assert (stage.waiting("audit"), stage.waiting("other")) == (["m"], ["m"])
+
+
+def test_a_reload_with_a_transformer(stage: Stage) -> None:
+    made = divert(stage, "copy", "orders", "audit")
+    stage.store.records.clear()
+
+    def transform(message: DivertedMessage) -> None:
+        message.set_property("colour", "blue")
+
+    diverts = stage.kernel.diverts
+    assert diverts.reload({"copy": DivertConfiguration("orders", "audit", transformer=transform)}) == []
+    # A record cannot hold the transformer: the configuration must contain the divert at the next start.
+    assert notes(stage) == [DivertRemoved(made.definition.id)]
+    assert diverts.reload({"copy": DivertConfiguration("orders", "other")}) == []
+    stage.send(letter("m"))
+    stage.run()
+    assert first(stage, "other").property("colour") == "blue"
+
+
 def test_a_divert_with_a_transformer_is_not_recorded(stage: Stage) -> None:
     divert(stage, "d", "orders", "audit", transformer=lambda message: None)
     stage.kernel.diverts.remove("d")
