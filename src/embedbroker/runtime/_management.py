@@ -74,13 +74,8 @@ class AddressInfo:
     unrouted_message_count: int
 
 
-class Management:
-    """Read and change a running broker; `EmbeddedBroker.management` returns it.
-
-    `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of
-    the common ones. All of them raise `JMSException` with the broker's text if a call fails, and
-    `IllegalStateException` if the broker is not live or ends before the answer.
-    """
+class ManagementCalls:
+    """Call any attribute and operation of a running broker by name."""
 
     def __init__(self, host: Callable[[], Host]) -> None:
         self._host = host
@@ -112,6 +107,15 @@ class Management:
         if failure is not None:
             raise JMSException(failure)
         return value
+
+
+class Management(ManagementCalls):
+    """Read and change a running broker; `EmbeddedBroker.management` returns it.
+
+    `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of
+    the common ones. All of them raise `JMSException` with the broker's text if a call fails, and
+    `IllegalStateException` if the broker is not live or ends before the answer.
+    """
 
     # -- queues --------------------------------------------------------------------------------------------------
 

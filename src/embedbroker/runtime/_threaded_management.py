@@ -22,8 +22,8 @@ class _Run(Protocol):
     def __call__(self, function: Callable[[], Awaitable[T]], /) -> T: ...
 
 
-class ThreadedManagement:
-    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
+class ThreadedManagementCalls:
+    """Call any attribute and operation of a running broker by name, and block."""
 
     def __init__(self, management: Management, run: _Run) -> None:
         self._management = management
@@ -47,6 +47,10 @@ class ThreadedManagement:
             arguments: Texts, numbers, booleans or None, in the order of the operation's parameters.
         """
         return self._run(lambda: self._management.invoke(resource, operation, *arguments))
+
+
+class ThreadedManagement(ThreadedManagementCalls):
+    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order."""
