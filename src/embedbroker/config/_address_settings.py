@@ -198,6 +198,26 @@ class AddressSettingsRepository:
             found = self._cache[address] = _together(tuple(matching))
         return found
 
+    def given(self, address: str) -> AddressSettings:
+        """Return the merged settings of one address without the defaults: what no match sets is None."""
+        settings = AddressSettings()
+        for wider in self._matches.of(address.partition("::")[0]):
+            settings = settings.below(wider)
+        return settings
+
+    def replace(self, match: str, settings: AddressSettings | None) -> None:
+        """Use other settings for a match from now on; None removes the match.
+
+        Raises:
+            ValueError: The text is not a match; nothing is changed.
+        """
+        entries = {known: each for known, each in self.entries.items() if known != match}
+        if settings is not None:
+            entries[match] = settings
+        self._matches = Matches(entries, self.wildcards)
+        self.entries = entries
+        self._cache.clear()
+
 
 @lru_cache(_MERGED_MAX)
 def _together(matching: tuple[AddressSettings, ...]) -> AddressSettings:

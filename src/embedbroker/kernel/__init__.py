@@ -12,6 +12,8 @@ from ._definitions import (
     DivertDefinition,
     DivertRemoved,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from ._kernel import Kernel
@@ -145,6 +147,8 @@ __all__ = [
     "SelectorCache",
     "Session",
     "SessionView",
+    "SettingsDefinition",
+    "SettingsRemoved",
     "Settlement",
     "Store",
     "StoredMessage",

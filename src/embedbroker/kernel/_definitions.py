@@ -15,6 +15,8 @@ __all__ = [
     "DivertDefinition",
     "DivertRemoved",
     "QueueDefinition",
+    "SettingsDefinition",
+    "SettingsRemoved",
 ]
 
 
@@ -109,5 +111,26 @@ class CursorDefinition:
 @frozen
 class CursorRemoved:
     """Record that a cursor is gone, and that all it acknowledged has left."""
+
+    id: int
+
+
+@frozen
+class SettingsDefinition:
+    """Define settings of the addresses of a match, as management set them.
+
+    ``kind`` is ``address`` or ``security``. ``values`` are fields of `AddressSettings`, or lists of roles by fields of
+    `SecuritySetting`; fields that are not set are absent.
+    """
+
+    id: int
+    kind: str
+    match: str
+    values: dict[str, object] = field(factory=dict)
+
+
+@frozen
+class SettingsRemoved:
+    """Record that settings are gone."""
 
     id: int

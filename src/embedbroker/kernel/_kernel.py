@@ -30,6 +30,7 @@ from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
 from .addressing._divert_table import DivertTable
+from .addressing._settings_table import SettingsTable
 from .cursors._cursors import Cursors
 from .message._body_store import MemoryBodies
 from .queueing._backlog import Restore
@@ -92,6 +93,9 @@ class Kernel:
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)
         self.settings = AddressSettingsRepository(config.address_settings, config.wildcard_addresses)
+        self.settings_table = SettingsTable(
+            self.settings, config.permissions, config.wildcard_addresses, self.store, self.ids, self.observers, log
+        )
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
         )

@@ -10,7 +10,7 @@ a bounded part per step: it may send messages. No event waits for the disk: a cr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
@@ -20,6 +20,8 @@ from .message._message import Message
 from .settling._outcome import Outcome
 
 if TYPE_CHECKING:
+    from embedbroker.config import SecuritySetting
+
     from ._authority import Permission, Principal
     from .addressing._address import Address
     from .addressing._diverts import Divert
@@ -157,6 +159,9 @@ class CommitObserver:
     def login_refused(self, user: str | None, peer: str, reason: str, subject: str | None) -> None:
         """Observe that a client got no session. ``subject`` is that of its certificate; None without one."""
 
+    def security_changed(self, settings: Mapping[str, SecuritySetting]) -> None:
+        """Observe that other security settings are in force."""
+
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
 
@@ -199,6 +204,7 @@ class CommitSubscribers:
         "queue_removed",
         "queue_updated",
         "routed",
+        "security_changed",
         "session_added",
         "session_removed",
         "settled",
@@ -220,6 +226,7 @@ class CommitSubscribers:
         self.session_removed: list[Callable[[SessionView], None]] = []
         self.access_refused: list[Callable[[Principal, Permission, str, str | None], None]] = []
         self.login_refused: list[Callable[[str | None, str, str, str | None], None]] = []
+        self.security_changed: list[Callable[[Mapping[str, SecuritySetting]], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 

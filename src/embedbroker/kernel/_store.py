@@ -17,6 +17,8 @@ from ._definitions import (
     DivertDefinition,
     DivertRemoved,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
 from .message._body_store import BodyStore, MemoryBodies
@@ -25,7 +27,15 @@ from .message._message import Message
 __all__ = ["Fact", "MemoryStore", "Store"]
 
 Fact: TypeAlias = (
-    FencingToken | FencingTokenRemoved | CommitSet | CursorDefinition | CursorRemoved | DivertDefinition | DivertRemoved
+    FencingToken
+    | FencingTokenRemoved
+    | CommitSet
+    | CursorDefinition
+    | CursorRemoved
+    | DivertDefinition
+    | DivertRemoved
+    | SettingsDefinition
+    | SettingsRemoved
 )
 """The facts that `Store.note` accepts."""
 

@@ -21,6 +21,7 @@ from . import _client_lists, _diverts, _lists
 from ._diverts import divert_names, divert_text
 from ._queue_requests import queue_request, queue_update
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
+from ._settings import SETTINGS_OPERATIONS
 from ._texts import (
     address_text,
     no_address,
@@ -515,6 +516,7 @@ _OPERATIONS = (
     ),
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
     Operation("listPreparedTransactions", (), "String[]", _prepared, "XA branches that are in doubt."),
+    *SETTINGS_OPERATIONS,
     *_diverts.OPERATIONS,
     *_lists.OPERATIONS,
     *_client_lists.OPERATIONS,

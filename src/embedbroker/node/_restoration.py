@@ -29,6 +29,9 @@ class Restoration:
         self._marks = marks and recovered.last_batch == 0
         self._kernel = kernel
         self._journal = journal
+        # What follows looks its settings up.
+        for settings in recovered.settings:
+            kernel.settings_table.restore(settings)
         for address in recovered.addresses:
             kernel.address_manager.restore_address(address)
         for queue in recovered.queues:

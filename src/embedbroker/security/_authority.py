@@ -7,11 +7,11 @@ packets and clocks: time is an argument.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import define, field, frozen
 
-from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ResourceLimits
+from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ResourceLimits, SecuritySetting
 from embedbroker.kernel import Clock, CommitObserver, Kernel, Observers, Permission, Principal, Refused, Session
 from embedclient.errors import ErrorCode
 
@@ -79,12 +79,26 @@ class SecurityManager(CommitObserver):
         self._clock = Clock()
         self._observers: Observers | None = None
         self._logins = self._refused_logins = self._granted = self._refused = 0
+        # Those that management changed; None: those of the configuration.
+        self._settings: Mapping[str, SecuritySetting] | None = None
         self._take(config)
 
     def _take(self, config: BrokerConfig) -> None:
         self._config = config
         self._credentials = Credentials(config.users, config.guest, config.authentication_cache_size)
-        self._permissions = Permissions(config.permissions, config.authorization_cache_size, config.wildcard_addresses)
+        self._use_permissions()
+
+    def _use_permissions(self) -> None:
+        config = self._config
+        settings = config.permissions if self._settings is None else self._settings
+        self._permissions = Permissions(settings, config.authorization_cache_size, config.wildcard_addresses)
+
+    def security_changed(self, settings: Mapping[str, SecuritySetting]) -> None:
+        """Use other security settings in place of those of the configuration, from now on."""
+        self._settings = settings
+        self._use_permissions()
+        for session in self._sessions:
+            session.forget_admitted()
 
     def connect(self, kernel: Kernel) -> None:
         """Observe the refusals of a kernel, by its clock."""

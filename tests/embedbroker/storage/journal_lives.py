@@ -73,6 +73,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     hits["set not settled"] += bool(statistics.unsettled_commit_sets)
     hits["cursor"] += bool(state.cursors)
     hits["divert"] += bool(state.diverts)
+    hits["settings"] += bool(state.settings)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(

@@ -27,6 +27,8 @@ from embedbroker.kernel import (
     FencingTokenRemoved,
     HeuristicOutcome,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 from embedbroker.storage import (
     DiskFault,
@@ -95,6 +97,7 @@ class ModelState:
     fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
     diverts: dict[int, DivertDefinition] = Factory(dict)
+    settings: dict[int, SettingsDefinition] = Factory(dict)
     id_limit: int = 0
 
     def apply(self, call: Call) -> None:
@@ -186,6 +189,10 @@ class ModelState:
                 self.diverts[fact.id] = fact
             case DivertRemoved():
                 del self.diverts[fact.id]
+            case SettingsDefinition():
+                self.settings[fact.id] = fact
+            case SettingsRemoved():
+                del self.settings[fact.id]
 
     def add_address(self, definition: AddressDefinition) -> None:
         self.addresses[definition.id] = definition
@@ -241,6 +248,7 @@ class ModelState:
             "markers": self.fencing_tokens,
             "cursors": {number: each for number, each in self.cursors.items() if each.queue_id in self.queues},
             "diverts": self.diverts,
+            "settings": self.settings,
             "id_limit": self.id_limit,
             "duplicate_ids": {
                 address_id: left
@@ -331,6 +339,7 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
         "markers": {marker.id: marker for marker in recovered.fencing_tokens},
         "cursors": {cursor.id: cursor for cursor in recovered.cursors},
         "diverts": {divert.id: divert for divert in recovered.diverts},
+        "settings": {settings.id: settings for settings in recovered.settings},
         "outcomes": {outcome.transaction_id: outcome for outcome in recovered.outcomes},
         "id_limit": recovered.id_limit,
         "duplicate_ids": duplicate_ids,

@@ -21,6 +21,8 @@ from embedbroker.kernel import (
     FencingTokenRemoved,
     HeuristicOutcome,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 from embedclient.model import Xid
 from tests.embedbroker.storage.journal_model import Call, ModelState, StoredMessage
@@ -51,7 +53,7 @@ class Workload:
     marks: bool = False
     # Whether the workload reads with cursors.
     reads: bool = False
-    # Whether diverts come and go.
+    # Whether diverts and settings come and go.
     diverts: bool = False
 
     @classmethod
@@ -91,6 +93,7 @@ class Workload:
             (1, self._change),
             *([(3, self._move_cursor), (1, self._remove_cursor)] if self.reads else ()),
             *([(3, self._divert), (1, self._remove_divert)] if self.diverts else ()),
+            *([(3, self._set), (1, self._remove_settings)] if self.diverts else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
@@ -258,6 +261,19 @@ class Workload:
     def _remove_divert(self) -> Call | None:
         diverts = list(self.state.diverts)
         return ("note", (DivertRemoved(self.random.choice(diverts)),)) if diverts else None
+
+    def _set(self) -> Call | None:
+        """Settings come, or change."""
+        settings = list(self.state.settings.values())
+        if settings and self.random.random() < 0.5:
+            changed = evolve(self.random.choice(settings), values={"max_delivery_attempts": self.random.randrange(9)})
+            return "note", (changed,)
+        number = self._take_id()
+        return "note", (SettingsDefinition(number, "security", f"a.{number}.\ud800", {"send": ["x", "y"]}),)
+
+    def _remove_settings(self) -> Call | None:
+        settings = list(self.state.settings)
+        return ("note", (SettingsRemoved(self.random.choice(settings)),)) if settings else None
 
     def _mark(self) -> Call | None:
         if self.state.fencing_tokens and self.random.random() < 0.8:

@@ -285,7 +285,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
     yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.fencing_tokens))
-    yield from (identifier + 1 for identifier in (*replay.cursors, *replay.diverts))
+    yield from (identifier + 1 for identifier in (*replay.cursors, *replay.diverts, *replay.settings))
     yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
@@ -352,7 +352,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"{_describe_marker(marker)}; {len(transactions)} transactions: {numbers}{more}"
         case RecordKind.FORGET_OUTCOME:
             return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
-        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR | RecordKind.DIVERT:
+        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR | RecordKind.DIVERT | RecordKind.SETTINGS:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
         case RecordKind.SEGMENT_START:
             id_limit, extents = codec.decode_segment_start(data, position, size)
@@ -366,6 +366,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             | RecordKind.REMOVE_MARKER
             | RecordKind.REMOVE_CURSOR
             | RecordKind.REMOVE_DIVERT
+            | RecordKind.REMOVE_SETTINGS
             | RecordKind.RESERVE_IDS
             | RecordKind.SEAL
         ):

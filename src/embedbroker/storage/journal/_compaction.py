@@ -39,6 +39,7 @@ _REMOVED = {
     RecordKind.REMOVE_MARKER: RecordKind.MARKER,
     RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
     RecordKind.REMOVE_DIVERT: RecordKind.DIVERT,
+    RecordKind.REMOVE_SETTINGS: RecordKind.SETTINGS,
 }
 _SIZE_AND_KIND = Struct("<IB")
 
@@ -300,6 +301,8 @@ class Compaction:
             identifier = codec.decode_cursor(data, position, size)[0].id
         elif kind is RecordKind.DIVERT:
             identifier = codec.decode_divert(data, position, size)[0].id
+        elif kind is RecordKind.SETTINGS:
+            identifier = codec.decode_settings(data, position, size)[0].id
         elif kind is RecordKind.ADDRESS:
             identifier = codec.decode_address(data, position, size)[0].id
         else:

@@ -30,6 +30,8 @@ from embedbroker.kernel import (
     Fact,
     FencingToken,
     FencingTokenRemoved,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 
 from ._record_codec import RecordKind
@@ -172,6 +174,10 @@ class LiveIndex:
                 self.define(RecordKind.DIVERT, fact.id, segment)
             case DivertRemoved():
                 self.remove(RecordKind.DIVERT, fact.id, segment, ())
+            case SettingsDefinition():
+                self.define(RecordKind.SETTINGS, fact.id, segment)
+            case SettingsRemoved():
+                self.remove(RecordKind.SETTINGS, fact.id, segment, ())
             case _:
                 assert_never(fact)
 

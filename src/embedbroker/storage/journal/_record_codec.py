@@ -74,6 +74,8 @@ from embedbroker.kernel import (
     FencingTokenRemoved,
     HeuristicOutcome,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
     xid_bytes,
     xid_of,
 )
@@ -104,6 +106,7 @@ __all__ = [
     "decode_pairs",
     "decode_queue",
     "decode_segment_start",
+    "decode_settings",
     "encode_commit",
     "encode_definition",
     "encode_dropped",
@@ -146,15 +149,18 @@ class RecordKind(IntEnum):
     REMOVE_CURSOR = 22
     DIVERT = 23
     REMOVE_DIVERT = 24
+    SETTINGS = 25
+    REMOVE_SETTINGS = 26
 
 
-Definition: TypeAlias = AddressDefinition | QueueDefinition | CursorDefinition | DivertDefinition
+Definition: TypeAlias = AddressDefinition | QueueDefinition | CursorDefinition | DivertDefinition | SettingsDefinition
 
 _KINDS = {
     AddressDefinition: RecordKind.ADDRESS,
     QueueDefinition: RecordKind.QUEUE,
     CursorDefinition: RecordKind.CURSOR,
     DivertDefinition: RecordKind.DIVERT,
+    SettingsDefinition: RecordKind.SETTINGS,
 }
 
 SKIPPABLE = 0x80
@@ -173,7 +179,7 @@ TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs foll
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
 MARKER = Struct("<IBBHqq")  # id, value; the name follows, UTF-8
 COMMIT_SET = Struct("<IBBHqqqII")  # see above
-# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR, REMOVE_DIVERT: id
+# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR, REMOVE_DIVERT, REMOVE_SETTINGS: id
 # FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
@@ -245,12 +251,14 @@ def encode_fact(fact: Fact) -> bytes:
             return encode_id(RecordKind.REMOVE_MARKER, fact.id)
         case CommitSet():
             return _encode_commit_set(fact)
-        case CursorDefinition() | DivertDefinition():
+        case CursorDefinition() | DivertDefinition() | SettingsDefinition():
             return encode_definition(fact)
         case CursorRemoved():
             return encode_id(RecordKind.REMOVE_CURSOR, fact.id)
         case DivertRemoved():
             return encode_id(RecordKind.REMOVE_DIVERT, fact.id)
+        case SettingsRemoved():
+            return encode_id(RecordKind.REMOVE_SETTINGS, fact.id)
         case _:
             assert_never(fact)
 
@@ -302,7 +310,7 @@ def encode_id(kind: RecordKind, value: int) -> bytes:
 
 
 def encode_definition(definition: Definition) -> bytes:
-    """Encode ADDRESS, QUEUE, CURSOR and DIVERT: UTF-8 JSON, an object of the definition's fields.
+    """Encode ADDRESS, QUEUE, CURSOR, DIVERT and SETTINGS: UTF-8 JSON, an object of the definition's fields.
 
     Rare, so readable beats compact.
     """
@@ -366,6 +374,12 @@ def decode_divert(data: bytes, start: int, size: int) -> tuple[DivertDefinition,
     """Return the definition in a DIVERT record, and the names of fields this version does not support."""
     known, unknown = _fields_of(DivertDefinition, data, start, size)
     return DivertDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
+def decode_settings(data: bytes, start: int, size: int) -> tuple[SettingsDefinition, list[str]]:
+    """Return the definition in a SETTINGS record, and the names of fields this version does not support."""
+    known, unknown = _fields_of(SettingsDefinition, data, start, size)
+    return SettingsDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
 def _fields_of(kind: type[Definition], data: bytes, start: int, size: int) -> tuple[dict[str, object], list[str]]:

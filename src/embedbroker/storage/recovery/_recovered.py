@@ -23,6 +23,7 @@ from embedbroker.kernel import (
     FencingToken,
     HeuristicOutcome,
     QueueDefinition,
+    SettingsDefinition,
 )
 
 from ..journal._record_codec import DURABLE
@@ -144,6 +145,7 @@ class RecoveredState:
     # Sizes of the files of large bodies, by their numbers.
     bodies: dict[int, int] = Factory(dict)
     diverts: tuple[DivertDefinition, ...] = ()
+    settings: tuple[SettingsDefinition, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])

@@ -24,6 +24,8 @@ from embedbroker.kernel import (
     FencingTokenRemoved,
     HeuristicOutcome,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 
 from ..journal import _record_codec as codec
@@ -77,6 +79,7 @@ class Replay:
     fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
     diverts: dict[int, DivertDefinition] = Factory(dict)
+    settings: dict[int, SettingsDefinition] = Factory(dict)
     # By address: its ids in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
     # By message: the wall time before which it must not be delivered, where it has one.
@@ -213,6 +216,7 @@ class Replay:
             deliver_at={message_id: due for message_id, due in self.deliver_at.items() if message_id in self.messages},
             delayed={key: due_ms for key, due_ms in self.delayed.items() if key[0] in self.messages},
             diverts=tuple(self.diverts.values()),
+            settings=tuple(self.settings.values()),
         )
 
     def _apply_rare(self, data: bytes, position: int, end: int, segment: Segment, segments: Iterable[Segment]) -> int:
@@ -254,6 +258,8 @@ class Replay:
                 self._note(noted, data, position, size, segment)
             case RecordKind.DIVERT | RecordKind.REMOVE_DIVERT as noted:
                 self._note_divert(noted, data, position, size, segment)
+            case RecordKind.SETTINGS | RecordKind.REMOVE_SETTINGS as noted:
+                self._note_settings(noted, data, position, size, segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -304,6 +310,19 @@ class Replay:
         else:
             fact = DivertRemoved(codec.IDENTIFIER.unpack_from(data, position)[4])
             self.diverts.pop(fact.id, None)
+        self.live_index.note(fact, segment)
+
+    def _note_settings(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
+        fact: Fact
+        if kind is RecordKind.SETTINGS:
+            fact, unknown = codec.decode_settings(data, position, size)
+            self.settings[fact.id] = fact
+            if unknown:
+                names = ", ".join(unknown)
+                self.notes.append(f"{fact.kind} settings of {fact.match}: unknown fields {names} are ignored")
+        else:
+            fact = SettingsRemoved(codec.IDENTIFIER.unpack_from(data, position)[4])
+            self.settings.pop(fact.id, None)
         self.live_index.note(fact, segment)
 
     def _commit(self, data: bytes, position: int, end: int, segment: Segment) -> Generator[None, None, int]:

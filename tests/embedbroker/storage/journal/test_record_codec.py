@@ -19,6 +19,8 @@ from embedbroker.kernel import (
     FencingToken,
     FencingTokenRemoved,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
 )
 from embedbroker.storage import JournalState, Read, Sync, WriteAt
 from embedbroker.storage.journal import _record_codec as codec
@@ -282,6 +284,21 @@ def test_a_divert_and_its_end() -> None:
     assert records_of(("note", divert), ("note", DivertRemoved(9))) == record + pack("<IBBHq", 16, 24, 0, 0, 9)
 
 
+def test_settings_and_their_end() -> None:
+    settings = SettingsDefinition(9, "security", "a.#", {"send": ["x"]})
+    text = b'{"id":9,"kind":"security","match":"a.#","values":{"send":["x"]}}'
+    record = pack("<IBBH", 8 + len(text), 25, 0, 0) + text
+    assert records_of(("note", settings), ("note", SettingsRemoved(9))) == record + pack("<IBBHq", 16, 26, 0, 0, 9)
+
+
+def test_settings_with_unknown_fields_are_read() -> None:
+    payload = json.dumps({"id": 9, "kind": "address", "match": "a", "values": {}, "colour": "red"}).encode()
+    journal = recover(journal_ending_with(pack("<IBBH", 8 + len(payload), 25, 0, 0) + payload))
+    assert journal.recovered is not None
+    assert journal.recovered.settings == (SettingsDefinition(9, "address", "a"),)
+    assert journal.notes == ["address settings of a: unknown fields colour are ignored"]
+
+
 def test_kinds_keep_their_numbers() -> None:
     assert [(kind.name, kind.value) for kind in RecordKind] == [
         ("ADD_MESSAGE", 1),
@@ -308,6 +325,8 @@ def test_kinds_keep_their_numbers() -> None:
         ("REMOVE_CURSOR", 22),
         ("DIVERT", 23),
         ("REMOVE_DIVERT", 24),
+        ("SETTINGS", 25),
+        ("REMOVE_SETTINGS", 26),
     ]
 
 
