@@ -118,12 +118,8 @@ class Housekeeping:
         for address_name, wanted in self._config.addresses.items():
             for refused in self._address_manager.declare(address_name, wanted):
                 self._log(f"address {address_name!r} of the configuration: {refused.text}")
-        for settings in self._config.address_settings.values():
-            # Where each address gets its queue there, a common one would take everything once more.
-            if settings.dead_letter_address and not settings.auto_create_dead_letter_resources:
-                self._address_manager.provide(settings.dead_letter_address)
-            if settings.expiry_address and not settings.auto_create_expiry_resources:
-                self._address_manager.provide(settings.expiry_address)
+        for settings in self._settings.entries.values():
+            self._address_manager.provide_targets(settings)
 
     def _goes(self, address: Address) -> bool:
         """Return True if an address is deleted when it is not used."""

@@ -100,6 +100,8 @@ def _add_address(call: Call, match: str | None, text: str | None) -> str:
         call.kernel.settings_table.set_address(match or "", settings)
     except ValueError as error:
         raise ManagementRefused(str(error)[:_SHOWN_MAX]) from None
+    # As at the start: what is moved there would be lost.
+    call.kernel.address_manager.provide_targets(settings)
     return _as_json(settings)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -83,6 +84,15 @@ def test_added_settings_take_effect_at_once(manager: Manager) -> None:
     assert any(isinstance(packet, NullResponse) for packet in manager.peer.clear())
 
 
+def test_a_dead_letter_address_of_added_settings_exists_at_once_and_after_a_restart() -> None:
+    stage = Stage(durable=True)
+    manager = manager_of(stage)
+    manager.call("broker", "addAddressSettings", "a", '{"deadLetterAddress":"dead","expiryAddress":"late"}')
+    for _ in range(2):
+        assert {"dead", "late"} <= set(stage.node.kernel.address_manager.queues)
+        stage.boot()
+
+
 @pytest.mark.parametrize(
     ("match", "text", "refusal"),
     [
@@ -123,7 +133,7 @@ def test_arguments_of_wrong_types_fit_no_operation(manager: Manager) -> None:
 # -- security settings -----------------------------------------------------------------------------------------------
 
 
-def secured(**config: object) -> Stage:
+def secured(**config: Any) -> Stage:
     return Stage(users=[ADMIN, TESTER], security_settings={"#": SecuritySetting.all("admin")}, **config)
 
 

@@ -382,6 +382,14 @@ class AddressManager:
         made = [self.create_queue(request, limited=False) for request in requests]
         return [each for each in made if isinstance(each, Refused)]
 
+    def provide_targets(self, settings: AddressSettings) -> None:
+        """Ensure that the dead letter and expiry addresses of settings exist, with their queues."""
+        # Where each address gets its queue there, a common one would take everything once more.
+        if settings.dead_letter_address and not settings.auto_create_dead_letter_resources:
+            self.provide(settings.dead_letter_address)
+        if settings.expiry_address and not settings.auto_create_expiry_resources:
+            self.provide(settings.expiry_address)
+
     def provide(self, name: str) -> None:
         """Ensure that an address keeps its messages.
 

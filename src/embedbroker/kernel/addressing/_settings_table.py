@@ -1,7 +1,7 @@
 """The settings that management adds to those of the configuration: of addresses, and of permissions.
 
 Responsible for records, so that they survive a restart, and for their precedence: settings of a match that management
-set take the place of those that the configuration has for the same match. Does not depend on who may change them.
+set take the place of those that the configuration has for the same match. Does not depend on permissions of a caller.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SettingsTable:
         self._recorded: dict[tuple[str, str], int] = {}
 
     def security_of(self, address: str) -> SecuritySetting | None:
-        """Return the security setting that counts for an address; None if there is none."""
+        """Return the security setting that counts for an address; None without one."""
         return next(iter(self._matches.of(address)), None)
 
     def set_address(self, match: str, settings: AddressSettings) -> None:

@@ -237,9 +237,7 @@ class Replay:
                 self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
             case RecordKind.PREPARE:
                 transaction_id = TRANSACTION.unpack_from(data, position)[4]
-                xid = data[position + TRANSACTION.size : position + size]
-                self._transaction(transaction_id).xid = xid
-                self.live_index.prepare(transaction_id, xid, segment)
+                self._prepare(transaction_id, data[position + TRANSACTION.size : position + size], segment)
             case RecordKind.ROLLBACK:
                 transaction_id = TRANSACTION.unpack_from(data, position)[4]
                 self._transactions.pop(transaction_id, None)
@@ -280,6 +278,10 @@ class Replay:
             case _:  # SEAL has no effect here; hot kinds do not come this way
                 pass
         return size
+
+    def _prepare(self, transaction_id: int, xid: bytes, segment: Segment) -> None:
+        self._transaction(transaction_id).xid = xid
+        self.live_index.prepare(transaction_id, xid, segment)
 
     def _note(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
         """Apply a marker or the place of a reader: new, changed or removed."""
