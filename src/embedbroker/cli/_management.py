@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
+from attrs import frozen
 
 from embedclient import Connection, MessageConsumer, MessageProducer, Session, TemporaryQueue, TextMessage
 
@@ -138,12 +140,35 @@ class _Manager:
 Work = Callable[[_Manager], Awaitable[None]]
 
 
-def _manage(url: str, user: str | None, password: str | None, client_id: str | None, work: Work) -> None:
-    async def with_connection(connection: Connection) -> None:
-        async with connection.session() as session:
-            await work(await _manager_of(session))
+@frozen
+class _Client:
+    """The connection options of one command."""
 
-    run_client(factory_for(url, user, password, client_id), with_connection)
+    url: str
+    user: str | None
+    password: str | None
+    client_id: str | None
+
+    def manage(self, work: Work) -> None:
+        """Run ``work`` over a connection to the broker."""
+
+        async def with_connection(connection: Connection) -> None:
+            async with connection.session() as session:
+                await work(await _manager_of(session))
+
+        run_client(factory_for(self.url, self.user, self.password, self.client_id), with_connection)
+
+
+def _managing(command: F) -> F:
+    """Add the connection options, which the command gets as its first argument, ``client``."""
+
+    @wraps(command)
+    def with_client(
+        *, url: str, user: str | None, password: str | None, client_id: str | None, **chosen: object
+    ) -> None:
+        command(client=_Client(url, user, password, client_id), **chosen)
+
+    return connection_options(cast(F, with_client))
 
 
 async def _manager_of(session: Session) -> _Manager:
@@ -168,7 +193,7 @@ def _list_options(command: F) -> F:
     )
     for option in options:
         command = option(command)
-    return connection_options(command)
+    return _managing(command)
 
 
 def _options_text(
@@ -190,10 +215,7 @@ def _list_command(name: str, operation: str, columns: Columns, noun: str) -> cli
 
     @_list_options
     def show(
-        url: str,
-        user: str | None,
-        password: str | None,
-        client_id: str | None,
+        client: _Client,
         field: str | None,
         value: str | None,
         sort_field: str | None,
@@ -216,7 +238,7 @@ def _list_command(name: str, operation: str, columns: Columns, noun: str) -> cli
             if len(rows) < found["count"]:
                 click.echo(f"{len(rows)} of {found['count']} {noun}: see --page and --count", err=True)
 
-        _manage(url, user, password, client_id, work)
+        client.manage(work)
 
     help_text = f"Show {noun}. Fields are those of the JSON lines."
     return click.command(name, help=help_text, short_help=f"Show {noun}.")(show)
@@ -255,7 +277,7 @@ queue.add_command(_list_command("stat", "listQueues", _QUEUES, "queues"))
 
 
 @queue.command("create")
-@connection_options
+@_managing
 @click.argument("name")
 @click.option("--address", help="Address that it is bound to; by default the name of the queue.")
 @click.option("--multicast", is_flag=True, help="Every queue of the address gets each message; default: anycast.")
@@ -264,10 +286,7 @@ queue.add_command(_list_command("stat", "listQueues", _QUEUES, "queues"))
 @click.option("--max-consumers", default=-1, show_default=True, type=click.IntRange(-1), help="-1: no limit.")
 @click.option("--purge-on-no-consumers", is_flag=True, help="Purge it when its last consumer closes.")
 def create_queue(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     name: str,
     address: str | None,
     multicast: bool,
@@ -292,32 +311,28 @@ def create_queue(
         await manager.invoke("broker", "createQueue", json.dumps(configuration))
         click.echo(f"created queue {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @queue.command("delete")
-@connection_options
+@_managing
 @click.argument("name")
 @click.option("--close-consumers", is_flag=True, help="Delete it although it has consumers.")
-def delete_queue(
-    url: str, user: str | None, password: str | None, client_id: str | None, name: str, close_consumers: bool
-) -> None:
+def delete_queue(client: _Client, name: str, close_consumers: bool) -> None:
     """Delete queue NAME with its messages."""
 
     async def work(manager: _Manager) -> None:
         await manager.invoke("broker", "destroyQueue", name, close_consumers)
         click.echo(f"deleted queue {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @queue.command("purge")
-@connection_options
+@_managing
 @click.argument("name")
 @click.option("--filter", "selector", help="Remove only what this selector matches.")
-def purge_queue(
-    url: str, user: str | None, password: str | None, client_id: str | None, name: str, selector: str | None
-) -> None:
+def purge_queue(client: _Client, name: str, selector: str | None) -> None:
     """Remove the messages that wait in queue NAME, and print how many there were. Those in delivery stay."""
 
     async def work(manager: _Manager) -> None:
@@ -327,7 +342,7 @@ def purge_queue(
             removed = await manager.invoke(f"queue.{name}", "removeMessages", selector)
         click.echo(removed)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -356,7 +371,7 @@ def _check_chosen(identifiers: Sequence[int], selector: str | None, takes_all: b
 
 
 def _act(
-    client: tuple[str, str | None, str | None, str | None],
+    client: _Client,
     queue_name: str,
     chosen: tuple[Sequence[int], str | None, bool],
     operations: tuple[str, str],
@@ -374,7 +389,7 @@ def _act(
         found = [await manager.invoke(resource, operations[0], number, *arguments) for number in identifiers]
         click.echo(sum(map(bool, found)))
 
-    _manage(*client, work)
+    client.manage(work)
 
 
 def _show_messages(rows: Sequence[Mapping[str, object]], columns: Columns, *, as_json: bool) -> None:
@@ -391,15 +406,12 @@ _as_json_lines = click.option(
 
 
 @message.command("browse")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--filter", "selector", help="Show only what this selector matches.")
 @_as_json_lines
 def browse_messages(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     queue_name: str,
     selector: str | None,
     as_json: bool,
@@ -410,34 +422,29 @@ def browse_messages(
         rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listMessagesAsJSON", selector))
         _show_messages(rows, _MESSAGES, as_json=as_json)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @message.command("scheduled")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @_as_json_lines
-def show_scheduled_messages(
-    url: str, user: str | None, password: str | None, client_id: str | None, queue_name: str, as_json: bool
-) -> None:
+def show_scheduled_messages(client: _Client, queue_name: str, as_json: bool) -> None:
     """Show the messages of QUEUE that are scheduled for later delivery, the earliest first, 200 at most."""
 
     async def work(manager: _Manager) -> None:
         rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listScheduledMessagesAsJSON"))
         _show_messages(rows, _SCHEDULED, as_json=as_json)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @message.command("deliver")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @_chosen
 def deliver_scheduled_messages(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     queue_name: str,
     identifiers: Sequence[int],
     selector: str | None,
@@ -454,26 +461,24 @@ def deliver_scheduled_messages(
             await manager.invoke(resource, "deliverScheduledMessages", selector)
         click.echo(f"delivered scheduled messages of queue {queue_name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @message.command("count")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--filter", "selector", help="Count only what this selector matches, among the first 200.")
-def count_messages(
-    url: str, user: str | None, password: str | None, client_id: str | None, queue_name: str, selector: str | None
-) -> None:
+def count_messages(client: _Client, queue_name: str, selector: str | None) -> None:
     """Print the number of messages in QUEUE; without a filter, with those in delivery."""
 
     async def work(manager: _Manager) -> None:
         click.echo(await manager.invoke(f"queue.{queue_name}", "countMessages", *([selector] if selector else [])))
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @message.command("send")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.option(
@@ -481,10 +486,7 @@ def count_messages(
 )
 @click.option("--non-persistent", is_flag=True, help="Messages that need not survive the broker.")
 def send_messages(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     queue_name: str,
     texts: Sequence[str],
     properties: Sequence[str],
@@ -495,10 +497,10 @@ def send_messages(
 
     async def work(manager: _Manager) -> None:
         for text in texts:
-            arguments = (headers, _TEXT_MESSAGE, text, not non_persistent, user, password, True)
+            arguments = (headers, _TEXT_MESSAGE, text, not non_persistent, client.user, client.password, True)
             click.echo(await manager.invoke(f"queue.{queue_name}", "sendMessage", *arguments))
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 def _texts(properties: Sequence[str]) -> dict[str, str]:
@@ -508,15 +510,12 @@ def _texts(properties: Sequence[str]) -> dict[str, str]:
 
 
 @message.command("move")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("target", metavar="TARGET")
 @_chosen
 def move_messages(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     queue_name: str,
     target: str,
     identifiers: Sequence[int],
@@ -524,48 +523,41 @@ def move_messages(
     takes_all: bool,
 ) -> None:
     """Move messages of QUEUE to queue TARGET, and print how many."""
-    client, chosen = (url, user, password, client_id), (identifiers, selector, takes_all)
+    chosen = identifiers, selector, takes_all
     _act(client, queue_name, chosen, ("moveMessage", "moveMessages"), target)
 
 
 @message.command("copy")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("target", metavar="TARGET")
 @click.option(
     "--id", "identifiers", type=int, multiple=True, required=True, help="A message; see the list. Repeatable."
 )
 def copy_messages(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     queue_name: str,
     target: str,
     identifiers: Sequence[int],
 ) -> None:
     """Copy messages of QUEUE to queue TARGET, and print how many."""
-    client = (url, user, password, client_id)
     _act(client, queue_name, (identifiers, None, False), ("copyMessage", ""), target)
 
 
 def _message_command(name: str, operations: tuple[str, str], help_text: str) -> click.Command:
     """Return a command that acts on the messages that its options choose."""
 
-    @connection_options
+    @_managing
     @click.argument("queue_name", metavar="QUEUE")
     @_chosen
     def run(
-        url: str,
-        user: str | None,
-        password: str | None,
-        client_id: str | None,
+        client: _Client,
         queue_name: str,
         identifiers: Sequence[int],
         selector: str | None,
         takes_all: bool,
     ) -> None:
-        _act((url, user, password, client_id), queue_name, (identifiers, selector, takes_all), operations)
+        _act(client, queue_name, (identifiers, selector, takes_all), operations)
 
     return click.command(name, help=help_text)(run)
 
@@ -588,28 +580,28 @@ message.add_command(
 
 
 @message.command("retry")
-@connection_options
+@_managing
 @click.argument("queue_name", metavar="QUEUE")
-def retry_messages(url: str, user: str | None, password: str | None, client_id: str | None, queue_name: str) -> None:
+def retry_messages(client: _Client, queue_name: str) -> None:
     """Move messages of QUEUE, such as dead letters, back to the queues that they left, and print how many."""
 
     async def work(manager: _Manager) -> None:
         click.echo(await manager.invoke(f"queue.{queue_name}", "retryMessages"))
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 def _simple_command(group: click.Group, kind: str, operation: str, done: str) -> None:
     """Add a command that calls an operation of one resource."""
 
-    @connection_options
+    @_managing
     @click.argument("name")
-    def call(url: str, user: str | None, password: str | None, client_id: str | None, name: str) -> None:
+    def call(client: _Client, name: str) -> None:
         async def work(manager: _Manager) -> None:
             await manager.invoke(f"{kind}.{name}", operation)
             click.echo(f"{done} {kind} {name}", err=True)
 
-        _manage(url, user, password, client_id, work)
+        client.manage(work)
 
     group.command(operation, help=f"Deliver messages of {kind} NAME again.", short_help=f"Resume {kind} NAME.")(call)
 
@@ -617,17 +609,15 @@ def _simple_command(group: click.Group, kind: str, operation: str, done: str) ->
 def _pause_command(group: click.Group, kind: str) -> None:
     """Add a command that pauses one resource."""
 
-    @connection_options
+    @_managing
     @click.argument("name")
     @click.option("--persist", is_flag=True, help="It is paused after a restart, too.")
-    def pause(
-        url: str, user: str | None, password: str | None, client_id: str | None, name: str, persist: bool
-    ) -> None:
+    def pause(client: _Client, name: str, persist: bool) -> None:
         async def work(manager: _Manager) -> None:
             await manager.invoke(f"{kind}.{name}", "pause", persist)
             click.echo(f"paused {kind} {name}", err=True)
 
-        _manage(url, user, password, client_id, work)
+        client.manage(work)
 
     what = "queue NAME" if kind == "queue" else "the queues of address NAME"
     help_text = f"Deliver nothing from {what} until it is resumed. Messages are still accepted."
@@ -639,7 +629,7 @@ _simple_command(queue, "queue", "resume", "resumed")
 
 
 @queue.command("update")
-@connection_options
+@_managing
 @click.argument("name")
 @click.option("--filter", "selector", help="Selector for the messages that it takes; an empty one takes all.")
 @click.option("--routing-type", type=click.Choice(("ANYCAST", "MULTICAST")), help="Its address must have the type.")
@@ -647,10 +637,7 @@ _simple_command(queue, "queue", "resume", "resumed")
 @click.option("--exclusive", type=click.BOOL, help="Whether one consumer gets everything.")
 @click.option("--purge-on-no-consumers", type=click.BOOL, help="Whether it is purged when its last consumer closes.")
 def update_queue(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     name: str,
     selector: str | None,
     routing_type: str | None,
@@ -674,7 +661,7 @@ def update_queue(
         await manager.invoke("broker", "updateQueue", json.dumps({"name": name, **changes}))
         click.echo(f"updated queue {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 # -- addresses -------------------------------------------------------------------------------------------------------
@@ -689,15 +676,12 @@ address.add_command(_list_command("show", "listAddresses", _ADDRESSES, "addresse
 
 
 @address.command("create")
-@connection_options
+@_managing
 @click.argument("name")
 @click.option("--anycast", is_flag=True, help="One of its queues gets each message.")
 @click.option("--multicast", is_flag=True, help="Every queue of it gets each message.")
 def create_address(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     name: str,
     anycast: bool,
     multicast: bool,
@@ -711,23 +695,21 @@ def create_address(
         await manager.invoke("broker", "createAddress", name, ",".join(kinds))
         click.echo(f"created address {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @address.command("delete")
-@connection_options
+@_managing
 @click.argument("name")
 @click.option("--with-queues", is_flag=True, help="Delete its queues, too.")
-def delete_address(
-    url: str, user: str | None, password: str | None, client_id: str | None, name: str, with_queues: bool
-) -> None:
+def delete_address(client: _Client, name: str, with_queues: bool) -> None:
     """Delete address NAME."""
 
     async def work(manager: _Manager) -> None:
         await manager.invoke("broker", "deleteAddress", name, with_queues)
         click.echo(f"deleted address {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 _pause_command(address, "address")
@@ -743,9 +725,9 @@ def divert() -> None:
 
 
 @divert.command("list")
-@connection_options
+@_managing
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per divert, with all its attributes.")
-def list_diverts(url: str, user: str | None, password: str | None, client_id: str | None, as_json: bool) -> None:
+def list_diverts(client: _Client, as_json: bool) -> None:
     """Show diverts, in order of their names."""
 
     async def work(manager: _Manager) -> None:
@@ -762,7 +744,7 @@ def list_diverts(url: str, user: str | None, password: str | None, client_id: st
             row["TransformerProperties"] = json.loads(added) if added else {}
             click.echo(json.dumps(row, ensure_ascii=False))
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 def _divert_cell(value: object) -> str:
@@ -770,7 +752,7 @@ def _divert_cell(value: object) -> str:
 
 
 @divert.command("create")
-@connection_options
+@_managing
 @click.argument("name")
 @click.argument("address")
 @click.argument("forwarding_address", metavar="FORWARDING")
@@ -784,10 +766,7 @@ def _divert_cell(value: object) -> str:
     "-p", "--property", "properties", metavar="NAME=VALUE", multiple=True, help="Text added to the copy. Repeatable."
 )
 def create_divert(
-    url: str,
-    user: str | None,
-    password: str | None,
-    client_id: str | None,
+    client: _Client,
     name: str,
     address: str,
     forwarding_address: str,
@@ -820,20 +799,20 @@ def create_divert(
             raise Refused(f"divert {name!r} was not created: a queue may have this name; see the log of the broker")
         click.echo(f"created divert {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @divert.command("destroy")
-@connection_options
+@_managing
 @click.argument("name")
-def destroy_divert(url: str, user: str | None, password: str | None, client_id: str | None, name: str) -> None:
+def destroy_divert(client: _Client, name: str) -> None:
     """Destroy divert NAME. What it has diverted stays where it is."""
 
     async def work(manager: _Manager) -> None:
         await manager.invoke("broker", "destroyDivert", name)
         click.echo(f"destroyed divert {name}", err=True)
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 # -- clients ---------------------------------------------------------------------------------------------------------
@@ -854,15 +833,15 @@ def _close(found: bool, text: str) -> None:
 
 
 @connection.command("close")
-@connection_options
+@_managing
 @click.argument("identifier", metavar="ID")
-def close_connection(url: str, user: str | None, password: str | None, client_id: str | None, identifier: str) -> None:
+def close_connection(client: _Client, identifier: str) -> None:
     """Close connection ID. Its client may reconnect."""
 
     async def work(manager: _Manager) -> None:
         _close(await manager.invoke("broker", "closeConnectionWithID", identifier), f"connection {identifier}")
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @click.group(short_help="Show and close sessions.")
@@ -874,19 +853,17 @@ session.add_command(_list_command("list", "listSessions", _SESSIONS, "sessions")
 
 
 @session.command("close")
-@connection_options
+@_managing
 @click.argument("connection_id", metavar="CONNECTION")
 @click.argument("identifier", metavar="ID")
-def close_session(
-    url: str, user: str | None, password: str | None, client_id: str | None, connection_id: str, identifier: str
-) -> None:
+def close_session(client: _Client, connection_id: str, identifier: str) -> None:
     """Close session ID of CONNECTION, without a notice to its client."""
 
     async def work(manager: _Manager) -> None:
         closed = await manager.invoke("broker", "closeSessionWithID", connection_id, identifier)
         _close(closed, f"session {identifier} of connection {connection_id}")
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)
 
 
 @click.group(short_help="Show producers.")
@@ -906,16 +883,14 @@ consumer.add_command(_list_command("list", "listConsumers", _CONSUMERS, "consume
 
 
 @consumer.command("close")
-@connection_options
+@_managing
 @click.argument("session_id", metavar="SESSION")
 @click.argument("identifier", metavar="ID")
-def close_consumer(
-    url: str, user: str | None, password: str | None, client_id: str | None, session_id: str, identifier: str
-) -> None:
+def close_consumer(client: _Client, session_id: str, identifier: str) -> None:
     """Close consumer ID of SESSION."""
 
     async def work(manager: _Manager) -> None:
         closed = await manager.invoke("broker", "closeConsumerWithID", session_id, identifier)
         _close(closed, f"consumer {identifier} of session {session_id}")
 
-    _manage(url, user, password, client_id, work)
+    client.manage(work)

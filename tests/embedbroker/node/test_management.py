@@ -302,8 +302,14 @@ def test_a_request_that_fails_has_the_text_of_artemis_and_one_line_in_the_log(
     ["", "{", "[" * 5000, '["a",', "9" * 10_000, '["\ud800"]', "[NaN]", '["' + "x" * 100_000 + '"]'],
 )
 def test_no_body_harms_the_broker(manager: Manager, body: str) -> None:
-    for operation in ("createQueue", "listQueues", "destroyQueue", "createAddress"):
+    for operation in (
+        "createQueue", "listQueues", "destroyQueue", "createAddress", "addAddressSettings", "addSecuritySettings",
+    ):  # fmt: skip
         manager.failure("broker", operation=operation, body=body)
+    manager.peer.create_queue("q")
+    for operation in ("removeMessage", "moveMessages", "sendMessage", "deliverScheduledMessage"):
+        manager.failure("queue.q", operation=operation, body=body)
+    assert manager.read("queue.q", "MessageCount") == 0
     assert manager.read("broker", "Started") is True
 
 

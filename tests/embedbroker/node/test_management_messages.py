@@ -233,6 +233,23 @@ def test_a_list_of_scheduled_messages_has_the_200_that_are_due_first(manager: Ma
     assert numbers(scheduled(manager)) == list(range(249, 49, -1))
 
 
+def test_a_long_schedule_is_examined_in_portions(manager: Manager) -> None:
+    stage = manager.peer.stage
+    manager.peer.create_queue("q")
+    for number in range(5_000):
+        schedule(manager, number, 20)
+    for operation, expected in (("getScheduledSize", 5_000), ("deliverScheduledMessages", None)):
+        body = "[null]" if expected is None else None
+        manager.peer.clear()
+        manager.peer.send(SessionSend(request_of("queue.q", operation=operation, body=body), False))
+        assert manager.peer.clear() == [], "the answer came in the step of the request"
+        stage.run()
+        replies = [packet for packet in manager.peer.clear() if isinstance(packet, SessionReceiveMessage)]
+        assert len(replies) == 1 and replies[0].message.property("_AMQ_OperationSucceeded") is True
+    assert manager.read("queue.q", "ScheduledCount") == 0
+    assert numbers(listed(manager)) == list(range(200))
+
+
 def test_scheduled_messages_are_delivered_early(manager: Manager) -> None:
     fill(manager, 1)
     for number in (1, 2, 3, 4):
