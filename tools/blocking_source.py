@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.runtime._management import Management
+from embedbroker.runtime._management import Management, ManagementCalls
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -339,6 +339,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from embedbroker.config import DivertConfiguration
+
     from ._management import AddressInfo, Management, QueueInfo
 
 __all__ = ["ThreadedManagement"]
@@ -350,23 +352,34 @@ class _Run(Protocol):
     def __call__(self, function: Callable[[], Awaitable[T]], /) -> T: ...
 
 
-class ThreadedManagement:
-    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
+class ThreadedManagementCalls:
+    """Call any attribute and operation of a running broker by name, and block."""
 
     def __init__(self, management: Management, run: _Run) -> None:
         self._management = management
         self._run = run
 '''
 
+MANAGEMENT_CLASS = '''
+
+class ThreadedManagement(ThreadedManagementCalls):
+    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
+'''
+
 
 def management_source() -> str:
     """Return the text of the module with the blocking management, formatted as the project formats its code."""
-    lines: list[str] = []
-    for name, function in vars(Management).items():
-        if not name.startswith("_"):
-            lines += management_lines(name, function)
+    calls, typed = (
+        "\n".join(
+            line
+            for name, function in vars(source).items()
+            if not name.startswith("_")
+            for line in management_lines(name, function)
+        )
+        for source in (ManagementCalls, Management)
+    )
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
-    text = MANAGEMENT_HEADER + "\n".join(lines) + "\n"
+    text = f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_CLASS}{typed}\n"
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 

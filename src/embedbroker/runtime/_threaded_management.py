@@ -288,6 +288,10 @@ class ThreadedManagement(ThreadedManagementCalls):
     def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> None:
         """Adopt the diverts of a configuration that has changed: `load_config(file).diverts`.
 
+        As in Artemis: a new address, routing name or ``exclusive`` replaces a divert, other values change in place. A
+        divert without properties or without a transformer keeps those that it has. One that is missing stays, unless
+        `config_delete_diverts` is set for its address.
+
         Args:
             diverts: All diverts by name.
 
