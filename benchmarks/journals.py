@@ -33,6 +33,8 @@ class _Stored:
     priority: int = 4
     expiration: int = 0
     deliver_at: int = 0
+    is_directed: bool = False
+    is_grouped: bool = False
 
     def stored_bytes(self) -> bytes:
         return self.raw

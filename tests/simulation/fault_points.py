@@ -15,6 +15,7 @@ from embedbroker.kernel import Queue, Schedule, Settlement, Transaction
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
+from embedbroker.kernel.queueing._groups import GroupDispatcher
 from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.storage import RecoveredState
 from embedbroker.storage.recovery._replay import Replay
@@ -28,6 +29,8 @@ FAULT_POINTS: dict[str, tuple[type, str]] = {
     "schedule": (Queue, "schedule"),
     "attach a consumer": (Queue, "add_consumer"),
     "give a turn": (Dispatcher, "enter"),
+    "assign a group": (GroupDispatcher, "_assign"),
+    "look at passed messages again": (GroupDispatcher, "_look_again"),
     "expire": (Schedule, "expire"),
     "settle": (Settlement, "settle"),
     "settle what was delivered": (Schedule, "settle_delivered"),

@@ -14,6 +14,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "forget_what_was_sent_behind_a_commit": 3,
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
+        "leave_messages_of_a_group_whose_consumer_is_gone": 47,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,

@@ -17,6 +17,7 @@ from embedbroker.kernel import (
 )
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
+from embedbroker.kernel.queueing._groups import GroupDispatcher
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._session import CoreSession
 from embedbroker.storage import Journal
@@ -88,6 +89,22 @@ def forget_the_time_of_delivery_in_a_restart(patch: pytest.MonkeyPatch) -> None:
         return [message._replace(deliver_at=0) for message in take(self, limit)]
 
     replace(patch, "recover messages", forgetful)
+
+
+def forget_who_has_a_group(patch: pytest.MonkeyPatch) -> None:
+    assign, forgets = fault_point("assign a group"), every(7)
+
+    def forgetful(self: GroupDispatcher[Consumer], key: Any, reference: Reference, consumer: Consumer) -> None:
+        assign(self, key, reference, consumer)
+        if forgets():
+            self._holders.clear()
+            self._passed.clear()
+
+    replace(patch, "assign a group", forgetful)
+
+
+def leave_messages_of_a_group_whose_consumer_is_gone(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "look at passed messages again", lambda self: self._passed.clear())
 
 
 def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
@@ -403,6 +420,8 @@ BUGS: list[Bug] = [
     forget_to_count_a_redelivery,
     deliver_before_its_time,
     forget_the_time_of_delivery_in_a_restart,
+    forget_who_has_a_group,
+    leave_messages_of_a_group_whose_consumer_is_gone,
     count_a_delivery_twice,
     settle_the_message_of_another_consumer,
     swap_two_messages,

@@ -85,6 +85,9 @@ class AddressSettings:
         default_queue_routing_type: Routing type of queues declared without one: 0 is multicast, 1 anycast.
         default_max_consumers: Consumers of a queue declared without a maximum.
         default_exclusive_queue: Whether a queue declared without that attribute is exclusive.
+        default_group_buckets: Buckets that message groups share; -1: one for each group; 0: groups have no effect.
+        default_group_rebalance: Whether a new consumer ends all assignments of groups to consumers.
+        default_group_first_key: Property that is true in the first message of a group for a consumer.
         default_purge_on_no_consumers: Whether a queue declared without that attribute is purged without consumers.
         default_consumer_window_size: Window returned to clients that query it.
         config_delete_diverts: Whether diverts that the configuration no longer contains are removed at the start.
@@ -122,6 +125,9 @@ class AddressSettings:
     default_queue_routing_type: int | None = field(default=None, validator=optional(whole(0, 1)))
     default_max_consumers: int | None = field(default=None, validator=_number)
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
+    default_group_buckets: int | None = field(default=None, validator=_number)
+    default_group_rebalance: bool | None = field(default=None, validator=_flag)
+    default_group_first_key: str | None = field(default=None, validator=_text)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
     default_consumer_window_size: int | None = field(default=None, validator=_number)
     config_delete_diverts: bool | None = field(default=None, validator=_flag)
@@ -167,6 +173,8 @@ DEFAULT_SETTINGS = AddressSettings(
     default_queue_routing_type=0,
     default_max_consumers=-1,
     default_exclusive_queue=False,
+    default_group_buckets=-1,
+    default_group_rebalance=False,
     default_purge_on_no_consumers=False,
     default_consumer_window_size=1024 * 1024,
     config_delete_diverts=False,
@@ -186,7 +194,7 @@ class AddressSettingsRepository:
         self._matches = Matches(self.entries, self.wildcards)
 
     def of(self, address: str) -> AddressSettings:
-        """Return the merged settings of one address; every value is set but address names and id_cache_size.
+        """Return the merged settings of one address; every value is set but names and id_cache_size.
 
         Of a fully qualified name ``address::queue`` the address counts.
         """

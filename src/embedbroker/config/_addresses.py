@@ -29,6 +29,9 @@ class QueueConfiguration:
         exclusive: Whether one consumer gets all messages.
         purge_on_no_consumers: Whether messages are removed when the last consumer leaves.
         user: Recorded with the queue.
+        group_buckets: Number of buckets for message groups; -1: one for each group; 0: groups have no effect.
+        group_rebalance: Whether a new consumer ends all assignments of groups.
+        group_first_key: Property that is true in the first message of a group for a consumer.
     """
 
     filter: str | None = field(default=None, validator=optional(text))
@@ -37,6 +40,9 @@ class QueueConfiguration:
     exclusive: bool | None = field(default=None, validator=optional(instance(bool)))
     purge_on_no_consumers: bool | None = field(default=None, validator=optional(instance(bool)))
     user: str | None = field(default=None, validator=optional(text))
+    group_buckets: int | None = field(default=None, validator=optional(whole(-1)))
+    group_rebalance: bool | None = field(default=None, validator=optional(instance(bool)))
+    group_first_key: str | None = field(default=None, validator=optional(text))
 
 
 Queues: TypeAlias = dict[str, QueueConfiguration]

@@ -21,6 +21,9 @@ _FIELDS: Fields = {"durable": ("durable", boolean), "user": ("user", text)}
 _ATTRIBUTES: Fields = {
     "max-consumers": ("max_consumers", whole),
     "exclusive": ("exclusive", boolean),
+    "group-buckets": ("group_buckets", whole),
+    "group-rebalance": ("group_rebalance", boolean),
+    "group-first-key": ("group_first_key", text),
     "purge-on-no-consumers": ("purge_on_no_consumers", boolean),
 }
 _ROUTING_TYPES = ("anycast", "multicast")

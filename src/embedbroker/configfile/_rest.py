@@ -47,13 +47,13 @@ _AS_IT_IS_BELOW = {
     },
     "core/address-settings/address-setting": {
         "false": """
-            last-value-queue default-last-value-queue default-non-destructive default-group-rebalance
+            last-value-queue default-last-value-queue default-non-destructive
             default-group-rebalance-pause-dispatch auto-delete-queues-skip-usage-check
             auto-delete-addresses-skip-usage-check enable-ingress-timestamp
         """,
         "-1": """
             max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold redistribution-delay
-            slow-consumer-threshold default-group-buckets default-ring-size default-delay-before-dispatch
+            slow-consumer-threshold default-ring-size default-delay-before-dispatch
         """,
         "0": """
             retroactive-message-count default-consumers-before-dispatch

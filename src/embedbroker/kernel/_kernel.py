@@ -109,7 +109,7 @@ class Kernel:
         self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
-            self.dead_letters, self.diversion, self.transactions, log,
+            self.dead_letters, self.diversion, self.transactions,
         )  # fmt: skip
         self.branches = XaBranches(config, self.clock, self.store, self.deferred, self.transactions, log)
         self.fencing_tokens = FencingTokens(self.store, self.ids)

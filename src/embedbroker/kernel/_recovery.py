@@ -141,8 +141,13 @@ class Recovery:
         outcomes: Iterable[HeuristicOutcome] = (),
         delayed: Mapping[tuple[int, int], int] = MappingProxyType({}),
         bodies: Mapping[int, int] | None = None,
+        grouped: Iterable[int] = (),
     ) -> None:
-        """Begin a recovery; ``delayed`` has by message and queue when a redelivery is due."""
+        """Begin a recovery.
+
+        ``delayed`` has by message and queue when a redelivery is due. ``grouped`` has queues whose messages may have
+        groups.
+        """
         self._kernel = kernel
         self._delayed = delayed
         # Sizes of the bodies of large messages that were found, by their numbers.
@@ -163,6 +168,9 @@ class Recovery:
         self._address_names = {queue.id: queue.definition.address for queue in kernel.address_manager.queues.values()}
         self._addresses = {address.definition.id: address for address in kernel.address_manager.addresses.values()}
         self._waiting: dict[tuple[int, int], _Line] = {}
+        for queue_id in grouped:
+            if queue_id in self._queues:
+                self._queues[queue_id].expect_groups()
 
     def _all_locks(self) -> Iterator[None]:
         for stored, transaction in self._prepared:
@@ -293,7 +301,7 @@ class Recovery:
                 continue
             restored = self._kernel.address_manager.restore(message.encoding, kept)
             if message.deliver_at:
-                restored = restored.scheduled(message.deliver_at)
+                restored = restored.directed(message.deliver_at)
             for place, queues in targets.items():
                 transaction.add(restored, queues, place)
         if not messages:

@@ -6,8 +6,6 @@ permissions, which `Session` checks, and on records, which `Placement` writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
 
@@ -29,9 +27,6 @@ from .transactions._transaction import Transaction, Transactions
 
 __all__ = ["Router"]
 
-# Names of addresses come from clients: names with a logged warning are forgotten when they are too many.
-_GROUPED_MAX = 1000
-
 
 class Router:
     """Route messages that are sent. Moves of messages that are in a queue are for `MessageMover`."""
@@ -43,9 +38,7 @@ class Router:
         "_dead_letters",
         "_diversion",
         "_duplicates",
-        "_grouped",
         "_ids",
-        "_log",
         "_memory",
         "_placement",
         "_settings",
@@ -64,7 +57,6 @@ class Router:
         dead_letters: DeadLetters,
         diversion: Diversion,
         transactions: Transactions,
-        log: Callable[[str], None],
     ) -> None:
         self._ids = ids
         self._clock = clock
@@ -78,8 +70,6 @@ class Router:
         self._dead_letters = dead_letters
         self._diversion = diversion
         self._transactions = transactions
-        self._log = log
-        self._grouped: set[str] = set()
 
     def send(
         self,
@@ -242,18 +232,6 @@ class Router:
             self._dead_letters.take_unrouted(message, address, transaction)
         if identified is not None:
             self._duplicates.accept(identified, transaction)
-
-    def warn_of_groups(self, address: str) -> None:
-        """Log once for each address that the group ids of its messages have no effect."""
-        if address in self._grouped:
-            return
-        if len(self._grouped) >= _GROUPED_MAX:
-            self._grouped.clear()
-        self._grouped.add(address)
-        self._log(
-            f"messages to {address!r} have a group id (JMSXGroupID), which has no effect: this broker has no message "
-            "groups yet, so several consumers of a queue share the messages of a group"
-        )
 
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""

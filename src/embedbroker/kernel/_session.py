@@ -27,6 +27,7 @@ from .queueing._backlog import Reference
 from .queueing._backpressure import Backpressure
 from .queueing._credit import ByteCredit, Credit
 from .queueing._deliveries import Bundle
+from .queueing._first_in_group import FirstInGroup
 from .queueing._observed_delivery import ObservedDelivery
 from .queueing._queue import Consumer, ConsumerPort, Queue
 from .settling._delivery_count import PersistedDeliveryCount
@@ -345,6 +346,8 @@ class Session:
         if refused is not None:
             return refused
         credit = credit if credit is not None else ByteCredit()
+        if queue.definition.group_first_key and not browse:
+            port = FirstInGroup(port, queue.definition.group_first_key)
         if self.kernel.config.persist_delivery_count_before_delivery and queue.durable and not browse:
             # Also for a message that its delivery acknowledges: a crash may come before the acknowledgement is on disk.
             port = PersistedDeliveryCount(port, self.kernel.store)

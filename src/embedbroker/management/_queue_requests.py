@@ -28,10 +28,7 @@ _ABSENT: Mapping[str, tuple[object, ...]] = {
     "non-destructive": (False, None),
     "consumers-before-dispatch": (0, None),
     "delay-before-dispatch": (-1, None),
-    "group-rebalance": (False, None),
     "group-rebalance-pause-dispatch": (False, None),
-    "group-buckets": (-1, None),
-    "group-first-key": (None, ""),
     "ring-size": (-1, None),
     "enabled": (True, None),
 }
@@ -40,6 +37,7 @@ _WITHOUT_EFFECT = {"id", "configuration-managed", "auto-create-address", "intern
 _READ = {
     "name", "address", "routing-type", "filter-string", "durable", "user", "max-consumers", "exclusive",
     "purge-on-no-consumers", "auto-delete", "auto-delete-delay", "auto-delete-message-count", "temporary", "transient",
+    "group-buckets", "group-rebalance", "group-first-key",
 }  # fmt: skip
 
 
@@ -69,6 +67,9 @@ def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
         max_consumers=_field(fields, "max-consumers", _int32),
         purge_on_no_consumers=_field(fields, "purge-on-no-consumers", _flag),
         exclusive=_field(fields, "exclusive", _flag),
+        group_buckets=_field(fields, "group-buckets", _int32),
+        group_rebalance=_field(fields, "group-rebalance", _flag),
+        group_first_key=_field(fields, "group-first-key", _text),
         auto_delete=_field(fields, "auto-delete", _flag),
         auto_delete_delay=_field(fields, "auto-delete-delay", _int64),
         auto_delete_message_count=_field(fields, "auto-delete-message-count", _int64),

@@ -45,7 +45,7 @@ class Restoration:
         kernel.ids.next_id = max(recovered.id_limit, 1)
         kernel.ids.limit = recovered.id_limit
         self._recovery = Recovery(
-            kernel, recovered.transactions, recovered.outcomes, recovered.delayed, recovered.bodies
+            kernel, recovered.transactions, recovered.outcomes, recovered.delayed, recovered.bodies, recovered.grouped
         )
 
     def advance(self, limit: int) -> bool:

@@ -49,6 +49,9 @@ class LargeCoreCodec:
     ) -> bytes:
         return bytes(_decoded(message).with_changes(message.address, routing_type, changes, removals).header)
 
+    def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes:
+        return bytes(_decoded(message).with_property(name, value).header)
+
     def to_core(self, message: StoredMessage, body: bytes) -> CoreMessage:
         """Return headers and properties, with this body: listings of messages leave large bodies out."""
         header = header_of(message)
@@ -70,6 +73,7 @@ def large_message(header: CoreMessage, body: Body) -> StoredMessage:
         timestamp=header.timestamp,
         body=body,
         deliver_at=header.deliver_at,
+        is_directed=header.is_directed,
     )
 
 

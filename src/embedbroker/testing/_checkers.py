@@ -76,6 +76,8 @@ class BrokerChecker:
     _left: set[tuple[Session | tuple[int, int], int, int, int]] = field(factory=set, init=False)
     #: The last consumer that was sent a message of a queue since the last step.
     _given: dict[tuple[Queue, int], Consumer] = field(factory=dict, init=False)
+    #: The consumer that was sent the last message of each group of a queue.
+    _group_holders: dict[tuple[Queue, str], Consumer] = field(factory=dict, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
     #: Where deliveries wait for their counts to be on disk: points that the journal has not reached, and the time when
     #: it reached the earlier ones.
@@ -225,6 +227,7 @@ class BrokerChecker:
             self._splitters.clear()
             self._left.clear()
             self._points.clear()
+            self._group_holders.clear()
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()
@@ -266,8 +269,21 @@ class BrokerChecker:
             early_ms = deliver_at - self.scene.world.instant.wall_ms
             if early_ms > 0:
                 self.scene.fail(f"{key} left for a consumer {early_ms} ms early")
+        group = message.property("_AMQ_GROUP_ID")
+        if receiver is not None and isinstance(group, str):
+            self._check_group(receiver, group, key)
         if count < 1:
             self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
+
+    def _check_group(self, receiver: Consumer, group: str, key: str) -> None:
+        """Check that a consumer keeps its groups until it goes."""
+        queue = receiver.queue
+        holder = self._group_holders.get((queue, group), receiver)
+        if holder is not receiver:
+            if holder in queue.consumers:
+                self.scene.fail(f"{key} of group {group} left for another consumer of {queue.name} than those before")
+            self.scene.hit(Moment.GROUP_PASSED_ON)
+        self._group_holders[(queue, group)] = receiver
 
     def _session_at(self, connection: int, channel: int) -> Session | tuple[int, int]:
         node = self.broker.node

@@ -23,7 +23,7 @@ COLORS = ("red", "green", "blue")
 class Letter:
     """The plan of one simulated message. ``expiration`` and ``deliver_at`` are wall time in milliseconds, 0 for none.
 
-    A ``routing_type`` selects what is created for it where nothing is.
+    ``group`` is its message group, empty for none. A ``routing_type`` selects what is created for it where nothing is.
     """
 
     key: str
@@ -35,6 +35,7 @@ class Letter:
     size: int = 32
     routing_type: RoutingType | None = None
     deliver_at: int = 0
+    group: str = ""
 
     def build(self, wall_ms: int) -> CoreMessage:
         """Return the message to send; a new one each time, because a send takes it over."""
@@ -47,6 +48,8 @@ class Letter:
             properties.set("_AMQ_ROUTING_TYPE", int(self.routing_type), PropertyType.BYTE)
         if self.deliver_at:
             properties["_AMQ_SCHED_DELIVERY"] = self.deliver_at
+        if self.group:
+            properties["_AMQ_GROUP_ID"] = self.group
         return CoreMessage.build(
             type=MessageType.BYTES,
             address=self.address,

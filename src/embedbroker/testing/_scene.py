@@ -148,6 +148,7 @@ class Moment(IntEnum):
     # Of diverts and wildcard addresses.
     DIVERTED = 99
     WILDCARD_DELIVERED = 100
+    GROUP_PASSED_ON = 101
 
 
 @define(eq=False)

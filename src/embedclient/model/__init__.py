@@ -23,7 +23,7 @@ from ._destination import (
     split_fully_qualified_name,
     subscription_queue_name,
 )
-from ._message import ORIGINAL_ADDRESS, Encoding, Origin, RoutingType
+from ._message import GROUP_BUCKET_PREFIX, ORIGINAL_ADDRESS, Encoding, Origin, RoutingType
 from ._number_text import number_text
 from ._ping_period import ping_period_ms
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
@@ -58,6 +58,7 @@ __all__ = [
     "ACCEPTOR_PARAMETERS",
     "CONNECTOR_PARAMETERS",
     "DONE_WAITING",
+    "GROUP_BUCKET_PREFIX",
     "IN_VM_CONNECTOR_FACTORY",
     "ORIGINAL_ADDRESS",
     "TCP_CONNECTOR_FACTORY",

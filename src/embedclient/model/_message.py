@@ -7,10 +7,13 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["ORIGINAL_ADDRESS", "Encoding", "Origin", "RoutingType"]
+__all__ = ["GROUP_BUCKET_PREFIX", "ORIGINAL_ADDRESS", "Encoding", "Origin", "RoutingType"]
 
 ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 """Name under which selectors read the address that the original of a copy was sent to."""
+
+GROUP_BUCKET_PREFIX = "_AMQ_GROUP_BUCKET_INT_KEY_"
+"""Before a number, in the id of a message group: the client chooses the bucket of the group by that number."""
 
 
 class RoutingType(IntEnum):

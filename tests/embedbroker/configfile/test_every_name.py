@@ -210,6 +210,9 @@ SETTINGS: dict[str, tuple[str, str, object]] = {
     "default-queue-routing-type": ("ANYCAST", "default_queue_routing_type", 1),
     "default-max-consumers": ("6", "default_max_consumers", 6),
     "default-exclusive-queue": ("true", "default_exclusive_queue", True),
+    "default-group-buckets": ("9", "default_group_buckets", 9),
+    "default-group-rebalance": ("true", "default_group_rebalance", True),
+    "default-group-first-key": ("begins", "default_group_first_key", "begins"),
     "default-purge-on-no-consumers": ("true", "default_purge_on_no_consumers", True),
     "default-consumer-window-size": ("7", "default_consumer_window_size", 7),
     "config-delete-diverts": ("FORCE", "config_delete_diverts", True),
@@ -309,6 +312,9 @@ QUEUE_ATTRIBUTES: dict[str, tuple[str, QueueConfiguration]] = {
     "user": ("me", QueueConfiguration(user="me")),
     "@max-consumers": ("3", QueueConfiguration(max_consumers=3)),
     "@exclusive": ("true", QueueConfiguration(exclusive=True)),
+    "@group-buckets": ("4", QueueConfiguration(group_buckets=4)),
+    "@group-rebalance": ("true", QueueConfiguration(group_rebalance=True)),
+    "@group-first-key": ("begins", QueueConfiguration(group_first_key="begins")),
     "@purge-on-no-consumers": ("true", QueueConfiguration(purge_on_no_consumers=True)),
 }
 # Read, and their effect is seen in tests of their own.

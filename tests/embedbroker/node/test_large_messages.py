@@ -915,3 +915,16 @@ def test_diverted_large_message_shares_its_body(kind: str, exclusive: bool) -> N
         peer.send(SessionAcknowledge(2, original.message.message_id, True))
     run(stage)
     assert files(stage) == [] and stage.node.kernel.memory.used_bytes == 0
+
+
+def test_large_messages_of_a_group_stay_together() -> None:
+    stage, peer = a_stage("journal", address_settings={"#": AddressSettings(default_group_first_key="begins")})
+    consumers = [stage.connect().open_session(name) for name in ("one", "two")]
+    for consumer in consumers:
+        consumer.consume()
+    for number in range(3):
+        upload(peer, body_of(CHUNK, number), header(_AMQ_GROUP_ID="a"))
+        run(stage)
+    (found,) = [found for consumer in consumers if (found := received(consumer))]
+    assert [got for _start, got in found] == [body_of(CHUNK, number) for number in range(3)]
+    assert [start.message.property("begins") for start, _got in found] == [True, None, None]

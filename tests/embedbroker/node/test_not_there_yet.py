@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.node import Level
 from embedclient.errors import ErrorCode
-from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
-    CoreMessage,
     CreateQueueV2,
     CreateSharedQueueV2,
     ExceptionResponse,
@@ -25,9 +22,6 @@ KINDS: dict[str, object] = {
     "non_destructive": True,
     "consumers_before_dispatch": 1,
     "delay_before_dispatch": 100,
-    "group_rebalance": True,
-    "group_buckets": 3,
-    "group_first_key": "first",
     "ring_size": 5,
     "enabled": False,
     "group_rebalance_pause_dispatch": True,
@@ -74,31 +68,3 @@ def test_kinds_of_queues(peer: Peer, wish: str, shared: bool) -> None:
 def test_a_star_or_hash_inside_a_word_is_none(peer: Peer, address: str) -> None:
     peer.send(CreateQueueV2(address, "x", None, True, False, True, False, 0))
     assert peer.clear() == [NullResponse(-1)]
-
-
-# -- groups ------------------------------------------------------------------------------------------------------------
-
-
-def grouped(text: str, address: str, group: str) -> CoreMessage:
-    values = Properties()
-    values.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
-    values.set("_AMQ_GROUP_ID", group, PropertyType.STRING)
-    return CoreMessage.build(address=address, properties=values, body=text.encode())
-
-
-def test_group_ids_without_effect_are_a_warning_once_for_each_address(peer: Peer) -> None:
-    peer.create_queue("other")
-    for address in ("q", "other"):
-        peer.send(SessionSend(letter("plain", address), False))
-        assert peer.stage.warnings() == []
-        # The second one is of the same kind as the first one, and the third one of another kind.
-        for group in ("a", "b", "longer"):
-            peer.send(SessionSend(grouped("m", address, group), False))
-        ((_level, line),) = [(level, text) for level, text in peer.stage.notices if "JMSXGroupID" in text]
-        assert _level is Level.WARNING and f"messages to {address!r} have a group id" in line
-        peer.stage.notices.clear()
-    # Producers without a destination of their own send messages of one kind to many addresses.
-    peer.create_queue("third")
-    peer.send(SessionSend(grouped("m", "q", "a"), False), SessionSend(grouped("m", "third", "a"), False))
-    (text,) = peer.stage.warnings()
-    assert "'third'" in text

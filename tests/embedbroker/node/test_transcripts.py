@@ -42,7 +42,6 @@ OTHERWISE = {
     "query-existing-missing": "default-* settings of queue kinds",
     "reattach-large": LATER.format("the recorded connection is cut in the middle of the body, before an answer"),
     "slow-consumer-kill": "slow consumers are not looked for yet",
-    "group-id": KINDS.format("message groups"),
     "last-value-queue": KINDS.format("last-value"),
     "queue-default-settings": KINDS.format("last-value, ring, group defaults"),
     "queue-parameters-in-name": KINDS.format("group-first-key, last-value"),

@@ -72,6 +72,15 @@ class StoredMessage:
         """Every third message is scheduled."""
         return 0 if self.message_id % 3 else self.message_id + 5_000
 
+    @property
+    def is_grouped(self) -> bool:
+        """Every fifth message has a group."""
+        return self.message_id % 5 == 0
+
+    @property
+    def is_directed(self) -> bool:
+        return self.is_grouped or self.deliver_at != 0
+
     def stored_bytes(self) -> bytes:
         return self.raw
 

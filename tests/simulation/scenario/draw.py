@@ -46,6 +46,7 @@ _SHORT_OF_MEMORY = 0.15
 _COUNTS_FIRST = 0.15
 _SCHEDULES = 0.2
 _ROUTES = 0.15
+_GROUPS = 0.1
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -66,7 +67,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
     in another one transactions are XA branches; in the others some producers do not wait for the end of their
     transactions, or transactions are commit sets (one of eight).
     Some brokers persist delivery counts before they deliver. Some producers schedule messages, and the broker delays
-    redeliveries. Some have diverts and wildcard subscriptions.
+    redeliveries. Some have diverts and wildcard subscriptions. Some producers send message groups.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
@@ -75,6 +76,8 @@ def draw_plan(seed: int) -> ScenarioPlan:
         plan = _with_schedules(plan)
     if _has_routes(plan):
         plan = with_routes(plan)
+    if Random(f"grouped {seed}").random() < _GROUPS:
+        plan = _with_groups(plan)
     match seed % 4:
         case 1:
             return two_phase(plan)
@@ -100,6 +103,13 @@ def _with_schedules(plan: ScenarioPlan) -> ScenarioPlan:
     ]
     delay_ms = random.choice((0, 20, 300))
     return evolve(plan, broker=evolve(plan.broker, redelivery_delay_ms=delay_ms), producers=tuple(producers))
+
+
+def _with_groups(plan: ScenarioPlan) -> ScenarioPlan:
+    """Return the plan with message groups."""
+    random = Random(f"groups {plan.seed}")
+    producers = [evolve(role, plan=evolve(role.plan, group_count=random.choice((1, 3)))) for role in plan.producers]
+    return evolve(plan, producers=tuple(producers))
 
 
 @define(eq=False)

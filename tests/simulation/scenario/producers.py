@@ -39,9 +39,10 @@ class ProducerKind(IntEnum):
 class ProducerPlan:
     """What one producer does. Chances are probabilities, ``in_flight_max`` counts asynchronous sends.
 
-    ``delay_chance``: how often a message is scheduled. ``identifies``: its messages carry duplicate ids.
-    ``branches``: its transactions are XA branches, with ``habits``. ``sets``: they are commit sets of several branches.
-    ``impatient_chance``: how often it does not wait for the end of a transaction.
+    ``delay_chance``: how often a message is scheduled. ``group_count``: message groups of each color, 0 for none.
+    ``identifies``: its messages carry duplicate ids. ``branches``: its transactions are XA branches, with ``habits``.
+    ``sets``: they are commit sets of several branches. ``impatient_chance``: how often it does not wait for the end of
+    a transaction.
     ``large_chance``: how often a body has up to ``large_size_max`` bytes.
     """
 
@@ -52,6 +53,7 @@ class ProducerPlan:
     mixed_priorities: bool = False
     expire_chance: float = 0.0
     delay_chance: float = 0.0
+    group_count: int = 0
     resend_chance: float = 0.8
     rollback_chance: float = 0.15
     transaction_max: int = 6
@@ -254,8 +256,7 @@ class SimulatedProducer:
                 letter.key,
                 topic.account,
                 scene.world.now,
-                # A scheduled message has no place in the order of its producer's messages.
-                producer=self.name if not letter.deliver_at else letter.key,
+                producer=self._order_of(letter),
                 priority=letter.priority,
                 durable=letter.durable,
                 expires_at=scene.wall_to_virtual(letter.expiration) if letter.expiration else None,
@@ -264,6 +265,12 @@ class SimulatedProducer:
             )
         self._pending[letter.key] = letter
         return letter
+
+    def _order_of(self, letter: Letter) -> str:
+        """The order that a message keeps: that of its producer, or of its group. A scheduled one keeps none."""
+        if letter.deliver_at:
+            return letter.key
+        return f"{self.name} {letter.group}" if letter.group else self.name
 
     def _new_letter(self) -> tuple[Letter, Topic]:
         scene, plan, random = self.scene, self.plan, self.scene.world.random
@@ -275,16 +282,19 @@ class SimulatedProducer:
         deliver_at = 0
         if plan.delay_chance and not expiration and random.random() < plan.delay_chance:
             deliver_at = scene.world.instant.wall_ms + random.choice((20, 300, 2_000))
+        color = scene.color()
         letter = Letter(
             key=f"{self.name}-{self._made}",
             address=topic.address,
-            color=scene.color(),
+            color=color,
             priority=random.choice((0, 4, 4, 9)) if plan.mixed_priorities else 4,
             durable=plan.kind is not ProducerKind.NOT_DURABLE,
             expiration=expiration,
             size=self._draw_size(),
             routing_type=RoutingType.ANYCAST if topic.automatic else None,
             deliver_at=deliver_at,
+            # A consumer of one color that has a group must want all its messages.
+            group=f"{color}{random.randrange(plan.group_count)}" if plan.group_count else "",
         )
         return letter, topic
 

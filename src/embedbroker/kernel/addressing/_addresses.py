@@ -372,6 +372,9 @@ class AddressManager:
                 max_consumers=asked.max_consumers,
                 purge_on_no_consumers=asked.purge_on_no_consumers,
                 exclusive=asked.exclusive,
+                group_buckets=asked.group_buckets,
+                group_rebalance=asked.group_rebalance,
+                group_first_key=asked.group_first_key,
                 auto_delete=False,
                 ignore_if_exists=True,
                 user=asked.user,
@@ -449,6 +452,9 @@ class AddressManager:
                 request.auto_delete_message_count, settings.auto_delete_queues_message_count
             ),
             user=request.user,
+            group_buckets=default(request.group_buckets, settings.default_group_buckets),
+            group_rebalance=default(request.group_rebalance, settings.default_group_rebalance),
+            group_first_key=request.group_first_key or settings.default_group_first_key or None,
         )
 
     def drop_queue(self, queue: Queue) -> None:
@@ -620,6 +626,9 @@ class AddressManager:
             max_consumers=-1 if settings.default_max_consumers is None else settings.default_max_consumers,
             exclusive=bool(settings.default_exclusive_queue),
             purge_on_no_consumers=bool(settings.default_purge_on_no_consumers),
+            group_buckets=-1 if settings.default_group_buckets is None else settings.default_group_buckets,
+            group_rebalance=bool(settings.default_group_rebalance),
+            group_first_key=settings.default_group_first_key or None,
         )
 
     def view_address(self, name: str) -> AddressView:

@@ -26,6 +26,9 @@ class QueueRequest:
     max_consumers: int | None = None
     purge_on_no_consumers: bool | None = None
     exclusive: bool | None = None
+    group_buckets: int | None = None
+    group_rebalance: bool | None = None
+    group_first_key: str | None = None
     auto_delete: bool | None = None
     auto_delete_delay: int | None = None
     auto_delete_message_count: int | None = None

@@ -46,6 +46,10 @@ class Message(Protocol):
         """Return the wall time in Unix milliseconds after which it is expired, 0 for never."""
 
     @property
+    def is_directed(self) -> bool:
+        """Return True if it has a ``deliver_at`` or a group. A message that was restored does not have this mark."""
+
+    @property
     def deliver_at(self) -> int:
         """Return the wall time in Unix milliseconds before which it must not be delivered, 0 for none."""
 
@@ -77,6 +81,14 @@ class Message(Protocol):
         """Return the id of the message group, None for a message without a group."""
 
     @property
+    def is_grouped(self) -> bool:
+        """Return True if it is directed, and has the id of a group."""
+
+    @property
+    def closes_group(self) -> bool:
+        """Return True if it is the last message of its group."""
+
+    @property
     def duplicate_id(self) -> bytes | None:
         """Return the duplicate detection id, None when it is absent."""
 
@@ -105,8 +117,14 @@ class Message(Protocol):
     def annotate(self, origin: Origin, address: str) -> Message:
         """Return a copy without id and expiration, for another address, that states its origin."""
 
-    def scheduled(self, deliver_at: int) -> Message:
-        """Return it with another ``deliver_at``, under the same id. Its stored bytes do not hold that time."""
+    def directed(self, deliver_at: int = 0) -> Message:
+        """Return it as a directed message with this ``deliver_at``, under the same id.
+
+        Its stored bytes do not hold that time.
+        """
+
+    def with_property(self, name: str, value: PropertyValue) -> Message:
+        """Return a copy with the same id that has another property. Raise RemoteProtocolError."""
 
     def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> Message:
         """Return a copy without id for another address, with no trace of its origin.

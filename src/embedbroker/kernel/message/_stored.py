@@ -98,6 +98,9 @@ class Codec(Protocol):
     ) -> bytes | bytearray:
         """Return the encoded bytes of a copy with other properties, as `Message.with_changes`."""
 
+    def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes | bytearray:
+        """Return the encoded bytes of a copy that has another property."""
+
     def to_core(self, message: StoredMessage, body: bytes) -> Message:
         """Return the message in the CORE encoding, with the same id, as `Message.to_core`."""
 
@@ -116,6 +119,7 @@ class StoredMessage:
         "durable",
         "encoded_size",
         "expiration",
+        "is_directed",
         "memory_size",
         "message_id",
         "priority",
@@ -135,6 +139,7 @@ class StoredMessage:
         message_id: int = 0,
         body: Body = RESIDENT,
         deliver_at: int = 0,
+        is_directed: bool = False,
     ) -> None:
         assert 0 <= priority <= 9, priority
         encoded_address = address.encode("utf-8", "surrogatepass")
@@ -157,6 +162,7 @@ class StoredMessage:
         self.message_id = message_id
         self.body = body
         self.deliver_at = deliver_at
+        self.is_directed = is_directed
         self.decoded: object = None
         self.memory_size = len(self._stored)
         self.encoded_size = len(content) + body.size
@@ -215,6 +221,14 @@ class StoredMessage:
         return self.codec.duplicate_id(self)
 
     @property
+    def is_grouped(self) -> bool:
+        return self.is_directed and isinstance(self.group_id, str)
+
+    @property
+    def closes_group(self) -> bool:
+        return self.to_core().closes_group
+
+    @property
     def is_to_temporary(self) -> bool:
         return self.codec.is_to_temporary(self)
 
@@ -231,8 +245,9 @@ class StoredMessage:
     def annotate(self, origin: Origin, address: str) -> StoredMessage:
         return self._copy(self.codec.annotated(self, origin), address, expiration=0, message_id=0)
 
-    def scheduled(self, deliver_at: int) -> StoredMessage:
+    def directed(self, deliver_at: int = 0) -> StoredMessage:
         copy = self._copy(self.content, self.address, self.expiration, self.message_id)
+        copy.is_directed = True
         copy.deliver_at = deliver_at
         return copy
 
@@ -249,6 +264,10 @@ class StoredMessage:
         content = self.codec.changed(self, routing_type, changes, removals)
         return self._copy(content, address, self.expiration, message_id=0)
 
+    def with_property(self, name: str, value: PropertyValue) -> StoredMessage:
+        content = self.codec.with_property(self, name, value)
+        return self._copy(content, self.address, self.expiration, self.message_id)
+
     def with_expiration(self, expiration: int) -> StoredMessage:
         return self._copy(self.content, self.address, expiration, self.message_id)
 
@@ -264,6 +283,7 @@ class StoredMessage:
             self.codec, content, address=address, durable=self.durable,
             priority=self.priority if priority is None else priority, expiration=expiration,
             timestamp=self.timestamp, message_id=message_id, body=self.body, deliver_at=self.deliver_at,
+            is_directed=self.is_directed,
         )  # fmt: skip
 
     # Below every @property: from here on the name means this method inside the class.

@@ -1,8 +1,8 @@
 """The consumers of one queue, and the choice of the one that gets the next message.
 
 Responsible for turns inside the highest consumer priority that can take, for filters of consumers and for exclusive
-queues. Each choice looks at the message where it can, as groups of messages will need. Does not depend on the effect of
-a delivery: the caller hands messages over and keeps the counters.
+queues. A queue with message groups has a `GroupDispatcher`. Does not depend on the effect of a delivery: the caller
+hands messages over and keeps the counters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._backpressure import Backpressure, HeldUp
 from ._credit import Credit
 from ._reference import Reference
 
-__all__ = ["Candidate", "Dispatcher"]
+__all__ = ["Candidate", "Dispatcher", "Hand", "Level"]
 
 
 class Filter(Protocol):
@@ -31,6 +31,8 @@ class Candidate(HeldUp, Protocol):
     """Provide what the choice among consumers depends on; see `Consumer`."""
 
     in_ready: bool
+    cursor: Bookmark
+    """How far it has looked for messages that it may get."""
 
     @property
     def started(self) -> bool:
@@ -56,10 +58,6 @@ class Candidate(HeldUp, Protocol):
     def selector(self) -> Filter | None:
         """Return its filter, None for all messages."""
 
-    @property
-    def cursor(self) -> Bookmark:
-        """Return how far it has looked for messages that match."""
-
 
 ConsumerT = TypeVar("ConsumerT", bound=Candidate)
 
@@ -67,7 +65,7 @@ Hand: TypeAlias = Callable[[ConsumerT, Reference], None]
 """Give a message to a consumer, unless the message has expired."""
 
 
-class _ConsumerLevel(Generic[ConsumerT]):
+class Level(Generic[ConsumerT]):
     """Hold the consumers of one priority that can take a message, the next one first.
 
     Closed ones stay until they are many.
@@ -102,9 +100,14 @@ class Dispatcher(Generic[ConsumerT]):
         self.consumers: dict[ConsumerT, None] = {}
         self.holder: ConsumerT | None = None
         # Highest priority first; only priorities that have a consumer.
-        self.levels: list[_ConsumerLevel[ConsumerT]] = []
+        self.levels: list[Level[ConsumerT]] = []
 
     # -- consumers -----------------------------------------------------------------------------------------------
+
+    def add(self, consumer: ConsumerT) -> bool:
+        """Attach a consumer. Return True if others must be offered again what waits."""
+        self.consumers[consumer] = None
+        return False
 
     def remove(self, consumer: ConsumerT) -> bool:
         """Forget a closed consumer. Return True if others must be offered again what only this one could get."""
@@ -127,16 +130,16 @@ class Dispatcher(Generic[ConsumerT]):
         self._level_of(consumer.priority).ready.append(consumer)
         consumer.in_ready = True
 
-    def _level_of(self, priority: int) -> _ConsumerLevel[ConsumerT]:
+    def _level_of(self, priority: int) -> Level[ConsumerT]:
         levels = self.levels
         for index, level in enumerate(levels):
             if level.priority == priority:
                 return level
             if level.priority < priority:
-                created: _ConsumerLevel[ConsumerT] = _ConsumerLevel(priority)
+                created: Level[ConsumerT] = Level(priority)
                 levels.insert(index, created)
                 return created
-        created = _ConsumerLevel(priority)
+        created = Level(priority)
         levels.append(created)
         return created
 
@@ -180,7 +183,7 @@ class Dispatcher(Generic[ConsumerT]):
         return budget
 
     def _dispatch_round(
-        self, level: _ConsumerLevel[ConsumerT], backlog: Backlog, hand: Hand[ConsumerT], budget: int
+        self, level: Level[ConsumerT], backlog: Backlog, hand: Hand[ConsumerT], budget: int
     ) -> tuple[int, bool]:
         """Hand out one message for each consumer of a level, in turn."""
         taken = False
@@ -200,7 +203,7 @@ class Dispatcher(Generic[ConsumerT]):
                 hand(consumer, reference)
         return budget, taken
 
-    def _next_ready(self, level: _ConsumerLevel[ConsumerT], size: int) -> ConsumerT | None:
+    def _next_ready(self, level: Level[ConsumerT], size: int) -> ConsumerT | None:
         """Return the consumer of this level that is next, dropping those that cannot take any more.
 
         ``size`` is that of the message, 0 where it is not known yet.

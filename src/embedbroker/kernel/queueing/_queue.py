@@ -25,6 +25,7 @@ from ._credit import Credit
 from ._cursor import Cursor
 from ._deliveries import CHUNK_ENTRIES, Deliveries
 from ._dispatcher import Dispatcher
+from ._groups import GroupDispatcher
 from ._scheduled import ScheduledReferences
 
 __all__ = ["Consumer", "ConsumerPort", "Queue", "QueueOwner"]
@@ -247,6 +248,7 @@ class Queue:
         self.filter = selector
         self.owner = owner
         self.backlog = Backlog(restore)
+        # A `GroupDispatcher` once there was a message of a group.
         self.dispatcher: Dispatcher[Consumer] = Dispatcher()
         self.consumers = self.dispatcher.consumers
         self.browsers: dict[Consumer, None] = {}
@@ -333,8 +335,7 @@ class Queue:
     def publish(self, reference: Reference) -> None:
         """Make a message visible: straight to a consumer when nothing waits, else behind what waits."""
         self.added_count += 1
-        if reference.message.deliver_at and reference.message.deliver_at > self.owner.now_ms:
-            self.schedule(reference, reference.message.deliver_at)
+        if reference.message.is_directed and self._is_kept_back(reference):
             return
         backlog = self.backlog
         if backlog.size == 0 and not self._holds:
@@ -350,7 +351,30 @@ class Queue:
         if self.dispatcher.levels or self.browsers:
             self.owner.wake(self)
 
-    # -- scheduled messages --------------------------------------------------------------------------------------
+    # -- groups and scheduled messages ---------------------------------------------------------------------------
+
+    def _is_kept_back(self, reference: Reference) -> bool:
+        """Return True if a message with a time is not due yet: it is scheduled. Prepare for the group of a message."""
+        message = reference.message
+        if message.is_grouped:
+            self.expect_groups()
+        if message.deliver_at <= self.owner.now_ms:
+            return False
+        self.schedule(reference, message.deliver_at)
+        return True
+
+    @property
+    def group_count(self) -> int | None:
+        """Return the number of groups that have a consumer; None if messages of groups are not kept together."""
+        dispatcher = self.dispatcher
+        return dispatcher.group_count if isinstance(dispatcher, GroupDispatcher) else None
+
+    def expect_groups(self) -> None:
+        """Keep messages of a group together from now on. An exclusive queue does that with all messages."""
+        definition = self.definition
+        if definition.exclusive or definition.group_buckets == 0 or isinstance(self.dispatcher, GroupDispatcher):
+            return
+        self.dispatcher = GroupDispatcher(self.dispatcher, definition)
 
     def schedule(self, reference: Reference, due_ms: int) -> None:
         """Keep a message out of sight until the wall time is ``due_ms``."""
@@ -442,8 +466,10 @@ class Queue:
         if consumer.browse:
             self.browsers[consumer] = None
         else:
-            self.consumers[consumer] = None
             self.swept = False
+            if self.dispatcher.add(consumer):
+                for other in self.consumers:
+                    self.consumer_ready(other)
         self.consumer_ready(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:

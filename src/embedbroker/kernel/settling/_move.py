@@ -97,6 +97,7 @@ class MessageMover:
         message, why = reference.message, LEAVING_OF[outcome]
         try:
             copy = message.annotate(Origin(message.address, queue.name, message.message_id, expired_at_ms), target)
+            copy = _in_its_group(copy)
         except RemoteProtocolError as error:
             self._log(f"queue {queue.name!r}: message {message.message_id} is dropped, it cannot be copied: {error}")
             self._removal.leave(queue, (reference,), why, transaction)
@@ -143,6 +144,7 @@ class MessageMover:
         transaction.commit()
 
     def _send_to(self, copy: Message, queue: Queue, transaction: UnitOfWork | None) -> None:
+        copy = _in_its_group(copy)
         copy.assign_id(self._ids.take())
         address = self._addresses.addresses[queue.definition.address]
         self._sender.send_copy(copy, address, [queue], transaction)
@@ -200,3 +202,8 @@ class MessageMover:
             # It was logged. A message that must leave its queue cannot be refused.
             routed = [Routed(copy, address, address.route_all(copy, None), True)]
         return [each for each in routed if each.targets]
+
+
+def _in_its_group(copy: Message) -> Message:
+    """Mark a copy that has a group: one of a message that was restored does not have the mark."""
+    return copy if copy.group_id is None else copy.directed(copy.deliver_at)

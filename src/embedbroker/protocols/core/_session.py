@@ -400,7 +400,7 @@ class CoreSession:
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
         if arrival.asks_for_more:
-            message = self._with_time(arrival, message)
+            message = self._directed(arrival, message)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -454,7 +454,7 @@ class CoreSession:
         if refused is not None:
             return refused
         if arrival.asks_for_more:
-            message = self._with_time(arrival, message)
+            message = self._directed(arrival, message)
         routing_type = arrival.routing_type if routing_type is None else routing_type
         return self.kernel_session.send(large_message(message, body), routing_type, message.duplicate_id)
 
@@ -565,13 +565,11 @@ class CoreSession:
             self.connection.fail(text)
         # In a transaction the commit reports it.
 
-    def _with_time(self, arrival: MessageTraits, message: CoreMessage) -> CoreMessage:
-        """Return the message as a scheduled one if its time is still to come."""
-        if arrival.has_group:
-            self.service.kernel.router.warn_of_groups(message.address)
+    def _directed(self, arrival: MessageTraits, message: CoreMessage) -> CoreMessage:
+        """Return the message as a directed one if it has a group, or a time that is still to come."""
         if arrival.scheduled_ms > self.service.now.wall_ms:
-            return message.scheduled(arrival.scheduled_ms)
-        return message
+            return message.directed(arrival.scheduled_ms)
+        return message.directed() if arrival.has_group else message
 
     def _settle_run(self, buffer: bytes | bytearray, start: int) -> int:
         """Settle the acknowledgements of one consumer that begin here and request no answer; return 0 for one or none.

@@ -41,6 +41,7 @@ from ._record_codec import (
     ADD_ONE,
     DELAYED_DELIVERY_COUNT,
     DURABLE,
+    GROUPED,
     PAIR,
     UPDATE_DELIVERY_COUNT,
     RecordKind,
@@ -169,7 +170,7 @@ class Journal:
         self, message: JournaledMessage, transaction_id: int, references: Sequence[tuple[int, int]]
     ) -> None:
         """Append a message. Its stored bytes must not change before they are durable."""
-        if transaction_id or len(references) != 1:
+        if transaction_id or len(references) != 1 or message.is_directed:
             self._add_with_references(message, transaction_id, references)
             return
         stored = message.stored_bytes()
@@ -182,7 +183,7 @@ class Journal:
         parts = self._parts
         parts.append(_pack_add_one(
             size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id, 0,
-            message.expiration, message.timestamp, self.wall_ms, message.deliver_at, 1, len(stored), queue_id, position,
+            message.expiration, message.timestamp, self.wall_ms, 0, 1, len(stored), queue_id, position,
         ))  # fmt: skip
         parts.append(stored)
         placement = self._placements.get(queue_id)
@@ -313,8 +314,11 @@ class Journal:
             self._live_index.add_in_transaction(message_id, queues, transaction_id, self._segment)
         else:
             self._live_index.add(message_id, queues, self._segment)
+        flags = DURABLE if message.durable else 0
+        if message.is_directed and message.is_grouped:
+            flags |= GROUPED
         self._parts.append(_pack_add(
-            size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+            size, _ADD, flags, message.encoding, message.priority, message_id,
             transaction_id, message.expiration, message.timestamp, self.wall_ms, message.deliver_at, len(references),
             len(stored),
         ))  # fmt: skip

@@ -87,6 +87,7 @@ __all__ = [
     "DELAYED_DELIVERY_COUNT",
     "DUPLICATE_ID",
     "DURABLE",
+    "GROUPED",
     "LARGE",
     "PAIR",
     "PREFIX",
@@ -166,6 +167,7 @@ _KINDS = {
 SKIPPABLE = 0x80
 DURABLE = 0x01
 LARGE = 0x02
+GROUPED = 0x04  # ADD_MESSAGE: the message may have a group
 
 PREFIX = Struct("<IBBH")
 ADD_MESSAGE = Struct("<IBBBBqqqqqqII")

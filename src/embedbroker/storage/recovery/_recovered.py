@@ -26,7 +26,7 @@ from embedbroker.kernel import (
     SettingsDefinition,
 )
 
-from ..journal._record_codec import DURABLE
+from ..journal._record_codec import DURABLE, GROUPED
 
 __all__ = ["JournaledMessage", "RecoveredMessage", "RecoveredState", "RecoveredTransaction", "StoredMessage", "restore"]
 
@@ -63,6 +63,13 @@ class JournaledMessage(Protocol):
     @property
     def deliver_at(self) -> int: ...
 
+    @property
+    def is_directed(self) -> bool:
+        """Return True if it has a ``deliver_at`` or a group."""
+
+    @property
+    def is_grouped(self) -> bool: ...
+
 
 class RecoveredMessage(NamedTuple):
     """One live message. ``references`` holds (queue id, position, delivery count) for each queue that has it."""
@@ -77,6 +84,11 @@ class RecoveredMessage(NamedTuple):
     raw: bytes
     references: tuple[tuple[int, int, int], ...]
     deliver_at: int = 0
+    is_grouped: bool = False
+
+    @property
+    def is_directed(self) -> bool:
+        return self.is_grouped or self.deliver_at != 0
 
     def stored_bytes(self) -> bytes:
         """Return the bytes from which the encoding restores the message."""
@@ -146,6 +158,8 @@ class RecoveredState:
     bodies: dict[int, int] = Factory(dict)
     diverts: tuple[DivertDefinition, ...] = ()
     settings: tuple[SettingsDefinition, ...] = ()
+    # Queues that may hold messages of groups.
+    grouped: frozenset[int] = frozenset()
 
     def __attrs_post_init__(self) -> None:
         self._queue_ids = frozenset([queue.id for queue in self.queues])
@@ -169,12 +183,12 @@ class RecoveredState:
         """
         taken: list[RecoveredMessage] = []
         queue_ids, counts, messages = self._queue_ids, self._counts, self._messages
-        deliver_at = self._deliver_at
+        deliver_at, grouped = self._deliver_at, self.grouped
         left = self._left
         while left and len(taken) < limit:
             message_id = left.pop()
             stored = messages.pop(message_id)
-            if len(stored) == _ONE_REFERENCE and not counts and not deliver_at:
+            if len(stored) == _ONE_REFERENCE and not counts and not deliver_at and not grouped:
                 # Nearly all messages take this branch: its time is time to recover.
                 encoding, priority, flags, expiration, timestamp, wall_ms, raw, *reference = stored
                 queue_id, position = reference
@@ -220,4 +234,5 @@ def restore(
         raw,
         tuple(references),
         deliver_at.get(message_id, 0),
+        bool(flags & GROUPED),
     )

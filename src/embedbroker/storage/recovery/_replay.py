@@ -33,6 +33,7 @@ from ..journal._live_index import LiveIndex
 from ..journal._record_codec import (
     ACKNOWLEDGE,
     ADD_MESSAGE,
+    GROUPED,
     PAIR,
     PREFIX,
     TRANSACTION,
@@ -86,6 +87,8 @@ class Replay:
     deliver_at: dict[int, int] = Factory(dict)
     # By message and queue: when a delayed redelivery is due.
     delayed: dict[tuple[int, int], int] = Factory(dict)
+    # Queues that may hold messages of groups.
+    grouped: set[int] = Factory(set)
     id_limit: int = 0
     # The extents of the latest SEGMENT_START, and what was dropped since.
     extents: list[tuple[int, int, int]] = Factory(list)
@@ -121,6 +124,9 @@ class Replay:
                     raw = data[raw_start : raw_start + raw_size]
                     if due_ms:
                         self.deliver_at[message_id] = due_ms
+                    if flags & GROUPED:
+                        pairs = codec.decode_pairs(data, position + 64, raw_start)
+                        self.grouped.update([queue_id for queue_id, _place in pairs])
                     if count == 1 and transaction_id:
                         queue_id, place = unpack_pair(data, position + 64)
                         self._transaction(transaction_id).adds[message_id] = (*head, raw, queue_id, place)
@@ -214,6 +220,7 @@ class Replay:
             {address_id: values for address_id, values in self.duplicate_ids.items() if address_id in self.addresses},
             fencing_tokens=tuple(self.fencing_tokens.values()),
             deliver_at={message_id: due for message_id, due in self.deliver_at.items() if message_id in self.messages},
+            grouped=frozenset(self.grouped),
             delayed={key: due_ms for key, due_ms in self.delayed.items() if key[0] in self.messages},
             diverts=tuple(self.diverts.values()),
             settings=tuple(self.settings.values()),

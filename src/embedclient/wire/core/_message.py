@@ -25,9 +25,9 @@ __all__ = [
     "DUPLICATE_ID_KEY",
     "ROUTING_TYPE_KEY",
     "CoreMessage",
+    "DirectedCoreMessage",
     "MessageTemplate",
     "MessageType",
-    "ScheduledCoreMessage",
     "from_1x",
     "known_address",
     "property_key",
@@ -84,6 +84,7 @@ ROUTING_TYPE_KEY: Final = property_key("_AMQ_ROUTING_TYPE")
 DUPLICATE_ID_KEY: Final = property_key("_AMQ_DUPL_ID")
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _GROUP_ID: Final = "_AMQ_GROUP_ID"
+_GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 _TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
 _HOPS: Final = "_AMQ_Hops"
 _ROUTE_TO = "_AMQ_ROUTE_TO"
@@ -128,7 +129,8 @@ class CoreMessage:
     )
 
     encoding: ClassVar[int] = int(Encoding.CORE)
-    # Nearly no message has a time: a `ScheduledCoreMessage` has.
+    # Nearly no message has a time or a group: a `DirectedCoreMessage` has.
+    is_directed: ClassVar[bool] = False
     deliver_at: int = 0
     #: ``raw`` always holds the whole message.
     body_number: ClassVar[int] = 0
@@ -316,6 +318,16 @@ class CoreMessage:
         return self.property(_GROUP_ID)
 
     @property
+    def is_grouped(self) -> bool:
+        """Return True if this is directed, and has the id of a group."""
+        return False
+
+    @property
+    def closes_group(self) -> bool:
+        """Return True if this is the last message of its group. Raise RemoteProtocolError."""
+        return self.property(_GROUP_SEQUENCE) == -1
+
+    @property
     def is_to_temporary(self) -> bool:
         """Return True if the sender named a temporary destination. Raise RemoteProtocolError."""
         return self.property(_TEMPORARY_ADDRESS) == self.address
@@ -397,15 +409,21 @@ class CoreMessage:
         removed = (*removals, _ROUTING_TYPE, _ROUTE_TO)
         return self.copy_for(address, changes=changed, removals=removed, expiration=self.expiration)
 
+    def with_property(self, name: str, value: PropertyValue) -> CoreMessage:
+        """Return a copy with the same id that has another property. Raise RemoteProtocolError."""
+        copy = self.copy_for(self.address, changes={name: value}, removals=(), expiration=self.expiration)
+        copy.assign_id(self.message_id)
+        return copy
+
     def with_expiration(self, expiration: int) -> CoreMessage:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""
         copy = self.copy_for(self.address, changes={}, removals=(), expiration=expiration)
         copy.assign_id(self.message_id)
         return copy
 
-    def scheduled(self, deliver_at: int) -> CoreMessage:
-        """Return this message, with the same bytes, as one that must not be delivered before a wall time in Unix ms."""
-        message = ScheduledCoreMessage.parse(self.raw)
+    def directed(self, deliver_at: int = 0) -> CoreMessage:
+        """Return this message, with the same bytes, as one with a group, or with a time in Unix ms, or with both."""
+        message = DirectedCoreMessage.parse(self.raw)
         message.deliver_at = deliver_at
         return message
 
@@ -455,10 +473,19 @@ class CoreMessage:
     __hash__ = object.__hash__
 
 
-class ScheduledCoreMessage(CoreMessage):
-    """A message that must not be delivered before ``deliver_at``, Unix milliseconds. Copies keep that time."""
+class DirectedCoreMessage(CoreMessage):
+    """A message with a group, or one that must not be delivered before ``deliver_at``, Unix ms. So are its copies."""
 
     __slots__ = ("deliver_at",)
+
+    is_directed = True
+
+    @property
+    def is_grouped(self) -> bool:
+        try:
+            return isinstance(self.group_id, str)
+        except RemoteProtocolError:
+            return False
 
     def copy_for(
         self,
@@ -470,7 +497,7 @@ class ScheduledCoreMessage(CoreMessage):
         priority: int | None = None,
     ) -> CoreMessage:
         copy = super().copy_for(address, changes=changes, removals=removals, expiration=expiration, priority=priority)
-        return copy.scheduled(self.deliver_at)
+        return copy.directed(self.deliver_at)
 
 
 class MessageTemplate:

@@ -508,7 +508,7 @@ def test_a_cursor_begins_behind_nothing_that_is_still_to_become_visible() -> Non
 def test_a_range_ends_in_front_of_a_scheduled_message_until_that_is_due(stage: Stage) -> None:
     opened(stage)
     send(stage, "0")
-    stage.send(letter("later", "q", durable=True).scheduled(stage.kernel.now_ms + 5_000))
+    stage.send(letter("later", "q", durable=True).directed(stage.kernel.now_ms + 5_000))
     send(stage, "1")
     stage.run_all()
     pin = pinned(stage)
@@ -522,7 +522,7 @@ def test_a_range_ends_in_front_of_a_scheduled_message_until_that_is_due(stage: S
 
 
 def test_a_cursor_does_not_begin_behind_a_scheduled_message(stage: Stage) -> None:
-    stage.send(letter("later", "q", durable=True).scheduled(stage.kernel.now_ms + 5_000))
+    stage.send(letter("later", "q", durable=True).directed(stage.kernel.now_ms + 5_000))
     send(stage, "0")
     stage.run_all()
     found = cursors(stage).open("q", "c", "job", 30_000, take_over=False, start=None, discards=True)

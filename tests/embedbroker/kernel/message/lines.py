@@ -65,6 +65,9 @@ class LinesCodec:
             kept["x_type"] = str(routing_type)
         return encoded(kept, body_of(message))
 
+    def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes:
+        return encoded(self.fields(message) | {name: str(value)}, body_of(message))
+
     def to_core(self, message: StoredMessage, body: bytes) -> CoreMessage:
         core = CoreMessage.build(
             address=message.address,

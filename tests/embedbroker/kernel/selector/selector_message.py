@@ -29,6 +29,9 @@ class Letter:
     is_to_temporary: bool = False
     deliver_at: int = 0
     body_number: int = 0
+    is_directed: bool = False
+    is_grouped: bool = False
+    closes_group: bool = False
 
     def property(self, name: str) -> PropertyValue:
         return self.properties.get(name)
@@ -45,8 +48,11 @@ class Letter:
     def annotate(self, origin: Origin, address: str) -> Letter:
         raise AssertionError("a selector copies nothing")
 
-    def scheduled(self, deliver_at: int) -> Letter:
-        raise AssertionError("a selector schedules nothing")
+    def directed(self, deliver_at: int = 0) -> Letter:
+        raise AssertionError("a selector directs nothing")
+
+    def with_property(self, name: str, value: PropertyValue) -> Letter:
+        raise AssertionError("a selector copies nothing")
 
     def copy_to(self, address: str, priority: int | None = None, expiration: int = 0) -> Letter:
         raise AssertionError("a selector copies nothing")

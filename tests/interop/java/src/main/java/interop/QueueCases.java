@@ -10,6 +10,7 @@ import static interop.SessionCases.send;
 
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import javax.jms.DeliveryMode;
 import javax.jms.JMSException;
@@ -34,6 +35,8 @@ final class QueueCases {
       cases.put("queues-of-one-address", QueueCases::queuesOfOneAddress);
       cases.put("dead-letter-queue", QueueCases::deadLetterQueue);
       cases.put("expiry-queue", QueueCases::expiryQueue);
+      cases.put("message-groups", QueueCases::messageGroups);
+      cases.put("delivery-delay", QueueCases::deliveryDelay);
    }
 
    private static void exclusiveQueue(Broker broker) throws Exception {
@@ -159,5 +162,66 @@ final class QueueCases {
       check(message.getStringProperty("_AMQ_ORIG_ADDRESS").endsWith(from), "the original address is another one");
       same(0L, message.getJMSExpiration());
       nothing(consumer);
+   }
+
+   /** Two consumers: each group goes to one of them, in order, until it is closed or the group ends. */
+   private static void messageGroups(Broker broker) throws Exception {
+      Session session = broker.session();
+      Queue queue = session.createQueue(broker.fresh("q"));
+      MessageConsumer first = session.createConsumer(queue);
+      MessageConsumer second = broker.session().createConsumer(queue);
+      try (MessageProducer producer = session.createProducer(queue)) {
+         for (int i = 0; i < 4; i++) {
+            producer.send(grouped(session, "a" + i, "a", i));
+            producer.send(grouped(session, "b" + i, "b", i));
+         }
+         Map<String, MessageConsumer> holders = new TreeMap<>();
+         for (MessageConsumer consumer : new MessageConsumer[] {first, second}) {
+            String text = nextText(consumer);
+            String group = text.substring(0, 1);
+            holders.put(group, consumer);
+            same(group + "0", text);
+            for (int i = 1; i < 4; i++) {
+               same(group + i, nextText(consumer));
+            }
+            nothing(consumer);
+         }
+         same(2, holders.size());
+         MessageConsumer rest = holders.get("b");
+         holders.get("a").close();
+         producer.send(grouped(session, "a4", "a", 4));
+         same("a4", nextText(rest));
+         // -1 ends the group; JMSXGroupSeq is visible to the receiver.
+         producer.send(grouped(session, "a5", "a", -1));
+         Message last = next(rest);
+         same("a5", ((TextMessage) last).getText());
+         same(-1, last.getIntProperty("JMSXGroupSeq"));
+         producer.send(grouped(session, "a6", "a", 0));
+         same("a6", nextText(rest));
+      }
+   }
+
+   private static Message grouped(Session session, String text, String group, int sequence) throws JMSException {
+      Message message = session.createTextMessage(text);
+      message.setStringProperty("JMSXGroupID", group);
+      message.setIntProperty("JMSXGroupSeq", sequence);
+      return message;
+   }
+
+   private static void deliveryDelay(Broker broker) throws Exception {
+      Session session = broker.session();
+      Queue queue = session.createQueue(broker.fresh("q"));
+      MessageConsumer consumer = session.createConsumer(queue);
+      try (MessageProducer producer = session.createProducer(queue)) {
+         producer.setDeliveryDelay(700);
+         producer.send(session.createTextMessage("late"));
+         producer.setDeliveryDelay(0);
+         producer.send(session.createTextMessage("now"));
+      }
+      same("now", nextText(consumer));
+      Message late = next(consumer);
+      same("late", ((TextMessage) late).getText());
+      check(System.currentTimeMillis() >= late.getJMSDeliveryTime(), "it came before its time");
+      same(700L, late.getJMSDeliveryTime() - late.getJMSTimestamp());
    }
 }

@@ -1,0 +1,324 @@
+"""Message groups: all messages of a group go to one consumer, in order, over rollbacks, losses and restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker.config import AddressSettings
+from embedbroker.kernel.queueing._dispatcher import Dispatcher
+from embedclient.model import Properties, PropertyType
+from embedclient.wire.core import (
+    CoreMessage,
+    SessionCommit,
+    SessionConsumerClose,
+    SessionConsumerFlowCredit,
+    SessionCreateConsumer,
+    SessionReceiveMessage,
+    SessionRollback,
+    SessionSend,
+)
+
+from .scripted import Peer, Stage, text_of
+
+COUNT = 12
+
+
+@pytest.fixture
+def stage() -> Stage:
+    stage = Stage(durable=True)
+    stage.connect().open_session("first").create_queue()
+    stage.settle_disk()
+    return stage
+
+
+def grouped(text: str, group: str | None, sequence: int | None = None, **properties: int) -> CoreMessage:
+    values = Properties()
+    values.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
+    if group is not None:
+        values.set("_AMQ_GROUP_ID", group, PropertyType.STRING)
+    if sequence is not None:
+        values.set("_AMQ_GROUP_SEQUENCE", sequence, PropertyType.INT)
+    for name, value in properties.items():
+        values.set(name, value, PropertyType.INT)
+    return CoreMessage.build(address="q", durable=True, properties=values, body=text.encode())
+
+
+def send(stage: Stage, *messages: CoreMessage, transacted: bool = False) -> None:
+    producer = stage.connect().open_session(f"p{len(stage.peers)}", transacted=transacted)
+    producer.send(*[SessionSend(message, False, -1) for message in messages])
+    if transacted:
+        producer.send(SessionCommit())
+    stage.settle_disk()
+
+
+def consumer_of(stage: Stage, *, credit: int = -1, **options: object) -> Peer:
+    peer = stage.connect().open_session(f"c{len(stage.peers)}", **options)  # type: ignore[arg-type]  # real options
+    peer.consume(credit=credit)
+    stage.settle_disk()
+    return peer
+
+
+def mixed(count: int = COUNT) -> list[CoreMessage]:
+    """Messages of the groups a, b and c in turn: a0, b1, c2, a3 ..."""
+    return [grouped(f"{'abc'[number % 3]}{number}", "abc"[number % 3]) for number in range(count)]
+
+
+def assert_whole_groups(*consumers: Peer, count: int = COUNT) -> None:
+    """Each group went to one consumer, in order."""
+    texts = [text for consumer in consumers for text in consumer.texts]
+    assert sorted(texts) == sorted(f"{'abc'[number % 3]}{number}" for number in range(count))
+    for group in "abc":
+        holders = [peer for peer in consumers if any(text.startswith(group) for text in peer.texts)]
+        assert len(holders) == 1, group
+        of_group = [text for text in holders[0].texts if text.startswith(group)]
+        assert of_group == sorted(of_group, key=lambda text: int(text[1:]))
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_a_group_goes_to_one_consumer_and_groups_are_shared_out(stage: Stage, transacted: bool) -> None:
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, *mixed(), transacted=transacted)
+    assert_whole_groups(first, second)
+    assert first.texts and second.texts
+
+
+def test_messages_that_wait_are_shared_out_by_group(stage: Stage) -> None:
+    send(stage, *mixed())
+    first, second = consumer_of(stage, credit=0), consumer_of(stage, credit=0)
+    for peer in (first, second):
+        peer.send(SessionConsumerFlowCredit(0, 1_000_000))
+    stage.settle_disk()
+    assert_whole_groups(first, second)
+
+
+def test_messages_without_a_group_go_to_all_consumers(stage: Stage) -> None:
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, grouped("a", "a"), *[grouped(str(number), None) for number in range(4)])
+    assert sorted([len(first.texts), len(second.texts)]) == [2, 3]
+
+
+def test_a_busy_consumer_keeps_its_group_and_other_groups_go_on(stage: Stage) -> None:
+    holder = consumer_of(stage, credit=1)
+    send(stage, grouped("a1", "a"))
+    assert holder.texts == ["a1"]
+    other = consumer_of(stage)
+    send(stage, grouped("a2", "a"), grouped("b1", "b"), grouped("a3", "a"))
+    assert (holder.texts, other.texts) == (["a1"], ["b1"])
+    holder.send(SessionConsumerFlowCredit(0, 1_000_000))
+    stage.settle_disk()
+    assert (holder.texts, other.texts) == (["a1", "a2", "a3"], ["b1"])
+
+
+def test_a_closed_consumer_gives_its_groups_to_others(stage: Stage) -> None:
+    first = consumer_of(stage)
+    send(stage, grouped("a1", "a"), grouped("a2", "a"))
+    second = consumer_of(stage)
+    send(stage, grouped("a3", "a"))
+    assert (first.texts, second.texts) == (["a1", "a2", "a3"], [])
+    first.send(SessionConsumerClose(0))
+    stage.settle_disk()
+    assert second.texts == ["a1", "a2", "a3"]
+    send(stage, grouped("a4", "a"))
+    assert second.texts[-1] == "a4"
+
+
+def test_the_sequence_minus_one_ends_the_group_with_its_message(stage: Stage) -> None:
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, grouped("a1", "a", 1), grouped("a2", "a", 2), grouped("a3", "a", -1))
+    assert [first.texts, second.texts] == [["a1", "a2", "a3"], []]
+    send(stage, grouped("b", "b"), grouped("a4", "a", 1))
+    assert sorted([len(first.texts), len(second.texts)]) == [1, 4]
+
+
+def test_a_rollback_brings_a_group_back_to_its_consumer_in_order(stage: Stage) -> None:
+    first, second = consumer_of(stage, transacted=True), consumer_of(stage, transacted=True)
+    send(stage, *mixed())
+    before = [list(first.texts), list(second.texts)]
+    for peer in (first, second):
+        peer.send(SessionRollback(True))
+        stage.settle_disk()
+    assert [first.texts, second.texts] == [before[0] * 2, before[1] * 2]
+
+
+def test_groups_are_kept_together_after_a_restart(stage: Stage) -> None:
+    send(stage, *mixed())
+    stage.boot()
+    first, second = consumer_of(stage, credit=1), consumer_of(stage, credit=1)
+    for peer in (first, second, first, second):
+        peer.send(SessionConsumerFlowCredit(0, 1_000_000))
+        stage.settle_disk()
+    assert_whole_groups(first, second)
+
+
+def test_a_queue_without_groups_has_the_ordinary_dispatcher_also_after_a_restart(stage: Stage) -> None:
+    send(stage, *[grouped(str(number), None) for number in range(5)])
+    for _ in range(2):
+        assert type(stage.node.kernel.address_manager.queues["q"].dispatcher) is Dispatcher
+        stage.boot()
+    assert consumer_of(stage).texts == ["0", "1", "2", "3", "4"]
+
+
+def test_filters_hold_within_groups(stage: Stage) -> None:
+    low = stage.connect().open_session("low")
+    low.send(SessionCreateConsumer(0, "q", "size < 5", False, False), SessionConsumerFlowCredit(0, -1))
+    high = stage.connect().open_session("high")
+    high.send(SessionCreateConsumer(0, "q", "size >= 5", False, False), SessionConsumerFlowCredit(0, -1))
+    stage.settle_disk()
+    send(stage, grouped("a1", "a", size=1), grouped("a9", "a", size=9), grouped("b9", "b", size=9))
+    # The second message of the group waits: its consumer does not want it, and no other may get it.
+    assert (low.texts, high.texts) == (["a1"], ["b9"])
+    low.lose()
+    stage.settle_disk()
+    assert high.texts == ["b9", "a9"]
+
+
+def test_dead_letters_of_a_group_go_to_one_consumer() -> None:
+    settings = AddressSettings(max_delivery_attempts=1, dead_letter_address="DLQ")
+    stage = Stage(durable=True, address_settings={"#": settings})
+    stage.connect().open_session("first").create_queue()
+    send(stage, *mixed())
+    stage.boot()
+    failing = consumer_of(stage, transacted=True)
+    readers = [stage.connect().open_session(name) for name in ("one", "two")]
+    for reader in readers:
+        reader.consume("DLQ")
+    failing.lose()
+    stage.settle_disk()
+    assert_whole_groups(*readers)
+
+
+def test_an_exclusive_queue_ignores_groups() -> None:
+    stage = Stage(address_settings={"#": AddressSettings(default_exclusive_queue=True)})
+    stage.connect().open_session("first").create_queue()
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, *mixed())
+    assert sorted([len(first.texts), len(second.texts)]) == [0, COUNT]
+
+
+# -- settings of queues ------------------------------------------------------------------------------------------------
+
+
+def stage_with(**settings: object) -> Stage:
+    stage = Stage(durable=True, address_settings={"#": AddressSettings(**settings)})  # type: ignore[arg-type]  # fields
+    stage.connect().open_session("first").create_queue()
+    stage.settle_disk()
+    return stage
+
+
+def test_buckets_put_several_groups_together() -> None:
+    stage = stage_with(default_group_buckets=1)
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, *mixed())
+    assert sorted([len(first.texts), len(second.texts)]) == [0, COUNT]
+
+
+def test_a_client_chooses_buckets_by_number() -> None:
+    stage = stage_with(default_group_buckets=2)
+    first, second = consumer_of(stage), consumer_of(stage)
+    prefix = "_AMQ_GROUP_BUCKET_INT_KEY_"
+    send(stage, *[grouped(str(number), f"{prefix}{number}") for number in range(6)])
+    assert sorted([first.texts, second.texts]) == [["0", "2", "4"], ["1", "3", "5"]]
+
+
+def test_no_buckets_switch_groups_off() -> None:
+    stage = stage_with(default_group_buckets=0)
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, *[grouped(str(number), "a") for number in range(6)])
+    assert [len(first.texts), len(second.texts)] == [3, 3]
+
+
+@pytest.mark.parametrize("rebalances", [False, True])
+def test_a_new_consumer_gets_groups_where_they_are_balanced_again(rebalances: bool) -> None:
+    stage = stage_with(default_group_rebalance=rebalances)
+    first = consumer_of(stage)
+    send(stage, *mixed(6))
+    second = consumer_of(stage)
+    send(stage, *mixed(6))
+    assert len(first.texts + second.texts) == 12
+    assert bool(second.texts) == rebalances
+    later = [text[0] for text in first.texts[6:]]
+    assert not set(later) & {text[0] for text in second.texts}
+
+
+def first_marks(peer: Peer, key: str = "begins") -> list[str]:
+    return [
+        text_of(packet.message)
+        for packet in peer.packets(SessionReceiveMessage)
+        if packet.message.property(key) is True
+    ]
+
+
+def test_the_first_message_of_a_group_for_a_consumer_is_marked() -> None:
+    stage = stage_with(default_group_first_key="begins")
+    first = consumer_of(stage, transacted=True)
+    send(stage, *mixed(6))
+    assert first_marks(first) == ["a0", "b1", "c2"]
+    # Closed: another consumer gets the groups, and the message itself was not changed.
+    first.lose()
+    stage.settle_disk()
+    second = consumer_of(stage)
+    assert second.texts == ["a0", "b1", "c2", "a3", "b4", "c5"]
+    assert first_marks(second) == ["a0", "b1", "c2"]
+
+
+def test_the_first_message_for_the_consumer_of_an_exclusive_queue_is_marked() -> None:
+    stage = stage_with(default_group_first_key="begins", default_exclusive_queue=True)
+    first = consumer_of(stage)
+    send(stage, *mixed(6))
+    assert first_marks(first) == ["a0"]
+
+
+def test_a_queue_keeps_its_settings_over_a_restart() -> None:
+    stage = stage_with(default_group_buckets=4, default_group_rebalance=True, default_group_first_key="begins")
+    for _ in range(2):
+        definition = stage.node.kernel.address_manager.queues["q"].definition
+        assert (definition.group_buckets, definition.group_rebalance, definition.group_first_key) == (4, True, "begins")
+        stage.boot()
+
+
+# -- bookmarks ---------------------------------------------------------------------------------------------------------
+
+
+def grant_one(stage: Stage, peer: Peer) -> None:
+    """Grant the first consumer of the queue, which is that of the peer, credit for one message."""
+    consumer = next(iter(stage.node.kernel.address_manager.queues["q"].consumers))
+    peer.send(SessionConsumerFlowCredit(0, 1 - consumer.credit.left))
+    stage.settle_disk()
+
+
+def test_others_get_messages_that_they_passed_over_when_the_group_ends(stage: Stage) -> None:
+    holder = consumer_of(stage, credit=1)
+    send(stage, grouped("a1", "a"))
+    other = consumer_of(stage)
+    # The last message of the group waits for its consumer, and so do the first ones of its successor.
+    send(stage, grouped("a2", "a", -1), grouped("a3", "a"), grouped("a4", "a"))
+    assert (holder.texts, other.texts) == (["a1"], [])
+    grant_one(stage, holder)
+    assert holder.texts == ["a1", "a2"]
+    assert other.texts == ["a3", "a4"]
+
+
+def test_a_consumer_of_a_higher_priority_gets_them_too(stage: Stage) -> None:
+    low = stage.connect().open_session("low")
+    low.send(SessionCreateConsumer(0, "q", None, False, False, 0), SessionConsumerFlowCredit(0, 1))
+    send(stage, grouped("a1", "a"))
+    high = stage.connect().open_session("high")
+    high.send(SessionCreateConsumer(0, "q", None, False, False, 5), SessionConsumerFlowCredit(0, -1))
+    send(stage, grouped("a2", "a", -1), grouped("a3", "a"))
+    grant_one(stage, low)
+    assert (low.texts, high.texts) == (["a1", "a2"], ["a3"])
+
+
+def test_messages_that_no_consumer_may_get_take_a_bounded_number_of_steps() -> None:
+    stage = Stage(durable=True, work_per_step_max=2)
+    stage.connect().open_session("first").create_queue()
+    stage.settle_disk()
+    holder = stage.connect().open_session("low")
+    holder.send(SessionCreateConsumer(0, "q", "size < 5", False, False), SessionConsumerFlowCredit(0, -1))
+    send(stage, grouped("a0", "a", size=0))
+    other = consumer_of(stage)
+    send(stage, *[grouped(f"a{number}", "a", size=9) for number in range(1, 40)])
+    deadline = stage.node.next_deadline()
+    assert deadline is None or deadline > stage.seconds
+    send(stage, grouped("b", "b", size=9))
+    assert (holder.texts, other.texts) == (["a0"], ["b"])
