@@ -74,8 +74,8 @@ class StoredMessage:
 
     @property
     def is_grouped(self) -> bool:
-        """Every fifth message has a group."""
-        return self.message_id % 5 == 0
+        """Every fifth message has a group: 4, 9, 14 and so on."""
+        return self.message_id % 5 == 4
 
     @property
     def is_directed(self) -> bool:
@@ -234,6 +234,7 @@ class ModelState:
                     message.expiration,
                     _references(references),
                     message.deliver_at,
+                    message.is_grouped,
                 )
                 for message_id, (message, references) in self.messages.items()
             },
@@ -327,8 +328,11 @@ def picture_of(recovered: RecoveredState, forgotten: Set[int] = frozenset()) -> 
     while portion := recovered.take_messages(7):
         for each in portion:
             messages[each.message_id] = (
-                _brief(each.raw), each.priority, each.expiration, sorted(each.references), each.deliver_at
+                _brief(each.raw), each.priority, each.expiration, sorted(each.references), each.deliver_at,
+                each.is_grouped,
             )  # fmt: skip
+            if each.is_grouped:
+                assert recovered.grouped.issuperset(queue for queue, *_ in each.references), each.message_id
     referenced = {(message_id, queue) for message_id, kept in messages.items() for queue, *_ in kept[3]}
     addresses = {address.id for address in recovered.addresses}
     return {

@@ -21,7 +21,8 @@ from tests.embedbroker.storage.twin_disk import TwinDisk
 pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
 
 CASES = 160
-REAL_CASES = 16
+# Enough for each moment: the size of a record decides which seeds tear a batch.
+REAL_CASES = 32
 FLOW_CASES = 40
 
 

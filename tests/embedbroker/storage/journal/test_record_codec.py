@@ -62,6 +62,17 @@ def test_a_message_of_one_queue() -> None:
     )
 
 
+def test_a_message_of_a_group_has_a_flag() -> None:
+    message = StoredMessage(4, b"raw bytes", encoding=2, priority=9, expiration=77)
+    assert records_of(("add_message", message, 0, [(3, 4)])) == (
+        pack("<IBBBB", 89, 1, 0x05, 2, 9)
+        + pack("<qqqqqq", 4, 0, 77, 1_700_000_000_123, NOW.wall_ms, 0)
+        + pack("<II", 1, 9)
+        + pack("<qq", 3, 4)
+        + b"raw bytes"
+    )
+
+
 def test_a_message_of_several_queues_that_is_not_durable() -> None:
     message = StoredMessage(5, b"x", durable=False, timestamp=0)
     assert records_of(("add_message", message, 0, [(3, 4), (6, 7)])) == (
