@@ -282,7 +282,7 @@ def _work(stage: Stage, count: int, *, record_first: bool) -> int:
     peer.create_queue()
     sent = done = 0
     while done < count:
-        if sent < 24 and not stage.work:
+        if sent < 32 and not stage.work:
             peer.post(TEXT, durable=True, blocking=True)
             sent += 1
             stage.run()
