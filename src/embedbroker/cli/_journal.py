@@ -16,7 +16,7 @@ import attrs
 import click
 
 from embedbroker import BrokerConfig
-from embedbroker.runtime import MARK_FILE, journal_directory, repair_directory
+from embedbroker.runtime import MARK_FILE, body_directory_fits, journal_directory, repair_directory
 from embedbroker.storage import (
     Disk,
     DiskFault,
@@ -170,6 +170,14 @@ def repair(directory: Path, copy: Path, bodies: Path | None) -> None:
         raise Refused(f"{copy}: COPY must be another directory than DIRECTORY")
     if bodies is None and (directory / MARK_FILE).exists():
         raise Refused(f"{directory}: its large messages are in another directory, which --large-messages must name")
+    if bodies is not None:
+        if not body_directory_fits(directory, bodies):
+            raise Refused(
+                f"{bodies}: holds no large messages of the journal in {directory}: mount its file system, or name the "
+                "large_messages_directory of that broker; leave --large-messages out if it has none"
+            )
+        if _is_same(copy, bodies):
+            raise Refused(f"{copy}: COPY must be another directory than that of the large messages")
     with _journal_in(directory):
         pass  # what is not there cannot be saved, and must not leave an empty copy
     with _readable(directory):

@@ -459,7 +459,7 @@ def deliver_scheduled_messages(
             await manager.invoke(resource, "deliverScheduledMessage", number)
         if not identifiers:
             await manager.invoke(resource, "deliverScheduledMessages", selector)
-        click.echo(f"delivered scheduled messages of queue {queue_name}", err=True)
+        click.echo(f"requested the delivery of scheduled messages of queue {queue_name}", err=True)
 
     client.manage(work)
 

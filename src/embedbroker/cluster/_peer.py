@@ -15,7 +15,6 @@ __all__ = ["CONTROL_CHANNEL", "PING_CHANNEL", "STREAM_CHANNEL", "Peer", "Pipe", 
 # The channels that two brokers use beside each other on one connection (core-protocol 1.4).
 PING_CHANNEL, STREAM_CHANNEL, CONTROL_CHANNEL = 0, 2, 3
 
-#: Receives one frame of the stream channel: packet type, buffer, start, end.
 #: Sends a packet on a channel of a connection, accepted or dialled.
 Send = Callable[[Packet, int], None]
 

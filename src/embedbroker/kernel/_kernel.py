@@ -93,9 +93,6 @@ class Kernel:
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)
         self.settings = AddressSettingsRepository(config.address_settings, config.wildcard_addresses)
-        self.settings_table = SettingsTable(
-            self.settings, config.permissions, config.wildcard_addresses, self.store, self.ids, self.observers, log
-        )
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
         )
@@ -106,6 +103,10 @@ class Kernel:
             config.addresses_max, config.queues_max, self.observers, config.wildcard_addresses,
         )  # fmt: skip
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
+        self.settings_table = SettingsTable(
+            self.settings, config.permissions, config.wildcard_addresses, self.store, self.ids, self.observers,
+            self.address_manager.addresses, log,
+        )  # fmt: skip
         self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,

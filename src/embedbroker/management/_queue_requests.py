@@ -105,6 +105,9 @@ def queue_update(text: str | None) -> tuple[str, QueueUpdate]:
         max_consumers=_field(fields, "max-consumers", _int32),
         purge_on_no_consumers=_field(fields, "purge-on-no-consumers", _flag),
         exclusive=_field(fields, "exclusive", _flag),
+        group_buckets=_field(fields, "group-buckets", _int32),
+        group_rebalance=_field(fields, "group-rebalance", _flag),
+        group_first_key=_field(fields, "group-first-key", _text),
         user=_field(fields, "user", _text),
     )
 

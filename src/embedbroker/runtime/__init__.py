@@ -12,7 +12,7 @@ from embedclient._lazy import lazy_names
 from ._embedded import EmbeddedBroker, ThreadedBroker, observe
 
 if TYPE_CHECKING:
-    from ._body_directory import MARK_FILE
+    from ._body_directory import MARK_FILE, body_directory_fits
     from ._descriptors import raise_descriptor_limit
     from ._disk import FileDisk
     from ._endpoint import Network
@@ -34,6 +34,7 @@ __all__ = [
     "QueueInfo",
     "ThreadedBroker",
     "ThreadedManagement",
+    "body_directory_fits",
     "journal_directory",
     "observe",
     "raise_descriptor_limit",
@@ -43,7 +44,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "._body_directory": "MARK_FILE",
+        "._body_directory": "MARK_FILE body_directory_fits",
         "._disk": "FileDisk",
         "._file_leases": "FileLockManager",
         "._endpoint": "Network",

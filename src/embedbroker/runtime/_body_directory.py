@@ -13,7 +13,7 @@ from pathlib import Path
 
 from embedbroker.storage import body_number
 
-__all__ = ["MARK_FILE", "check_body_directory"]
+__all__ = ["MARK_FILE", "body_directory_fits", "check_body_directory"]
 
 MARK_FILE = "large-messages.id"
 _MARK_BYTES = 16
@@ -41,7 +41,8 @@ def check_body_directory(journal: Path, bodies: Path | None, random_bytes: Calla
             raise OSError(
                 f"large_messages_directory {bodies} holds large messages of another journal: choose another directory"
             )
-        mark = found or random_bytes(_MARK_BYTES // 2).hex().encode()
+        # A mark of another journal must not be taken over: that journal would remove the bodies of this one as unknown.
+        mark = random_bytes(_MARK_BYTES // 2).hex().encode()
         # The journal's mark is last: a crash in between leaves a directory without bodies, which may be taken.
         _write(bodies, mark)
         _write(journal, mark)
@@ -50,6 +51,12 @@ def check_body_directory(journal: Path, bodies: Path | None, random_bytes: Calla
             f"large_messages_directory {bodies} does not hold the large messages of this journal: mount its file "
             f"system, or name the directory that has them; without them, remove {journal / MARK_FILE}"
         )
+
+
+def body_directory_fits(journal: Path, bodies: Path) -> bool:
+    """Return True if the large messages of a journal are in ``bodies``, by the marks in both."""
+    wanted = _mark_in(journal)
+    return wanted is not None and _mark_in(bodies) == wanted
 
 
 def _mark_in(directory: Path) -> bytes | None:

@@ -243,7 +243,10 @@ def test_scheduled_messages_are_shown_and_delivered(run: Command) -> None:
     first, second = of_json(run("message", "scheduled", "orders", "--json"))
     assert [str(first["messageID"]), str(first["_AMQ_SCHED_DELIVERY"])] == rows[0][:2]
     delivered = run("message", "deliver", "orders", "--id", str(second["messageID"]))
-    assert (delivered.exit_code, delivered.stderr) == (0, "delivered scheduled messages of queue orders\n")
+    assert (delivered.exit_code, delivered.stderr) == (
+        0,
+        "requested the delivery of scheduled messages of queue orders\n",
+    )
     assert run("browse", "orders").stdout == "two\n"
     assert run("message", "deliver", "orders", "--all").exit_code == 0
     assert run("browse", "orders").stdout == "one\ntwo\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.config import AddressSettings
+from embedbroker.kernel import QueueUpdate
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
@@ -196,6 +197,43 @@ def test_an_exclusive_queue_ignores_groups() -> None:
 
 
 # -- settings of queues ------------------------------------------------------------------------------------------------
+
+
+def update(stage: Stage, change: QueueUpdate) -> None:
+    queue = stage.node.kernel.address_manager.queues["q"]
+    assert stage.node.kernel.address_manager.update_queue(queue, change) is None
+    stage.settle_disk()
+
+
+def test_a_queue_that_becomes_exclusive_ignores_its_groups(stage: Stage) -> None:
+    one, two = consumer_of(stage), consumer_of(stage)
+    send(stage, *mixed())
+    assert one.texts and two.texts
+    before = [len(one.texts), len(two.texts)]
+    update(stage, QueueUpdate(exclusive=True))
+    send(stage, *mixed())
+    later = [len(one.texts) - before[0], len(two.texts) - before[1]]
+    assert sorted(later) == [0, COUNT]
+
+
+def test_a_queue_that_is_no_longer_exclusive_keeps_groups_together(stage: Stage) -> None:
+    update(stage, QueueUpdate(exclusive=True))
+    send(stage, *mixed())
+    update(stage, QueueUpdate(exclusive=False))
+    one, two = consumer_of(stage, credit=0), consumer_of(stage, credit=0)
+    for peer in (one, two):
+        peer.send(SessionConsumerFlowCredit(0, -1))
+    stage.settle_disk()
+    assert_whole_groups(one, two)
+
+
+@pytest.mark.parametrize(("buckets", "kept"), [(0, False), (-1, True)])
+def test_groups_are_switched_while_consumers_are_there(buckets: int, kept: bool) -> None:
+    stage = stage_with(default_group_buckets=-1 if buckets == 0 else 0)
+    one, two = consumer_of(stage), consumer_of(stage)
+    update(stage, QueueUpdate(group_buckets=buckets))
+    send(stage, *[grouped(str(number), "a") for number in range(COUNT)])
+    assert ([] in (one.texts, two.texts)) is kept
 
 
 def stage_with(**settings: object) -> Stage:

@@ -84,6 +84,19 @@ def test_added_settings_take_effect_at_once(manager: Manager) -> None:
     assert any(isinstance(packet, NullResponse) for packet in manager.peer.clear())
 
 
+@pytest.mark.parametrize("match", ["used", "#"])
+def test_added_settings_take_effect_at_an_address_that_is_in_use(manager: Manager, match: str) -> None:
+    manager.call("broker", "createQueue", '{"name":"used","routing-type":"ANYCAST"}')
+    manager.peer.send(SessionSend(letter("one", "used"), True, -1))
+    assert any(isinstance(packet, NullResponse) for packet in manager.peer.clear())
+    manager.call("broker", "addAddressSettings", match, '{"maxSizeBytes":1,"addressFullMessagePolicy":"FAIL"}')
+    manager.peer.send(SessionSend(letter("two", "used"), True, -1))
+    assert "used" in str(manager.peer.refusal().message)
+    manager.call("broker", "removeAddressSettings", match)
+    manager.peer.send(SessionSend(letter("three", "used"), True, -1))
+    assert any(isinstance(packet, NullResponse) for packet in manager.peer.clear())
+
+
 def test_a_dead_letter_address_of_added_settings_exists_at_once_and_after_a_restart() -> None:
     stage = Stage(durable=True)
     manager = manager_of(stage)

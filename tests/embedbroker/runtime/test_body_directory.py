@@ -102,6 +102,15 @@ async def test_bodies_of_another_journal_are_not_touched(tmp_path: Path) -> None
     assert await take(config(tmp_path)) == [BODY]
 
 
+async def test_a_directory_of_another_journal_without_bodies_is_marked_anew(tmp_path: Path) -> None:
+    async with EmbeddedBroker(config(tmp_path)):
+        pass
+    other = BrokerConfig(data_directory=tmp_path / "second", large_messages_directory=tmp_path / "bodies")
+    await put(other)
+    assert "does not hold the large messages of this journal" in await refusal(config(tmp_path))
+    assert await take(other) == [BODY]
+
+
 async def test_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "bodies").write_text("a file")
     assert str(tmp_path / "bodies") in await refusal(config(tmp_path))
@@ -112,7 +121,14 @@ async def test_repair_copies_bodies_from_there(tmp_path: Path) -> None:
     words = ["journal", "repair", str(tmp_path / "data"), str(tmp_path / "copy")]
     refused = CliRunner().invoke(commands, words)
     assert refused.exit_code != 0 and "--large-messages must name" in refused.output
-    done = CliRunner().invoke(commands, [*words, "--large-messages", str(tmp_path / "bodies")])
+    (tmp_path / "empty").mkdir()
+    empty = CliRunner().invoke(commands, [*words, "--large-messages", str(tmp_path / "empty")])
+    assert empty.exit_code != 0 and "holds no large messages of the journal in" in empty.output
+    bodies = str(tmp_path / "bodies")
+    among = CliRunner().invoke(commands, [*words[:3], bodies, "--large-messages", bodies])
+    assert among.exit_code != 0 and "COPY must be another directory" in among.output
+    assert not (tmp_path / "copy").exists()
+    done = CliRunner().invoke(commands, [*words, "--large-messages", bodies])
     assert done.exit_code == 0, done.output
     assert await take(BrokerConfig(data_directory=tmp_path / "copy")) == [BODY]
 
@@ -136,5 +152,5 @@ async def test_crash_between_the_marks_is_no_obstacle(tmp_path: Path, caplog: py
     (tmp_path / "bodies" / MARK_FILE).write_text("00ff")
     with caplog.at_level(logging.WARNING):
         await put(config(tmp_path))
-    assert (tmp_path / "data" / MARK_FILE).read_text() == "00ff"
+    assert (tmp_path / "data" / MARK_FILE).read_text() == (tmp_path / "bodies" / MARK_FILE).read_text()
     assert not caplog.records

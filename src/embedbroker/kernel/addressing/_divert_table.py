@@ -60,7 +60,13 @@ class DivertTable:
                 return Refused(
                     ErrorCode.ILLEGAL_STATE, f"divert {name!r}: {address!r} is an address of the broker itself"
                 )
-        return self._manager.selector(wanted.filter)
+        return self._filter(name, wanted.filter)
+
+    def _filter(self, name: str, text: str | None) -> Selector | Refused | None:
+        selector = self._manager.selector(text)
+        return (
+            Refused(selector.code, f"divert {name!r}: {selector.text}") if isinstance(selector, Refused) else selector
+        )
 
     def _bind(self, definition: DivertDefinition, selector: Selector | None, transformer: Transformer | None) -> Divert:
         divert = Divert(definition, selector, transformer)
@@ -82,7 +88,7 @@ class DivertTable:
         divert = self.by_name.get(name)
         if divert is None:
             return _missing(name)
-        selector = self._manager.selector(filter)
+        selector = self._filter(name, filter)
         if isinstance(selector, Refused):
             return selector
         old = divert.definition

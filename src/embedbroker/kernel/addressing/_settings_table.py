@@ -23,6 +23,7 @@ from .._definitions import SettingsDefinition, SettingsRemoved
 from .._ids import Ids
 from .._observer import Observers
 from .._store import Store
+from ._address import Address
 
 __all__ = ["SettingsTable"]
 
@@ -39,6 +40,7 @@ class SettingsTable:
         store: Receives the records.
         ids: Numbers of records.
         observers: Are called when security settings change.
+        bound: Addresses of the broker by name, which keep what they found in their settings.
         log: Receives a line about recorded settings that cannot be used.
     """
 
@@ -50,6 +52,7 @@ class SettingsTable:
         store: Store,
         ids: Ids,
         observers: Observers,
+        bound: Mapping[str, Address],
         log: Callable[[str], None],
     ) -> None:
         self.addresses = addresses
@@ -59,6 +62,7 @@ class SettingsTable:
         self._store = store
         self._ids = ids
         self._observers = observers
+        self._bound = bound
         self._log = log
         # Numbers of the records by kind and match.
         self._recorded: dict[tuple[str, str], int] = {}
@@ -73,7 +77,7 @@ class SettingsTable:
         Raises:
             ValueError: The text is not a match; nothing is changed.
         """
-        self.addresses.replace(match, settings)
+        self._replace_address(match, settings)
         values = {
             name: value.value if isinstance(value, AddressFullPolicy) else value
             for name, value in asdict(settings).items()
@@ -84,7 +88,7 @@ class SettingsTable:
     def remove_address(self, match: str) -> None:
         """Remove the settings of a match; those of the configuration are back after a restart."""
         if match in self.addresses.entries:
-            self.addresses.replace(match, None)
+            self._replace_address(match, None)
         self._forget(_ADDRESS, match)
 
     def set_security(self, match: str, setting: SecuritySetting) -> None:
@@ -114,11 +118,17 @@ class SettingsTable:
         values = definition.values
         try:
             if definition.kind == _ADDRESS:
-                self.addresses.replace(definition.match, _address_settings(values))
+                self._replace_address(definition.match, _address_settings(values))
             else:
                 self._replace_security(definition.match, SecuritySetting(**values))
         except (TypeError, ValueError) as error:
             self._log(f"{definition.kind} settings of {definition.match!r} in the journal are not used: {error}")
+
+    def _replace_address(self, match: str, settings: AddressSettings | None) -> None:
+        self.addresses.replace(match, settings)
+        # A match with wildcards may fit any of them.
+        for address in self._bound.values():
+            address.is_plain = None
 
     def _replace_security(self, match: str, setting: SecuritySetting | None) -> None:
         changed = {known: each for known, each in self._security.items() if known != match}

@@ -46,6 +46,9 @@ class QueueUpdate:
     max_consumers: int | None = None
     purge_on_no_consumers: bool | None = None
     exclusive: bool | None = None
+    group_buckets: int | None = None
+    group_rebalance: bool | None = None
+    group_first_key: str | None = None
     user: str | None = None
 
     def of(self, definition: QueueDefinition) -> QueueDefinition:

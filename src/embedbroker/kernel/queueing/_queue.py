@@ -446,12 +446,23 @@ class Queue:
 
     def update(self, definition: QueueDefinition, selector: Selector | None) -> None:
         """Use another definition of the same queue. It is bound anew if the routing type differs."""
-        self.definition = definition
+        before, self.definition = self.definition, definition
         self.filter = selector
-        if not definition.exclusive and self.dispatcher.holder is not None:
-            self.dispatcher.holder = None
-            for consumer in self.consumers:
-                self.consumer_ready(consumer)
+        if _ways_to_share(before) != _ways_to_share(definition):
+            # Messages of groups may wait that were not kept together until now.
+            ignored = before.exclusive or before.group_buckets == 0
+            self._share_anew(is_grouped=ignored or isinstance(self.dispatcher, GroupDispatcher))
+
+    def _share_anew(self, *, is_grouped: bool) -> None:
+        """Choose consumers in the way of a changed definition. ``is_grouped``: messages of groups may wait."""
+        before = self.dispatcher
+        self.dispatcher = Dispatcher()
+        self.dispatcher.consumers, self.dispatcher.levels = before.consumers, before.levels
+        if is_grouped:
+            self.expect_groups()
+        for consumer in self.consumers:
+            consumer.cursor = Bookmark()
+            self.consumer_ready(consumer)
 
     def let_go(self) -> None:
         """End one `hold`."""
@@ -586,3 +597,8 @@ class Queue:
         if not consumer.browse:
             self._markers[consumer] = None
         self.owner.wake(self)
+
+
+def _ways_to_share(definition: QueueDefinition) -> tuple[object, ...]:
+    """Return what decides which consumers may get a message."""
+    return definition.exclusive, definition.group_buckets, definition.group_rebalance

@@ -494,7 +494,7 @@ def test_a_reload_with_wrong_diverts_keeps_those_and_adopts_the_others(stage: St
         }
     )
     assert [refused.text for refused in refusals] == [
-        "invalid selector: unexpected = at position 0 of '= 1'",
+        "divert 'copy': invalid selector: unexpected = at position 0 of '= 1'",
         "divert 'other': a queue has this name; choose another one",
     ]
     stage.send(letter("m"))
