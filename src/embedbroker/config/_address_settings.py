@@ -41,7 +41,8 @@ def _share(instance: object, attribute: Attribute[Any], value: object) -> None:
 _text = optional(text)
 _flag = optional(instance(bool))
 _policy = optional(instance(AddressFullPolicy, "an"))
-_number = optional(whole(-1))
+_number = optional(whole(-1, 2**63 - 1))
+_int32 = optional(whole(-1, 2**31 - 1))
 
 
 @frozen
@@ -107,7 +108,7 @@ class AddressSettings:
     min_expiry_delay: int | None = field(default=None, validator=_number)
     max_expiry_delay: int | None = field(default=None, validator=_number)
     max_delivery_attempts: int | None = field(default=None, validator=_number)
-    redelivery_delay: int | None = field(default=None, validator=optional(whole(0)))
+    redelivery_delay: int | None = field(default=None, validator=optional(whole(0, 2**63 - 1)))
     redelivery_delay_multiplier: float | None = field(default=None, validator=optional(number(0)))
     max_redelivery_delay: int | None = field(default=None, validator=_number)
     redelivery_collision_avoidance_factor: float | None = field(default=None, validator=optional(_share))
@@ -123,15 +124,15 @@ class AddressSettings:
     auto_delete_addresses_delay: int | None = field(default=None, validator=_number)
     auto_delete_queues_message_count: int | None = field(default=None, validator=_number)
     default_queue_routing_type: int | None = field(default=None, validator=optional(whole(0, 1)))
-    default_max_consumers: int | None = field(default=None, validator=_number)
+    default_max_consumers: int | None = field(default=None, validator=_int32)
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
-    default_group_buckets: int | None = field(default=None, validator=_number)
+    default_group_buckets: int | None = field(default=None, validator=_int32)
     default_group_rebalance: bool | None = field(default=None, validator=_flag)
     default_group_first_key: str | None = field(default=None, validator=_text)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
-    default_consumer_window_size: int | None = field(default=None, validator=_number)
+    default_consumer_window_size: int | None = field(default=None, validator=_int32)
     config_delete_diverts: bool | None = field(default=None, validator=_flag)
-    id_cache_size: int | None = field(default=None, validator=optional(whole(0)))
+    id_cache_size: int | None = field(default=None, validator=optional(whole(0, 2**31 - 1)))
 
     def below(self, wider: AddressSettings) -> AddressSettings:
         """Return these settings with every unset value taken from a wider match."""

@@ -258,6 +258,13 @@ def test_a_client_chooses_buckets_by_number() -> None:
     assert sorted([first.texts, second.texts]) == [["0", "2", "4"], ["1", "3", "5"]]
 
 
+def test_a_bucket_number_of_thousands_of_digits_is_a_name_also_after_a_restart() -> None:
+    stage = stage_with(default_group_buckets=2)
+    send(stage, grouped("one", "_AMQ_GROUP_BUCKET_INT_KEY_" + "7" * 5_000))
+    stage.boot()
+    assert consumer_of(stage).texts == ["one"]
+
+
 def test_no_buckets_switch_groups_off() -> None:
     stage = stage_with(default_group_buckets=0)
     first, second = consumer_of(stage), consumer_of(stage)
@@ -276,6 +283,19 @@ def test_a_new_consumer_gets_groups_where_they_are_balanced_again(rebalances: bo
     assert bool(second.texts) == rebalances
     later = [text[0] for text in first.texts[6:]]
     assert not set(later) & {text[0] for text in second.texts}
+
+
+def test_the_largest_delays_of_settings_end_at_the_largest_time() -> None:
+    largest = 2**63 - 1
+    stage = stage_with(expiry_delay=largest, redelivery_delay=largest, max_redelivery_delay=largest)
+    send(stage, grouped("one", "a"))
+    consumer = consumer_of(stage, transacted=True)
+    assert consumer.packets(SessionReceiveMessage)[0].message.expiration == largest
+    consumer.send(SessionRollback(False))
+    stage.settle_disk()
+    stage.boot()
+    queue = stage.node.kernel.address_manager.queues["q"]
+    assert (queue.scheduled_count, queue.message_count) == (1, 1)
 
 
 def first_marks(peer: Peer, key: str = "begins") -> list[str]:

@@ -23,6 +23,7 @@ __all__ = ["GroupDispatcher"]
 ConsumerT = TypeVar("ConsumerT", bound=Candidate)
 
 _Key: TypeAlias = str | int
+_INT_DIGITS_MAX = 10
 
 
 def _group_of(message: Message) -> str | None:
@@ -170,7 +171,8 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
         if group is None or self._buckets < 0:
             return group
         number = group.removeprefix(GROUP_BUCKET_PREFIX)
-        if number is not group and number.isascii() and number.isdigit():
+        # A longer number is no int of Artemis, and Python refuses to read one of thousands of digits.
+        if number is not group and number.isascii() and number.isdigit() and len(number) <= _INT_DIGITS_MAX:
             return int(number) % self._buckets
         return crc32(group.encode("utf-8", "surrogatepass")) % self._buckets
 

@@ -8,6 +8,8 @@ from ..message._message import Message
 
 __all__ = ["adjusts_expiration", "with_expiry_settings"]
 
+_LONG_MAX = 2**63 - 1
+
 
 def adjusts_expiration(settings: AddressSettings) -> bool:
     """Return True if the settings change any expiration."""
@@ -31,4 +33,6 @@ def with_expiry_settings(message: Message, settings: AddressSettings, now_ms: in
         wanted = now_ms + shortest
     else:
         wanted = expiration
+    # A delay of the largest long means "never" in files of Artemis.
+    wanted = min(wanted, _LONG_MAX)
     return message if wanted == expiration else message.with_expiration(wanted)

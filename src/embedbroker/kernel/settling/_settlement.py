@@ -27,6 +27,7 @@ __all__ = ["Settlement"]
 
 _ACCEPTED, _REJECTED, _EXPIRED = Outcome.ACCEPTED, Outcome.REJECTED, Outcome.EXPIRED
 _ACKNOWLEDGED = Leaving.ACKNOWLEDGED
+_LONG_MAX = 2**63 - 1
 
 
 class Settlement:
@@ -197,7 +198,7 @@ class Settlement:
         delay_ms = 0
         if is_rollback and settings.redelivery_delay and not is_dead:
             delay_ms = redelivery_delay_ms(settings, reference.delivery_count, message.message_id)
-        due_ms = queue.owner.now_ms + delay_ms if delay_ms else 0
+        due_ms = min(queue.owner.now_ms + delay_ms, _LONG_MAX) if delay_ms else 0
         # A count that was written before the delivery is taken back, too.
         if (outcome.delivery_failed or self._counts_first or due_ms) and message.durable and queue.durable:
             self._store.update_delivery_count(message.message_id, queue.id, reference.delivery_count, due_ms)
