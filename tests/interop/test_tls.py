@@ -123,7 +123,8 @@ def test_the_java_client_follows_a_pair_with_tls(
 def test_our_client_follows_a_pair_with_tls(secure_pair: EmbeddedPair, stores: Files) -> None:
     async def work() -> list[object]:
         parameters = f"sslEnabled=true&trustStorePath={stores.trust}&ha=true&reconnectAttempts=-1&retryInterval=100"
-        factory = ConnectionFactory(f"{secure_pair.primary.url}?{parameters}")
+        # Both: the primary may announce its backup later than the kill.
+        factory = ConnectionFactory(f"({secure_pair.primary.url},{secure_pair.backup.url})?{parameters}")
         queue = Queue("followed")
         async with factory.connect() as connection, connection.session() as session:
             producer = session.create_producer(queue)

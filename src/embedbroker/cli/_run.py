@@ -96,7 +96,11 @@ def run(
 def _changed(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
     """Return the configuration, changed by the options of the command line."""
     fields = {"data": "data_directory", "audit": "audit_directory"}
-    return evolve(config, **{fields.get(name, name): value for name, value in options.items()})  # type: ignore[arg-type]
+    changes = {fields.get(name, name): value for name, value in options.items()}
+    if "data_directory" in changes:
+        # That of the file belongs to the journal that the file names.
+        changes["large_messages_directory"] = None
+    return evolve(config, **changes)  # type: ignore[arg-type]
 
 
 def _loaded(file: str, properties: Mapping[str, str]) -> BrokerConfig:

@@ -105,6 +105,9 @@ class EmbeddedBroker:
         if "users" in changes or "guest" in changes:
             # Files must not replace what the program gives.
             changes.setdefault("user_source", None)
+        if "data_directory" in changes:
+            # The directory of a file belongs to the journal that the file names: another journal has its own, or none.
+            changes.setdefault("large_messages_directory", None)
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
         check_filters(self.config)
         check_passwords(self.config)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from embedbroker import BrokerConfig, EmbeddedBroker, PrimaryOnly, SharedStorePrimary
 from embedbroker.cli._commands import commands
+from embedbroker.cli._run import _changed
 from embedbroker.config import HAPolicy
 from embedbroker.runtime import MARK_FILE, FileDisk
 from embedbroker.storage import ListFiles, Read, Remove, Rename, Stat, Sync, SyncDirectory, WriteAt
@@ -109,6 +110,19 @@ async def test_a_directory_of_another_journal_without_bodies_is_marked_anew(tmp_
     await put(other)
     assert "does not hold the large messages of this journal" in await refusal(config(tmp_path))
     assert await take(other) == [BODY]
+
+
+@pytest.mark.parametrize("directory", [None, "other"])
+def test_another_data_directory_leaves_that_of_the_bodies_to_the_configuration(
+    tmp_path: Path, directory: str | None
+) -> None:
+    """A program or a command line may put the journal of a broker.xml elsewhere, or keep it in memory."""
+    place = directory and str(tmp_path / directory)
+    broker = EmbeddedBroker(config(tmp_path), data_directory=place)
+    assert (broker.config.data_directory, broker.config.large_messages_directory) == (place, None)
+    changed = _changed(config(tmp_path), {"data": place})
+    assert (changed.data_directory, changed.large_messages_directory) == (place, None)
+    assert EmbeddedBroker(config(tmp_path), port=0).config.large_messages_directory == str(tmp_path / "bodies")
 
 
 async def test_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
