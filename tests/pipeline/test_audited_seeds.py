@@ -41,7 +41,7 @@ def test_a_seed_is_the_same_with_an_audit_log_and_nothing_is_missing_in_it(
     assert confirmed >= result.verdict.confirmed > 0
 
 
-@pytest.mark.parametrize(("mode", "seed"), [(GroupMode.SHARED_STORE, 2), (GroupMode.REPLICATION, 1)])
+@pytest.mark.parametrize(("mode", "seed"), [(GroupMode.SHARED_STORE, 2), (GroupMode.REPLICATION, 3)])
 def test_the_logs_of_a_live_broker_and_its_backup_are_one(
     mode: GroupMode, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
