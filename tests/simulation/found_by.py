@@ -11,10 +11,10 @@ __all__ = ["FOUND_BY"]
 FOUND_BY: dict[str, dict[str, int]] = {
     "ONE_BROKER": {
         "forget_producers_that_wait_for_memory": 22,
-        "forget_what_was_sent_behind_a_commit": 270,
+        "forget_what_was_sent_behind_a_commit": 154,
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
-        "leave_messages_of_a_group_whose_consumer_is_gone": 301,
+        "leave_messages_of_a_group_whose_consumer_is_gone": 72,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,

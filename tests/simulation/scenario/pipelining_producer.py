@@ -88,7 +88,7 @@ def pipelining(plan: ScenarioPlan) -> ScenarioPlan:
     """The same plan with users of this kind among the transacted producers."""
     random = Random(f"impatience {plan.seed}")
     producers = [
-        evolve(role, plan=evolve(role.plan, impatient_chance=random.choice((0.0, 0.2, 0.6))))
+        evolve(role, plan=evolve(role.plan, impatient_chance=random.choice((0.2, 0.5, 0.8))))
         if role.plan.kind is ProducerKind.TRANSACTED
         else role
         for role in plan.producers
