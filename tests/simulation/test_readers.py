@@ -40,13 +40,13 @@ def test_every_message_is_in_one_range_whatever_happens() -> None:
 @pytest.mark.parametrize("mode", [GroupMode.SHARED_STORE, GroupMode.REPLICATION])
 def test_another_broker_goes_on_with_the_same_ranges(mode: GroupMode) -> None:
     failovers = read_again = 0
-    for seed in range(FIRST_SEED, FIRST_SEED + 3):
+    for seed in SEEDS:
         result = run(seed, mode)
         assert result.verdict.clean
         failovers += result.hits[Moment.FAILOVER]
         read_again += result.hits[Moment.RANGE_READ_AGAIN]
-    assert failovers
-    assert read_again
+    assert failovers >= 2
+    assert read_again >= 2
 
 
 # Each bug below is put into the broker, and these seeds must find it.
