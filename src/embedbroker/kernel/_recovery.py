@@ -221,7 +221,11 @@ class Recovery:
                 if delayed:
                     due_ms = delayed.get((message.message_id, queue_id), message.deliver_at)
                 if due_ms > now_ms:
-                    reference = Reference(restore(message.encoding, stored), position, delivery_count)
+                    restored = restore(message.encoding, stored)
+                    if message.deliver_at:
+                        # A copy of it must be scheduled, too.
+                        restored = restored.directed(message.deliver_at)
+                    reference = Reference(restored, position, delivery_count)
                     queues[queue_id].schedule(reference, due_ms)
                     queues[queue_id].added_count += 1
                     continue

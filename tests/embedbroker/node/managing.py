@@ -21,9 +21,9 @@ from embedclient.wire.core import (
     encode_text,
 )
 
-from .scripted import Peer
+from .scripted import Peer, Stage
 
-__all__ = ["REPLIES", "Manager", "request_of"]
+__all__ = ["REPLIES", "Manager", "manager_of", "request_of"]
 
 REPLIES = "replies"
 _CONSUMER = 77
@@ -111,3 +111,8 @@ def _result(reply: CoreMessage) -> Any:
         return None
     (value,) = json.loads(text)
     return value
+
+
+def manager_of(stage: Stage) -> Manager:
+    """A manager on a connection and a session of its own."""
+    return Manager(stage.connect().open_session())

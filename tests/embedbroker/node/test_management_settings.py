@@ -11,14 +11,10 @@ from attrs import evolve
 from embedbroker.config import AddressFullPolicy, AddressSettings, SecuritySetting, User, WildcardConfiguration
 from embedclient.wire.core import CreateQueueV2, NullResponse, SessionSend
 
-from .managing import Manager
+from .managing import Manager, manager_of
 from .scripted import Peer, Stage, letter
 
 ADMIN, TESTER = User("admin", "a", roles=["admin"]), User("tester", "t", roles=["tester"])
-
-
-def manager_of(stage: Stage) -> Manager:
-    return Manager(stage.connect().open_session())
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from embedclient.wire.core import (
 )
 
 from .branches import another, answer, committed, prepared, xid
+from .managing import manager_of
 from .scripted import Peer, Stage
 
 SCHEDULED = "_AMQ_SCHED_DELIVERY"
@@ -134,6 +135,23 @@ def test_the_time_survives_a_restart(stage: Stage) -> None:
     stage.advance(1)
     assert consumer.texts == ["now", "later"]
     stage.node.kernel.check()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_scheduled_message_that_is_moved_keeps_its_time(stage: Stage, restarts: bool) -> None:
+    send(stage, stage.connect().open_session("p"), "later", 10)
+    if restarts:
+        stage.boot()
+    manager = manager_of(stage)
+    manager.peer.create_queue("other")
+    assert manager.call("queue.q", "moveMessages", 100, None, "other", False, -1) == 1
+    stage.settle_disk()
+    if restarts:
+        stage.boot()
+    other = stage.node.kernel.address_manager.queues["other"]
+    assert (other.message_count, other.scheduled_count) == (1, 1)
+    stage.advance(10)
+    assert (other.message_count, other.scheduled_count) == (1, 0)
 
 
 def test_what_is_due_during_a_restart_comes_at_once(stage: Stage) -> None:
