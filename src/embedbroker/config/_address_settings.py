@@ -208,7 +208,7 @@ class AddressSettingsRepository:
         return found
 
     def given(self, address: str) -> AddressSettings:
-        """Return the merged settings of one address. Values that no match sets are None; no default replaces them."""
+        """Return the merged settings of one address. A value that no match sets is None, as no default replaces it."""
         settings = AddressSettings()
         for wider in self._matches.of(address.partition("::")[0]):
             settings = settings.below(wider)

@@ -114,5 +114,5 @@ def _result(reply: CoreMessage) -> Any:
 
 
 def manager_of(stage: Stage) -> Manager:
-    """A manager on a connection and a session of its own."""
+    """Return a manager on a new connection and session."""
     return Manager(stage.connect().open_session())
