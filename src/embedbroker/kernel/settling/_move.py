@@ -206,4 +206,8 @@ class MessageMover:
 
 def _in_its_group(copy: Message) -> Message:
     """Mark a copy that has a group: one of a message that was restored does not have the mark."""
-    return copy if copy.group_id is None else copy.directed(copy.deliver_at)
+    try:
+        has_group = copy.group_id is not None
+    except RemoteProtocolError:
+        has_group = False
+    return copy.directed(copy.deliver_at) if has_group else copy

@@ -222,6 +222,18 @@ def test_odd_routing_types_and_broken_properties_do_no_harm(stage: Stage) -> Non
     assert stage.waiting("twice.q") == []
 
 
+def test_broken_properties_do_no_harm_to_a_change_of_priority(stage: Stage) -> None:
+    queue = stage.queue("q")
+    raw = bytearray(letter("broken", "q", _AMQ_GROUP_ID="red").raw)
+    del raw[-3:]
+    stage.send(CoreMessage.parse(raw))
+    (reference,) = [each for each in stage.kernel.teardown.take_waiting(queue) if each is not None]
+    stage.kernel.mover.change_priority(queue, reference, 9)
+    stage.run_all()
+    assert (queue.message_count, only(stage, "q").priority) == (1, 9)
+    stage.kernel.check()
+
+
 def test_an_expired_message_is_moved_instead_of_delivered(stage: Stage) -> None:
     stage.queue("q")
     stage.send(expiring(stage, "late", "q"), letter("m", "q"))
