@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -156,7 +157,8 @@ def options_of(command: click.Command) -> dict[str, str]:
     return found
 
 
-MANAGEMENT = "queue, address, divert, message, connection, session, consumer, producer"
+MANAGEMENT = "queue, address, divert, security, message, connection, session, consumer, producer"
+READING = ("stat", "show", "list", "browse", "scheduled", "count")
 COMMANDS = {
     "run": ("run", 0),
     "send": ("send, receive, browse", 1),
@@ -167,27 +169,27 @@ COMMANDS = {
     "session close": (MANAGEMENT, 1),
     "consumer close": (MANAGEMENT, 1),
     "message retry": (MANAGEMENT, 1),
-    "queue stat": (MANAGEMENT, 2),
-    "address show": (MANAGEMENT, 2),
-    "connection list": (MANAGEMENT, 2),
-    "session list": (MANAGEMENT, 2),
-    "consumer list": (MANAGEMENT, 2),
-    "producer list": (MANAGEMENT, 2),
-    "queue create": (MANAGEMENT, 3),
-    "queue delete": (MANAGEMENT, 4),
-    "queue purge": (MANAGEMENT, 5),
-    "message browse": (MANAGEMENT, 6),
-    "message scheduled": (MANAGEMENT, 7),
-    "message deliver": (MANAGEMENT, 10),
-    "message count": (MANAGEMENT, 8),
-    "message send": (MANAGEMENT, 9),
-    "message move": (MANAGEMENT, 10),
-    "message delete": (MANAGEMENT, 10),
-    "message expire": (MANAGEMENT, 10),
-    "message reject": (MANAGEMENT, 10),
-    "message copy": (MANAGEMENT, 11),
-    "address create": (MANAGEMENT, 12),
-    "address delete": (MANAGEMENT, 13),
+    "queue stat": (MANAGEMENT, 3),
+    "address show": (MANAGEMENT, 3),
+    "connection list": (MANAGEMENT, 3),
+    "session list": (MANAGEMENT, 3),
+    "consumer list": (MANAGEMENT, 3),
+    "producer list": (MANAGEMENT, 3),
+    "queue create": (MANAGEMENT, 4),
+    "queue delete": (MANAGEMENT, 5),
+    "queue purge": (MANAGEMENT, 6),
+    "message browse": (MANAGEMENT, 7),
+    "message scheduled": (MANAGEMENT, 8),
+    "message deliver": (MANAGEMENT, 11),
+    "message count": (MANAGEMENT, 9),
+    "message send": (MANAGEMENT, 10),
+    "message move": (MANAGEMENT, 11),
+    "message delete": (MANAGEMENT, 11),
+    "message expire": (MANAGEMENT, 11),
+    "message reject": (MANAGEMENT, 11),
+    "message copy": (MANAGEMENT, 12),
+    "address create": (MANAGEMENT, 13),
+    "address delete": (MANAGEMENT, 14),
     "drill": ("drill", 0),
     "mask": ("mask", 0),
     "journal verify": ("journal", 0),
@@ -197,11 +199,19 @@ COMMANDS = {
     "pipeline repair": ("pipeline", 2),
     "pipeline export": ("pipeline", 3),
     "pipeline import": ("pipeline", 4),
-    "queue pause": (MANAGEMENT, 14),
-    "address pause": (MANAGEMENT, 14),
-    "queue update": (MANAGEMENT, 15),
-    "divert list": (MANAGEMENT, 16),
-    "divert create": (MANAGEMENT, 17),
+    "queue pause": (MANAGEMENT, 15),
+    "address pause": (MANAGEMENT, 15),
+    "queue update": (MANAGEMENT, 19),
+    "address settings show": (MANAGEMENT, 16),
+    "address settings set": (MANAGEMENT, 1),
+    "address settings remove": (MANAGEMENT, 1),
+    "security show": (MANAGEMENT, 17),
+    "security set": (MANAGEMENT, 18),
+    "security remove": (MANAGEMENT, 1),
+    "queue resume": (MANAGEMENT, 1),
+    "address resume": (MANAGEMENT, 1),
+    "divert list": (MANAGEMENT, 20),
+    "divert create": (MANAGEMENT, 21),
     "divert destroy": (MANAGEMENT, 1),
     "cert": ("cert", 0),
     "pipeline demo": ("pipeline", 5),
@@ -216,6 +226,8 @@ def test_every_option_of_a_command_is_there_with_its_default(name: str) -> None:
     if number and heading not in ("journal", "pipeline"):
         # The options that all commands of the section have.
         shown |= named_defaults(found[1 if heading == MANAGEMENT else 0])
+    if heading == MANAGEMENT and name.split()[-1] not in READING:
+        shown |= named_defaults(found[2])
     command: click.Command = commands
     for word in name.split():
         assert isinstance(command, click.Group)
@@ -223,6 +235,23 @@ def test_every_option_of_a_command_is_there_with_its_default(name: str) -> None:
         assert step is not None
         command = step
     assert {option: default for option, default in shown.items() if option.startswith("-")} == options_of(command)
+
+
+def test_every_command_of_management_is_in_the_tables() -> None:
+    def walk(group: click.Group, *words: str) -> Iterator[str]:
+        for name, command in group.commands.items():
+            if isinstance(command, click.Group):
+                yield from walk(command, *words, name)
+            else:
+                yield " ".join((*words, name))
+
+    groups = {name: commands.get_command(click.Context(commands), name) for name in MANAGEMENT.split(", ")}
+    found = {
+        name for word, group in groups.items() if isinstance(group, click.Group) for name in walk(group, word)
+    }
+    assert found == {name for name, (heading, _) in COMMANDS.items() if heading == MANAGEMENT}
+    shown = " ".join(row[0] for row in tables(section("command-line", MANAGEMENT))[0])
+    assert [name for name in found if not re.search(rf"`{name}\b", shown)] == []
 
 
 def test_a_message_as_json_is_shown_with_every_name() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.runtime._management import Management, ManagementCalls
+from embedbroker.runtime._management import Management, ManagementCalls, SettingsCalls
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -339,7 +339,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from embedbroker.config import DivertConfiguration
+    from embedbroker.config import AddressSettings, DivertConfiguration, SecuritySetting
 
     from ._management import AddressInfo, Management, QueueInfo
 
@@ -360,26 +360,31 @@ class ThreadedManagementCalls:
         self._run = run
 '''
 
+MANAGEMENT_SETTINGS = '''
+
+class ThreadedSettingsCalls(ThreadedManagementCalls):
+    """Read and change the settings of a running broker, and block."""
+'''
 MANAGEMENT_CLASS = '''
 
-class ThreadedManagement(ThreadedManagementCalls):
+class ThreadedManagement(ThreadedSettingsCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 '''
 
 
 def management_source() -> str:
     """Return the text of the module with the blocking management, formatted as the project formats its code."""
-    calls, typed = (
+    calls, settings, typed = (
         "\n".join(
             line
             for name, function in vars(source).items()
             if not name.startswith("_")
             for line in management_lines(name, function)
         )
-        for source in (ManagementCalls, Management)
+        for source in (ManagementCalls, SettingsCalls, Management)
     )
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
-    text = f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_CLASS}{typed}\n"
+    text = f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_SETTINGS}{settings}\n{MANAGEMENT_CLASS}{typed}\n"
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 

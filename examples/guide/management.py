@@ -1,10 +1,10 @@
-"""Queues are created, looked at and purged, by the program that owns the broker and by a client of it."""
+"""Queues and settings are created, looked at and removed, by the program that owns the broker and by a client of it."""
 
 import json
 
 import trio
 
-from embedbroker import EmbeddedBroker
+from embedbroker import AddressSettings, EmbeddedBroker, SecuritySetting
 from embedclient import ConnectionFactory, JMSContext, Queue, TextMessage
 
 
@@ -36,6 +36,16 @@ async def main() -> None:
         print(await invoke(context, "queue.orders", "countMessages"))
         print(await invoke(context, "queue.orders", "removeAllMessages"))
         print(await broker.management.get("queue.orders", "MessagesAdded"))
+
+        await broker.management.add_address_settings("orders.#", AddressSettings(max_delivery_attempts=3))
+        settings = await broker.management.address_settings("orders.tea")
+        print(settings.max_delivery_attempts, settings.dead_letter_address)
+        await broker.management.remove_address_settings("orders.#")
+
+        await broker.management.add_security_settings("orders.#", SecuritySetting(send=["apps"], consume=["apps"]))
+        permissions = await broker.management.security_settings("orders.tea")
+        print(sorted(permissions.send), sorted(permissions.manage))
+        await broker.management.remove_security_settings("orders.#")
 
 
 trio.run(main)

@@ -74,6 +74,26 @@ def test_clients_of_an_artemis_are_shown(artemis: ArtemisBroker) -> None:
     manage(artemis, "connection", "close", "nope", code=6)
 
 
+def test_settings_of_an_artemis_are_shown_set_and_removed(artemis: ArtemisBroker) -> None:
+    match = f"settings.{secrets.token_hex(4)}"
+    values = ("max-delivery-attempts=3", "redelivery-delay-multiplier=1.5", "slow-consumer-threshold=7")
+    (done,) = of_json(manage(artemis, "address", "settings", "set", match, *values, "--json"))
+    assert done["values"] == {"maxDeliveryAttempts": 3, "redeliveryMultiplier": 1.5, "slowConsumerThreshold": 7}
+    (shown,) = of_json(manage(artemis, "address", "settings", "show", match, "--json"))
+    assert done["values"].items() <= shown.items()
+    assert manage(artemis, "address", "settings", "show", match)[0].split() == ["SETTING", "VALUE"]
+    manage(artemis, "address", "settings", "set", match, "no-such-setting=1", code=6)
+    manage(artemis, "address", "settings", "remove", match)
+    (shown,) = of_json(manage(artemis, "address", "settings", "show", match, "--json"))
+    assert shown.get("maxDeliveryAttempts") != 3
+    manage(artemis, "security", "set", match, "--send", "x,y", "--consume", "y")
+    rows = of_json(manage(artemis, "security", "show", match, "--json"))
+    assert {row["name"]: (row["send"], row["consume"]) for row in rows} == {"x": (True, False), "y": (True, True)}
+    assert ["y", "send", "consume"] in [line.split() for line in manage(artemis, "security", "show", match)]
+    manage(artemis, "security", "remove", match)
+    assert "x" not in {row["name"] for row in of_json(manage(artemis, "security", "show", match, "--json"))}
+
+
 def manage(artemis: ArtemisBroker, *words: str, code: int = 0) -> list[str]:
     """The lines that a command of a group prints."""
     command = [sys.executable, "-m", "embedbroker.cli", *words, "--url", artemis.url]

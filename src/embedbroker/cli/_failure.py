@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import click
 
-__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed", "Refused", "WrongInput"]
+__all__ = ["BrokerStopped", "CannotConnect", "CannotStart", "CommandFailed", "Refused", "TooFew", "WrongInput"]
 
 
 class CommandFailed(click.ClickException):
@@ -22,6 +22,12 @@ class CommandFailed(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the line."""
         click.echo(f"embedbroker: {self.message}", file=file, err=file is None)
+
+
+class TooFew(CommandFailed):
+    """Fewer messages than requested were there; the others were treated."""
+
+    exit_code = 1
 
 
 class WrongInput(CommandFailed):

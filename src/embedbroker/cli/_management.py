@@ -1,31 +1,36 @@
 """`embedbroker queue`, `address`, `divert`, `message`, `connection` ...: a broker is managed from a shell.
 
-Responsible for management messages to any broker that takes them, ours and Artemis, and for tables. Does not depend on
-what an operation does.
+Responsible for the commands on resources and clients of any broker that takes management messages, ours and Artemis.
+Does not depend on what an operation does.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import click
-from attrs import frozen
 
-from embedclient import Connection, MessageConsumer, MessageProducer, Session, TemporaryQueue, TextMessage
-
-from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused
+from ._management_client import (
+    Change,
+    Client,
+    Columns,
+    Manager,
+    cell,
+    changing,
+    managing,
+    print_json,
+    print_rows,
+    print_table,
+)
+from ._settings import settings
 
 __all__ = ["address", "connection", "consumer", "divert", "message", "producer", "queue", "session"]
 
-_ADDRESS = "activemq.management"
-_REPLY_SECONDS_MAX = 60.0
 _OPERATIONS = ("CONTAINS", "EQUALS", "NOT_CONTAINS", "NOT_EQUALS", "GREATER_THAN", "LESS_THAN")
 F = TypeVar("F", bound=Callable[..., Any])
-Columns = Mapping[str, str]
 
 # Title of a column, and the field of the list.
 _QUEUES: Columns = {
@@ -99,83 +104,6 @@ _CONSUMERS: Columns = {
 }
 
 
-class _Manager:
-    """Call operations over one session, whose replies come to a temporary queue."""
-
-    def __init__(self, producer: MessageProducer, replies: TemporaryQueue, consumer: MessageConsumer) -> None:
-        self._producer = producer
-        self._replies = replies
-        self._consumer = consumer
-
-    async def invoke(self, resource: str, operation: str, *arguments: object) -> Any:
-        """Return the result of an operation.
-
-        Raises:
-            Refused: the broker refused the operation, or did not reply in time.
-        """
-        return await self._request(resource, "_AMQ_OperationName", operation, arguments)
-
-    async def read(self, resource: str, attribute: str) -> Any:
-        """Return the value of an attribute.
-
-        Raises:
-            Refused: the resource does not exist, or the broker did not reply in time.
-        """
-        return await self._request(resource, "_AMQ_Attribute", attribute, ())
-
-    async def _request(self, resource: str, kind: str, name: str, arguments: Sequence[object]) -> Any:
-        request = TextMessage(json.dumps(arguments), reply_to=self._replies)
-        request.properties["_AMQ_ResourceName"] = resource
-        request.properties[kind] = name
-        await self._producer.send(request)
-        reply = await self._consumer.receive(_REPLY_SECONDS_MAX)
-        if not isinstance(reply, TextMessage):
-            raise Refused(f"{resource}.{name}: no reply within {_REPLY_SECONDS_MAX:g} s")
-        result = json.loads(reply.text) if reply.text else [None]
-        if not reply.properties.get("_AMQ_OperationSucceeded"):
-            raise Refused(str(result[0]))
-        return result[0]
-
-
-Work = Callable[[_Manager], Awaitable[None]]
-
-
-@frozen
-class _Client:
-    """The connection options of one command."""
-
-    url: str
-    user: str | None
-    password: str | None
-    client_id: str | None
-
-    def manage(self, work: Work) -> None:
-        """Run ``work`` over a connection to the broker."""
-
-        async def with_connection(connection: Connection) -> None:
-            async with connection.session() as session:
-                await work(await _manager_of(session))
-
-        run_client(factory_for(self.url, self.user, self.password, self.client_id), with_connection)
-
-
-def _managing(command: F) -> F:
-    """Add the connection options, which the command gets as its first argument, ``client``."""
-
-    @wraps(command)
-    def with_client(
-        *, url: str, user: str | None, password: str | None, client_id: str | None, **chosen: object
-    ) -> None:
-        command(client=_Client(url, user, password, client_id), **chosen)
-
-    return connection_options(cast(F, with_client))
-
-
-async def _manager_of(session: Session) -> _Manager:
-    replies = await session.create_temporary_queue()
-    return _Manager(session.create_producer(f"queue://{_ADDRESS}"), replies, await session.create_consumer(replies))
-
-
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +121,7 @@ def _list_options(command: F) -> F:
     )
     for option in options:
         command = option(command)
-    return _managing(command)
+    return managing(command)
 
 
 def _options_text(
@@ -215,7 +143,7 @@ def _list_command(name: str, operation: str, columns: Columns, noun: str) -> cli
 
     @_list_options
     def show(
-        client: _Client,
+        client: Client,
         field: str | None,
         value: str | None,
         sort_field: str | None,
@@ -227,42 +155,17 @@ def _list_command(name: str, operation: str, columns: Columns, noun: str) -> cli
     ) -> None:
         options = _options_text(field, chosen["operation"], value, sort_field, descending)
 
-        async def work(manager: _Manager) -> None:
+        async def work(manager: Manager) -> None:
             found = json.loads(await manager.invoke("broker", operation, options, page, count))
             rows = found["data"]
-            if as_json:
-                for row in rows:
-                    click.echo(json.dumps(row, ensure_ascii=False))
-                return
-            _print_table(list(columns), [[_cell(row.get(key)) for key in columns.values()] for row in rows])
-            if len(rows) < found["count"]:
+            print_rows(rows, columns, as_json=as_json)
+            if len(rows) < found["count"] and not as_json:
                 click.echo(f"{len(rows)} of {found['count']} {noun}: see --page and --count", err=True)
 
         client.manage(work)
 
     help_text = f"Show {noun}. Fields are those of the JSON lines."
     return click.command(name, help=help_text, short_help=f"Show {noun}.")(show)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    text = str(value)
-    if text.startswith('["'):
-        return ", ".join(json.loads(text))
-    return " ".join(text.split())
-
-
-def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns of equal width, numbers to the right."""
-    widths = [max(len(line[index]) for line in (titles, *rows)) for index in range(len(titles))]
-    numeric = [bool(rows) and all(row[index].lstrip("-").isdigit() for row in rows) for index in range(len(titles))]
-    for line in (titles, *rows):
-        cells = [
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(line, widths, numeric, strict=True)
-        ]
-        click.echo("  ".join(cells).rstrip())
 
 
 # -- queues ----------------------------------------------------------------------------------------------------------
@@ -277,7 +180,7 @@ queue.add_command(_list_command("stat", "listQueues", _QUEUES, "queues"))
 
 
 @queue.command("create")
-@_managing
+@changing
 @click.argument("name")
 @click.option("--address", help="Address that it is bound to; by default the name of the queue.")
 @click.option("--multicast", is_flag=True, help="Every queue of the address gets each message; default: anycast.")
@@ -286,7 +189,7 @@ queue.add_command(_list_command("stat", "listQueues", _QUEUES, "queues"))
 @click.option("--max-consumers", default=-1, show_default=True, type=click.IntRange(-1), help="-1: no limit.")
 @click.option("--purge-on-no-consumers", is_flag=True, help="Purge it when its last consumer closes.")
 def create_queue(
-    client: _Client,
+    client: Client,
     name: str,
     address: str | None,
     multicast: bool,
@@ -307,42 +210,42 @@ def create_queue(
     if selector is not None:
         configuration["filter-string"] = selector
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         await manager.invoke("broker", "createQueue", json.dumps(configuration))
-        click.echo(f"created queue {name}", err=True)
+        return Change("created", "queue", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 @queue.command("delete")
-@_managing
+@changing
 @click.argument("name")
 @click.option("--close-consumers", is_flag=True, help="Delete it although it has consumers.")
-def delete_queue(client: _Client, name: str, close_consumers: bool) -> None:
+def delete_queue(client: Client, name: str, close_consumers: bool) -> None:
     """Delete queue NAME with its messages."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         await manager.invoke("broker", "destroyQueue", name, close_consumers)
-        click.echo(f"deleted queue {name}", err=True)
+        return Change("deleted", "queue", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 @queue.command("purge")
-@_managing
+@changing
 @click.argument("name")
 @click.option("--filter", "selector", help="Remove only what this selector matches.")
-def purge_queue(client: _Client, name: str, selector: str | None) -> None:
+def purge_queue(client: Client, name: str, selector: str | None) -> None:
     """Remove the messages that wait in queue NAME, and print how many there were. Those in delivery stay."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         if selector is None:
             removed = await manager.invoke(f"queue.{name}", "removeAllMessages")
         else:
             removed = await manager.invoke(f"queue.{name}", "removeMessages", selector)
-        click.echo(removed)
+        return Change("purged", "queue", name, {"messages": removed}, [removed])
 
-    client.manage(work)
+    client.change(work)
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -371,33 +274,40 @@ def _check_chosen(identifiers: Sequence[int], selector: str | None, takes_all: b
 
 
 def _act(
-    client: _Client,
+    client: Client,
     queue_name: str,
     chosen: tuple[Sequence[int], str | None, bool],
     operations: tuple[str, str],
-    *arguments: object,
+    event: str,
+    target: str | None = None,
 ) -> None:
-    """Run the operation for one message for each id, or that for many, and print how many messages there were."""
+    """Run the operation for one message for each id, or that for many, and report how many messages there were."""
     identifiers, selector, takes_all = chosen
     _check_chosen(identifiers, selector, takes_all)
+    arguments = () if target is None else (target,)
+    more = {} if target is None else {"target": target}
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         resource = f"queue.{queue_name}"
         if not identifiers:
-            click.echo(await manager.invoke(resource, operations[1], selector, *arguments))
-            return
+            count = await manager.invoke(resource, operations[1], selector, *arguments)
+            return Change(event, "queue", queue_name, {**more, "messages": count}, [count])
         found = [await manager.invoke(resource, operations[0], number, *arguments) for number in identifiers]
-        click.echo(sum(map(bool, found)))
+        absent = [number for number, was_there in zip(identifiers, found, strict=True) if not was_there]
+        count = len(found) - len(absent)
+        facts = {**more, "messages": count, "missing": absent}
+        return Change(event, "queue", queue_name, facts, [count], missing=_missing(queue_name, absent))
 
-    client.manage(work)
+    client.change(work)
 
 
-def _show_messages(rows: Sequence[Mapping[str, object]], columns: Columns, *, as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            click.echo(json.dumps(row, ensure_ascii=False))
-        return
-    _print_table(list(columns), [[_cell(row.get(key)) for key in columns.values()] for row in rows])
+def _missing(queue_name: str, absent: Sequence[int]) -> str | None:
+    """Return the reason for a failure because of messages that do not wait; None without such messages."""
+    if not absent:
+        return None
+    which = "message" if len(absent) == 1 else "messages"
+    shown = ", ".join(map(str, absent))
+    return f"queue {queue_name!r} has no waiting {which} {shown}: `message browse` and `message scheduled` show the ids"
 
 
 _as_json_lines = click.option(
@@ -406,45 +316,45 @@ _as_json_lines = click.option(
 
 
 @message.command("browse")
-@_managing
+@managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--filter", "selector", help="Show only what this selector matches.")
 @_as_json_lines
 def browse_messages(
-    client: _Client,
+    client: Client,
     queue_name: str,
     selector: str | None,
     as_json: bool,
 ) -> None:
     """Show the first messages of QUEUE, 200 at most, with their ids. `embedbroker browse` shows bodies."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> None:
         rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listMessagesAsJSON", selector))
-        _show_messages(rows, _MESSAGES, as_json=as_json)
+        print_rows(rows, _MESSAGES, as_json=as_json)
 
     client.manage(work)
 
 
 @message.command("scheduled")
-@_managing
+@managing
 @click.argument("queue_name", metavar="QUEUE")
 @_as_json_lines
-def show_scheduled_messages(client: _Client, queue_name: str, as_json: bool) -> None:
+def show_scheduled_messages(client: Client, queue_name: str, as_json: bool) -> None:
     """Show the messages of QUEUE that are scheduled for later delivery, the earliest first, 200 at most."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> None:
         rows = json.loads(await manager.invoke(f"queue.{queue_name}", "listScheduledMessagesAsJSON"))
-        _show_messages(rows, _SCHEDULED, as_json=as_json)
+        print_rows(rows, _SCHEDULED, as_json=as_json)
 
     client.manage(work)
 
 
 @message.command("deliver")
-@_managing
+@changing
 @click.argument("queue_name", metavar="QUEUE")
 @_chosen
 def deliver_scheduled_messages(
-    client: _Client,
+    client: Client,
     queue_name: str,
     identifiers: Sequence[int],
     selector: str | None,
@@ -453,32 +363,34 @@ def deliver_scheduled_messages(
     """Deliver scheduled messages of QUEUE now."""
     _check_chosen(identifiers, selector, takes_all)
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         resource = f"queue.{queue_name}"
         for number in identifiers:
             await manager.invoke(resource, "deliverScheduledMessage", number)
         if not identifiers:
             await manager.invoke(resource, "deliverScheduledMessages", selector)
-        click.echo(f"requested the delivery of scheduled messages of queue {queue_name}", err=True)
+        # The broker does not return how many there were.
+        line = f"requested the delivery of scheduled messages of queue {queue_name}"
+        return Change("delivery-requested", "queue", queue_name, line=line)
 
-    client.manage(work)
+    client.change(work)
 
 
 @message.command("count")
-@_managing
+@managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--filter", "selector", help="Count only what this selector matches, among the first 200.")
-def count_messages(client: _Client, queue_name: str, selector: str | None) -> None:
+def count_messages(client: Client, queue_name: str, selector: str | None) -> None:
     """Print the number of messages in QUEUE; without a filter, with those in delivery."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> None:
         click.echo(await manager.invoke(f"queue.{queue_name}", "countMessages", *([selector] if selector else [])))
 
     client.manage(work)
 
 
 @message.command("send")
-@_managing
+@changing
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.option(
@@ -486,7 +398,7 @@ def count_messages(client: _Client, queue_name: str, selector: str | None) -> No
 )
 @click.option("--non-persistent", is_flag=True, help="Messages that need not survive the broker.")
 def send_messages(
-    client: _Client,
+    client: Client,
     queue_name: str,
     texts: Sequence[str],
     properties: Sequence[str],
@@ -495,12 +407,14 @@ def send_messages(
     """Send each TEXT to QUEUE alone, whatever else is bound to its address, and print the ids."""
     headers = _texts(properties)
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
+        identifiers = []
         for text in texts:
             arguments = (headers, _TEXT_MESSAGE, text, not non_persistent, client.user, client.password, True)
-            click.echo(await manager.invoke(f"queue.{queue_name}", "sendMessage", *arguments))
+            identifiers.append(await manager.invoke(f"queue.{queue_name}", "sendMessage", *arguments))
+        return Change("sent", "queue", queue_name, {"ids": [int(each) for each in identifiers]}, identifiers)
 
-    client.manage(work)
+    client.change(work)
 
 
 def _texts(properties: Sequence[str]) -> dict[str, str]:
@@ -510,12 +424,12 @@ def _texts(properties: Sequence[str]) -> dict[str, str]:
 
 
 @message.command("move")
-@_managing
+@changing
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("target", metavar="TARGET")
 @_chosen
 def move_messages(
-    client: _Client,
+    client: Client,
     queue_name: str,
     target: str,
     identifiers: Sequence[int],
@@ -524,84 +438,85 @@ def move_messages(
 ) -> None:
     """Move messages of QUEUE to queue TARGET, and print how many."""
     chosen = identifiers, selector, takes_all
-    _act(client, queue_name, chosen, ("moveMessage", "moveMessages"), target)
+    _act(client, queue_name, chosen, ("moveMessage", "moveMessages"), "moved", target)
 
 
 @message.command("copy")
-@_managing
+@changing
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("target", metavar="TARGET")
 @click.option(
     "--id", "identifiers", type=int, multiple=True, required=True, help="A message; see the list. Repeatable."
 )
 def copy_messages(
-    client: _Client,
+    client: Client,
     queue_name: str,
     target: str,
     identifiers: Sequence[int],
 ) -> None:
     """Copy messages of QUEUE to queue TARGET, and print how many."""
-    _act(client, queue_name, (identifiers, None, False), ("copyMessage", ""), target)
+    _act(client, queue_name, (identifiers, None, False), ("copyMessage", ""), "copied", target)
 
 
-def _message_command(name: str, operations: tuple[str, str], help_text: str) -> click.Command:
-    """Return a command that acts on the messages that its options choose."""
+def _message_command(name: str, event: str, operations: tuple[str, str], help_text: str) -> None:
+    """Add a command that acts on the messages that its options choose."""
 
-    @_managing
+    @changing
     @click.argument("queue_name", metavar="QUEUE")
     @_chosen
     def run(
-        client: _Client,
+        client: Client,
         queue_name: str,
         identifiers: Sequence[int],
         selector: str | None,
         takes_all: bool,
     ) -> None:
-        _act(client, queue_name, (identifiers, selector, takes_all), operations)
+        _act(client, queue_name, (identifiers, selector, takes_all), operations, event)
 
-    return click.command(name, help=help_text)(run)
+    message.command(name, help=help_text)(run)
 
 
-message.add_command(
-    _message_command("delete", ("removeMessage", "removeMessages"), "Delete messages of QUEUE, and print how many.")
+_message_command(
+    "delete", "deleted", ("removeMessage", "removeMessages"), "Delete messages of QUEUE, and print how many."
 )
-message.add_command(
-    _message_command(
-        "expire", ("expireMessage", "expireMessages"), "Move messages of QUEUE to its expiry address; print how many."
-    )
+_message_command(
+    "expire",
+    "expired",
+    ("expireMessage", "expireMessages"),
+    "Move messages of QUEUE to its expiry address; print how many.",
 )
-message.add_command(
-    _message_command(
-        "reject",
-        ("sendMessageToDeadLetterAddress", "sendMessagesToDeadLetterAddress"),
-        "Move messages of QUEUE to its dead letter address, and print how many.",
-    )
+_message_command(
+    "reject",
+    "rejected",
+    ("sendMessageToDeadLetterAddress", "sendMessagesToDeadLetterAddress"),
+    "Move messages of QUEUE to its dead letter address, and print how many.",
 )
 
 
 @message.command("retry")
-@_managing
+@changing
 @click.argument("queue_name", metavar="QUEUE")
-def retry_messages(client: _Client, queue_name: str) -> None:
+def retry_messages(client: Client, queue_name: str) -> None:
     """Move messages of QUEUE, such as dead letters, back to the queues that they left, and print how many."""
 
-    async def work(manager: _Manager) -> None:
-        click.echo(await manager.invoke(f"queue.{queue_name}", "retryMessages"))
+    async def work(manager: Manager) -> Change:
+        retried = await manager.invoke(f"queue.{queue_name}", "retryMessages")
+        return Change("retried", "queue", queue_name, {"messages": retried}, [retried])
 
-    client.manage(work)
+    client.change(work)
 
 
 def _simple_command(group: click.Group, kind: str, operation: str, done: str) -> None:
     """Add a command that calls an operation of one resource."""
 
-    @_managing
+    @changing
     @click.argument("name")
-    def call(client: _Client, name: str) -> None:
-        async def work(manager: _Manager) -> None:
+    def call(client: Client, name: str) -> None:
+        async def work(manager: Manager) -> Change:
             await manager.invoke(f"{kind}.{name}", operation)
-            click.echo(f"{done} {kind} {name}", err=True)
+            return Change(done, kind, name)
 
-        client.manage(work)
+        client.change(work)
 
     group.command(operation, help=f"Deliver messages of {kind} NAME again.", short_help=f"Resume {kind} NAME.")(call)
 
@@ -609,15 +524,15 @@ def _simple_command(group: click.Group, kind: str, operation: str, done: str) ->
 def _pause_command(group: click.Group, kind: str) -> None:
     """Add a command that pauses one resource."""
 
-    @_managing
+    @changing
     @click.argument("name")
     @click.option("--persist", is_flag=True, help="It is paused after a restart, too.")
-    def pause(client: _Client, name: str, persist: bool) -> None:
-        async def work(manager: _Manager) -> None:
+    def pause(client: Client, name: str, persist: bool) -> None:
+        async def work(manager: Manager) -> Change:
             await manager.invoke(f"{kind}.{name}", "pause", persist)
-            click.echo(f"paused {kind} {name}", err=True)
+            return Change("paused", kind, name, {"persist": persist})
 
-        client.manage(work)
+        client.change(work)
 
     what = "queue NAME" if kind == "queue" else "the queues of address NAME"
     help_text = f"Deliver nothing from {what} until it is resumed. Messages are still accepted."
@@ -629,7 +544,7 @@ _simple_command(queue, "queue", "resume", "resumed")
 
 
 @queue.command("update")
-@_managing
+@changing
 @click.argument("name")
 @click.option("--filter", "selector", help="Selector for the messages that it takes; an empty one takes all.")
 @click.option("--routing-type", type=click.Choice(("ANYCAST", "MULTICAST")), help="Its address must have the type.")
@@ -637,7 +552,7 @@ _simple_command(queue, "queue", "resume", "resumed")
 @click.option("--exclusive", type=click.BOOL, help="Whether one consumer gets everything.")
 @click.option("--purge-on-no-consumers", type=click.BOOL, help="Whether it is purged when its last consumer closes.")
 def update_queue(
-    client: _Client,
+    client: Client,
     name: str,
     selector: str | None,
     routing_type: str | None,
@@ -657,31 +572,32 @@ def update_queue(
     if not changes:
         raise click.UsageError("nothing to change: name at least one option")
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         await manager.invoke("broker", "updateQueue", json.dumps({"name": name, **changes}))
-        click.echo(f"updated queue {name}", err=True)
+        return Change("updated", "queue", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, create, pause and delete addresses.")
+@click.group(short_help="Show, create, pause and delete addresses; their settings.")
 def address() -> None:
     """Manage the addresses of a broker."""
 
 
+address.add_command(settings)
 address.add_command(_list_command("show", "listAddresses", _ADDRESSES, "addresses"))
 
 
 @address.command("create")
-@_managing
+@changing
 @click.argument("name")
 @click.option("--anycast", is_flag=True, help="One of its queues gets each message.")
 @click.option("--multicast", is_flag=True, help="Every queue of it gets each message.")
 def create_address(
-    client: _Client,
+    client: Client,
     name: str,
     anycast: bool,
     multicast: bool,
@@ -691,25 +607,25 @@ def create_address(
     if not kinds:
         raise click.UsageError("an address needs --anycast, --multicast or both")
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         await manager.invoke("broker", "createAddress", name, ",".join(kinds))
-        click.echo(f"created address {name}", err=True)
+        return Change("created", "address", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 @address.command("delete")
-@_managing
+@changing
 @click.argument("name")
 @click.option("--with-queues", is_flag=True, help="Delete its queues, too.")
-def delete_address(client: _Client, name: str, with_queues: bool) -> None:
+def delete_address(client: Client, name: str, with_queues: bool) -> None:
     """Delete address NAME."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         await manager.invoke("broker", "deleteAddress", name, with_queues)
-        click.echo(f"deleted address {name}", err=True)
+        return Change("deleted", "address", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 _pause_command(address, "address")
@@ -725,34 +641,30 @@ def divert() -> None:
 
 
 @divert.command("list")
-@_managing
+@managing
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per divert, with all its attributes.")
-def list_diverts(client: _Client, as_json: bool) -> None:
+def list_diverts(client: Client, as_json: bool) -> None:
     """Show diverts, in order of their names."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> None:
         attributes = (*_DIVERTS.values(), *(_MORE_OF_DIVERTS if as_json else ()))
         rows = [
             {attribute: await manager.read(f"divert.{name}", attribute) for attribute in attributes}
             for name in sorted(await manager.read("broker", "DivertNames"))
         ]
         if not as_json:
-            _print_table(list(_DIVERTS), [[_divert_cell(value) for value in row.values()] for row in rows])
+            print_table(list(_DIVERTS), [[cell(value) for value in row.values()] for row in rows])
             return
         for row in rows:
             added = row.pop("TransformerPropertiesAsJSON")
             row["TransformerProperties"] = json.loads(added) if added else {}
-            click.echo(json.dumps(row, ensure_ascii=False))
+            print_json(row)
 
     client.manage(work)
 
 
-def _divert_cell(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else _cell(value)
-
-
 @divert.command("create")
-@_managing
+@changing
 @click.argument("name")
 @click.argument("address")
 @click.argument("forwarding_address", metavar="FORWARDING")
@@ -766,7 +678,7 @@ def _divert_cell(value: object) -> str:
     "-p", "--property", "properties", metavar="NAME=VALUE", multiple=True, help="Text added to the copy. Repeatable."
 )
 def create_divert(
-    client: _Client,
+    client: Client,
     name: str,
     address: str,
     forwarding_address: str,
@@ -790,29 +702,29 @@ def create_divert(
         added = {"class-name": _ADD_HEADERS, "properties": _texts(properties)}
         configuration["transformer-configuration"] = added
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         # Artemis reports success for a name that is taken, and logs a warning.
         if name in await manager.read("broker", "DivertNames"):
             raise Refused(f"divert {name!r} exists already: destroy it first, or choose another name")
         await manager.invoke("broker", "createDivert", json.dumps(configuration))
         if name not in await manager.read("broker", "DivertNames"):
             raise Refused(f"divert {name!r} was not created: a queue may have this name; see the log of the broker")
-        click.echo(f"created divert {name}", err=True)
+        return Change("created", "divert", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 @divert.command("destroy")
-@_managing
+@changing
 @click.argument("name")
-def destroy_divert(client: _Client, name: str) -> None:
+def destroy_divert(client: Client, name: str) -> None:
     """Destroy divert NAME. What it has diverted stays where it is."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         await manager.invoke("broker", "destroyDivert", name)
-        click.echo(f"destroyed divert {name}", err=True)
+        return Change("destroyed", "divert", name)
 
-    client.manage(work)
+    client.change(work)
 
 
 # -- clients ---------------------------------------------------------------------------------------------------------
@@ -826,22 +738,25 @@ def connection() -> None:
 connection.add_command(_list_command("list", "listConnections", _CONNECTIONS, "connections"))
 
 
-def _close(found: bool, text: str) -> None:
+def _closed(found: bool, kind: str, identifier: str, owner: tuple[str, str] | None = None) -> Change:
+    """Report a client that was closed. ``owner`` is what it belongs to: kind and id."""
+    of_owner = "" if owner is None else f" of {' '.join(owner)}"
     if not found:
-        raise Refused(f"there is no {text}")
-    click.echo(f"closed {text}", err=True)
+        raise Refused(f"there is no {kind} {identifier}{of_owner}: `{kind} list` shows the ids")
+    line = f"closed {kind} {identifier}{of_owner}"
+    return Change("closed", kind, identifier, {} if owner is None else dict([owner]), line=line)
 
 
 @connection.command("close")
-@_managing
+@changing
 @click.argument("identifier", metavar="ID")
-def close_connection(client: _Client, identifier: str) -> None:
+def close_connection(client: Client, identifier: str) -> None:
     """Close connection ID. Its client may reconnect."""
 
-    async def work(manager: _Manager) -> None:
-        _close(await manager.invoke("broker", "closeConnectionWithID", identifier), f"connection {identifier}")
+    async def work(manager: Manager) -> Change:
+        return _closed(await manager.invoke("broker", "closeConnectionWithID", identifier), "connection", identifier)
 
-    client.manage(work)
+    client.change(work)
 
 
 @click.group(short_help="Show and close sessions.")
@@ -853,17 +768,17 @@ session.add_command(_list_command("list", "listSessions", _SESSIONS, "sessions")
 
 
 @session.command("close")
-@_managing
+@changing
 @click.argument("connection_id", metavar="CONNECTION")
 @click.argument("identifier", metavar="ID")
-def close_session(client: _Client, connection_id: str, identifier: str) -> None:
+def close_session(client: Client, connection_id: str, identifier: str) -> None:
     """Close session ID of CONNECTION, without a notice to its client."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         closed = await manager.invoke("broker", "closeSessionWithID", connection_id, identifier)
-        _close(closed, f"session {identifier} of connection {connection_id}")
+        return _closed(closed, "session", identifier, ("connection", connection_id))
 
-    client.manage(work)
+    client.change(work)
 
 
 @click.group(short_help="Show producers.")
@@ -883,14 +798,14 @@ consumer.add_command(_list_command("list", "listConsumers", _CONSUMERS, "consume
 
 
 @consumer.command("close")
-@_managing
+@changing
 @click.argument("session_id", metavar="SESSION")
 @click.argument("identifier", metavar="ID")
-def close_consumer(client: _Client, session_id: str, identifier: str) -> None:
+def close_consumer(client: Client, session_id: str, identifier: str) -> None:
     """Close consumer ID of SESSION."""
 
-    async def work(manager: _Manager) -> None:
+    async def work(manager: Manager) -> Change:
         closed = await manager.invoke("broker", "closeConsumerWithID", session_id, identifier)
-        _close(closed, f"consumer {identifier} of session {session_id}")
+        return _closed(closed, "consumer", identifier, ("session", session_id))
 
-    client.manage(work)
+    client.change(work)

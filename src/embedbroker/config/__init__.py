@@ -19,12 +19,19 @@ from ._matches import Matches
 from ._misfits import exposure, misfits
 from ._role import Role
 from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User, UserSource, certificate_pattern
+from ._settings_json import (
+    PERMISSIONS,
+    address_settings_as_json,
+    address_settings_of_json,
+    security_setting_of_json,
+)
 from ._wildcards import WildcardConfiguration
 
 __all__ = [
     "ANY_ROLE",
     "DEFAULT_CLUSTER_PASSWORD",
     "DEFAULT_CLUSTER_USER",
+    "PERMISSIONS",
     "AddressConfiguration",
     "AddressFullPolicy",
     "AddressSettings",
@@ -52,9 +59,12 @@ __all__ = [
     "User",
     "UserSource",
     "WildcardConfiguration",
+    "address_settings_as_json",
+    "address_settings_of_json",
     "as_diverts",
     "certificate_pattern",
     "exposure",
     "forwarding_addresses",
     "misfits",
+    "security_setting_of_json",
 ]

@@ -8,86 +8,39 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from attrs import fields
-
-from embedbroker.config import AddressFullPolicy, AddressSettings, SecuritySetting
-from embedclient.model import did_you_mean
+from embedbroker.config import (
+    PERMISSIONS,
+    AddressSettings,
+    SecuritySetting,
+    address_settings_as_json,
+    address_settings_of_json,
+)
 
 from ._queue_requests import json_object
 from ._registry import Call, Kind, ManagementRefused, Operation, Parameter
-from ._texts import ROUTING_TYPES
 
 __all__ = ["SETTINGS_OPERATIONS"]
 
-_SHOWN_MAX = 200
-_RENAMED = {
-    "redelivery_delay_multiplier": "redeliveryMultiplier",
-    "address_full_policy": "addressFullMessagePolicy",
-    "send_to_dla_on_no_route": "sendToDLAOnNoRoute",
-}
-_POLICIES = {"BLOCK": AddressFullPolicy.BLOCK, "FAIL": AddressFullPolicy.FAIL}
-_DELETION = {"OFF": False, "FORCE": True}
-# Role lists in the order of Artemis' parameters.
-_PERMISSIONS = (
-    "send", "consume", "create_durable_queue", "delete_durable_queue", "create_non_durable_queue",
-    "delete_non_durable_queue", "manage", "browse", "create_address", "delete_address", "view", "edit",
-)  # fmt: skip
-
-
-def _java_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-_NAMES = {each.name: _RENAMED.get(each.name, _java_name(each.name)) for each in fields(AddressSettings)}
-_FIELDS = {shown: name for name, shown in _NAMES.items()}
+_REFUSAL_MAX = 300
 
 
 # -- address settings ------------------------------------------------------------------------------------------------
 
 
-def _shown(name: str, value: object) -> object:
-    if isinstance(value, AddressFullPolicy):
-        return value.value
-    if name == "default_queue_routing_type" and isinstance(value, int):
-        return ROUTING_TYPES[value]
-    if name == "config_delete_diverts":
-        return "FORCE" if value else "OFF"
-    return value
-
-
 def _as_json(settings: AddressSettings) -> str:
-    values = {shown: getattr(settings, name) for name, shown in _NAMES.items()}
-    rows = {shown: _shown(_FIELDS[shown], value) for shown, value in values.items() if value is not None}
-    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-
-
-def _value(name: str, shown: str, value: object) -> object:
-    words: dict[str, object] | None = None
-    if name == "address_full_policy":
-        words = dict(_POLICIES)
-    elif name == "default_queue_routing_type":
-        words = {word: number for number, word in enumerate(ROUTING_TYPES)}
-    elif name == "config_delete_diverts":
-        words = dict(_DELETION)
-    if words is None or value is None:
-        return value
-    if not isinstance(value, str) or value not in words:
-        raise ManagementRefused(f"the address settings: {shown} must be one of {', '.join(words)}, not {value!r:.200}")
-    return words[value]
+    return json.dumps(address_settings_as_json(settings), ensure_ascii=False, separators=(",", ":"))
 
 
 def _settings_of(text: str | None) -> AddressSettings:
     given = json_object(text, "the configuration of address settings")
-    for shown in given:
-        if shown not in _FIELDS:
-            hint = did_you_mean(shown, set(_FIELDS))
-            raise ManagementRefused(f"the address settings have an unknown or unavailable field {shown[:200]!r}{hint}")
-    values = {_FIELDS[shown]: _value(_FIELDS[shown], shown, value) for shown, value in given.items()}
     try:
-        return AddressSettings(**values)  # type: ignore[arg-type]  # the class checks each value
-    except (TypeError, ValueError) as error:
-        raise ManagementRefused(f"the address settings: {error}"[:_SHOWN_MAX]) from None
+        return address_settings_of_json(given)
+    except ValueError as error:
+        raise ManagementRefused(_cut(error)) from None
+
+
+def _cut(error: ValueError) -> str:
+    return str(error)[:_REFUSAL_MAX]
 
 
 def _get_address(call: Call, address: str | None) -> str:
@@ -99,7 +52,7 @@ def _add_address(call: Call, match: str | None, text: str | None) -> str:
     try:
         call.kernel.settings_table.set_address(match or "", settings)
     except ValueError as error:
-        raise ManagementRefused(str(error)[:_SHOWN_MAX]) from None
+        raise ManagementRefused(_cut(error)) from None
     # As at the start: what is moved there would be lost.
     call.kernel.address_manager.provide_targets(settings)
     return _as_json(settings)
@@ -117,7 +70,7 @@ def _rows(call: Call, match: str | None) -> list[list[object]]:
     setting = call.kernel.settings_table.security_of(match or "")
     if setting is None:
         return []
-    lists = [getattr(setting, permission) for permission in _PERMISSIONS]
+    lists = [getattr(setting, permission) for permission in PERMISSIONS]
     return [[role, *(role in names for names in lists)] for role in sorted(frozenset().union(*lists))]
 
 
@@ -126,18 +79,18 @@ def _roles(call: Call, match: str | None) -> list[list[object]]:
 
 
 def _roles_as_json(call: Call, match: str | None) -> str:
-    titles = ("name", *map(_java_name, _PERMISSIONS))
+    titles = ("name", *PERMISSIONS.values())
     rows = [dict(zip(titles, row, strict=True)) for row in _rows(call, match)]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
 
 
 def _add_security(call: Call, match: str | None, *lists: str | None) -> None:
     roles: Sequence[list[str]] = [(text or "").replace(",", " ").split() for text in lists]
-    values = dict(zip(_PERMISSIONS[: len(roles)], roles, strict=True))
+    values = dict(zip(list(PERMISSIONS)[: len(roles)], roles, strict=True))
     try:
         call.kernel.settings_table.set_security(match or "", SecuritySetting(**values))
     except ValueError as error:
-        raise ManagementRefused(str(error)[:_SHOWN_MAX]) from None
+        raise ManagementRefused(_cut(error)) from None
 
 
 def _remove_security(call: Call, match: str | None) -> None:
@@ -146,7 +99,7 @@ def _remove_security(call: Call, match: str | None) -> None:
 
 _ADDRESS = Parameter("address", Kind.TEXT)
 _MATCH = Parameter("addressMatch", Kind.TEXT)
-_LISTS = tuple(Parameter(f"{_java_name(permission)}Roles", Kind.TEXT) for permission in _PERMISSIONS)
+_LISTS = tuple(Parameter(f"{shown}Roles", Kind.TEXT) for shown in PERMISSIONS.values())
 
 SETTINGS_OPERATIONS = (
     Operation(

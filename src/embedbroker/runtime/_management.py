@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from embedbroker.config import DivertConfiguration, as_diverts
+from embedbroker.config import (
+    PERMISSIONS,
+    AddressSettings,
+    DivertConfiguration,
+    SecuritySetting,
+    address_settings_as_json,
+    address_settings_of_json,
+    as_diverts,
+    security_setting_of_json,
+)
 from embedclient.errors import IllegalStateException, JMSException
 
 if TYPE_CHECKING:
@@ -109,7 +118,57 @@ class ManagementCalls:
         return value
 
 
-class Management(ManagementCalls):
+class SettingsCalls(ManagementCalls):
+    """Read and change the settings of a running broker: those of addresses, and permissions."""
+
+    async def address_settings(self, address: str) -> AddressSettings:
+        """Return the settings of an address, merged from all matches; a value that no match sets is None."""
+        return address_settings_of_json(json.loads(await self.invoke("broker", "getAddressSettingsAsJSON", address)))
+
+    async def add_address_settings(self, match: str, settings: AddressSettings) -> None:
+        """Replace the settings of a match. They take effect at once, and survive a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+            settings: All settings of the match: a value that is None comes from wider matches.
+        """
+        if not isinstance(settings, AddressSettings):
+            raise TypeError(f"settings must be AddressSettings, not {settings!r}")
+        text = json.dumps(address_settings_as_json(settings), ensure_ascii=False)
+        await self.invoke("broker", "addAddressSettings", match, text)
+
+    async def remove_address_settings(self, match: str) -> None:
+        """Remove the settings of a match. Those of the configuration are back after a restart."""
+        await self.invoke("broker", "removeAddressSettings", match)
+
+    async def security_settings(self, address: str) -> SecuritySetting:
+        """Return the permissions on an address, those of its most specific match; without a match they are empty."""
+        return security_setting_of_json(json.loads(await self.invoke("broker", "getRolesAsJSON", address)))
+
+    async def add_security_settings(self, match: str, setting: SecuritySetting) -> None:
+        """Replace the permissions of a match. They count at once, also in open sessions, and survive a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+            setting: All permissions of the match: what it does not grant is refused.
+
+        Raises:
+            ValueError: A role contains a blank or a comma, which separate roles in this operation.
+        """
+        if not isinstance(setting, SecuritySetting):
+            raise TypeError(f"setting must be a SecuritySetting, not {setting!r}")
+        lists = [sorted(getattr(setting, permission)) for permission in PERMISSIONS]
+        for role in sorted({role for roles in lists for role in roles}):
+            if role.replace(",", " ").split() != [role]:
+                raise ValueError(f"role {role!r} contains a blank or a comma; choose a name without them")
+        await self.invoke("broker", "addSecuritySettings", match, *map(",".join, lists))
+
+    async def remove_security_settings(self, match: str) -> None:
+        """Remove the permissions of a match. Those of the configuration are back after a restart."""
+        await self.invoke("broker", "removeSecuritySettings", match)
+
+
+class Management(SettingsCalls):
     """Read and change a running broker; `EmbeddedBroker.management` returns it.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of

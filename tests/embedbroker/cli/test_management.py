@@ -1,4 +1,4 @@
-"""`queue`, `address`, `divert`, `session` and others against a broker: tables, JSON lines and refusals."""
+"""`queue`, `address`, `divert`, `security`, `session` and others against a broker: tables, JSON lines and refusals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import click
 import pytest
+from attrs import fields
 from click.testing import CliRunner, Result
 
-from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker import AddressFullPolicy, AddressSettings, EmbeddedBroker, SecuritySetting, ThreadedBroker
 from embedbroker.cli._commands import commands
 from embedclient.blocking import ConnectionFactory
 
@@ -165,9 +167,13 @@ def test_clients_are_shown_and_closed(run: Command, broker: ThreadedBroker) -> N
         assert (consumer["clientID"], consumer["filter"]) == ("me", "a = 1")
         assert run("consumer", "close", consumer["session"], consumer["id"]).exit_code == 0
         assert of_json(run("consumer", "list", "--json", "--field", "queue", "--value", "orders")) == []
-        assert run("consumer", "close", "nope", "0").stderr == "embedbroker: there is no consumer 0 of session nope\n"
+        assert run("consumer", "close", "nope", "0").stderr == (
+            "embedbroker: there is no consumer 0 of session nope: `consumer list` shows the ids\n"
+        )
     gone = run("connection", "close", "nope")
-    assert (gone.exit_code, gone.stderr) == (6, "embedbroker: there is no connection nope\n")
+    assert (gone.exit_code, gone.stderr) == (
+        6, "embedbroker: there is no connection nope: `connection list` shows the ids\n",
+    )  # fmt: skip
 
 
 def test_a_connection_is_closed(run: Command, broker: ThreadedBroker) -> None:
@@ -183,6 +189,13 @@ def test_a_connection_is_closed(run: Command, broker: ThreadedBroker) -> None:
         (["queue", "delete", "nope"], "AMQ229017: Queue nope does not exist"),
         (["queue", "purge", "nope"], "AMQ229067: Cannot find resource with name queue.nope"),
         (["queue", "stat", "--field", "nope", "--value", "x"], "the list has no field 'nope'"),
+        (
+            ["address", "settings", "set", "a", "max-delivery=3"],
+            "the address settings have an unknown or unavailable field 'maxDelivery'",
+        ),
+        (["address", "settings", "set", "a", "max-size-bytes=10M"], "the address settings: max_size_bytes must be"),
+        (["address", "settings", "set", "a.#.b", "no-expiry=true"], "address-setting match 'a.#.b'"),
+        (["security", "set", "a.#.b", "--send", "x"], "address-setting match 'a.#.b'"),
     ],
 )
 def test_refusals(run: Command, words: list[str], text: str) -> None:
@@ -196,11 +209,159 @@ def test_refusals(run: Command, words: list[str], text: str) -> None:
         (["address", "create", "a"], "an address needs --anycast, --multicast or both"),
         (["queue", "stat", "--field", "name"], "--field and --value belong together"),
         (["queue", "stat", "--operation", "LIKE"], "Invalid value for '--operation'"),
+        (["address", "settings", "set", "a", "x"], "'x' is not a setting: write NAME=VALUE, such as"),
+        (["address", "settings", "set", "a", "max-size-bytes=1", "maxSizeBytes=2"], "maxSizeBytes is given twice"),
+        (["security", "set", "a"], "nothing would be granted: name at least one role, such as --send apps"),
+        (["security", "set", "a", "--send", "x y"], "--send: 'x y' contains a blank; separate roles with commas"),
     ],
 )
 def test_wrong_options(run: Command, words: list[str], text: str) -> None:
     wrong = run(*words)
     assert wrong.exit_code == 2 and text in wrong.stderr
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_address_settings_are_shown_set_and_removed(run: Command, broker: ThreadedBroker) -> None:
+    words = 'max-delivery-attempts=3 redelivery-delay-multiplier=1.5 address-full-policy=FAIL autoCreateQueues=false'
+    done = run("address", "settings", "set", "orders.#", *words.split(), 'dead-letter-address="7"')
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "set settings of orders.#\n")
+    assert broker.management.address_settings("orders.tea") == AddressSettings(
+        max_delivery_attempts=3, redelivery_delay_multiplier=1.5, address_full_policy=AddressFullPolicy.FAIL,
+        auto_create_queues=False, dead_letter_address="7", expiry_address="ExpiryQueue",
+    )  # fmt: skip
+    assert table(run("address", "settings", "show", "orders.tea")) == [
+        ["SETTING", "VALUE"], ["addressFullMessagePolicy", "FAIL"], ["autoCreateQueues", "false"],
+        ["deadLetterAddress", "7"], ["expiryAddress", "ExpiryQueue"], ["maxDeliveryAttempts", "3"],
+        ["redeliveryMultiplier", "1.5"],
+    ]  # fmt: skip
+    (shown,) = of_json(run("address", "settings", "show", "orders.tea", "--json"))
+    assert (shown["maxDeliveryAttempts"], shown["autoCreateQueues"]) == (3, False)
+    removed = run("address", "settings", "remove", "orders.#")
+    assert (removed.exit_code, removed.stderr) == (0, "removed settings of orders.#\n")
+    assert broker.management.address_settings("orders.tea").max_delivery_attempts is None
+
+
+def test_permissions_are_shown_set_and_removed(run: Command, broker: ThreadedBroker) -> None:
+    done = run("security", "set", "orders.#", "--all", "admins", "--send", "apps,shops", "--create-address", "apps")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "set permissions of orders.#\n")
+    setting = broker.management.security_settings("orders.tea")
+    assert (setting.send, setting.create_address, setting.edit) == (
+        {"admins", "apps", "shops"}, {"admins", "apps"}, {"admins"},
+    )  # fmt: skip
+    assert table(run("security", "show", "orders.tea")) == [
+        ["ROLE", "PERMISSIONS"],
+        ["admins", "send", "consume", "create-durable-queue", "delete-durable-queue", "create-non-durable-queue",
+         "delete-non-durable-queue", "manage", "browse", "create-address", "delete-address", "view", "edit"],
+        ["apps", "send", "create-address"], ["shops", "send"],
+    ]  # fmt: skip
+    admins, *_ = of_json(run("security", "show", "orders.tea", "--json"))
+    assert (admins["name"], admins["createDurableQueue"], admins["edit"]) == ("admins", True, True)
+    removed = run("security", "remove", "orders.#")
+    assert (removed.exit_code, removed.stderr) == (0, "removed permissions of orders.#\n")
+    assert [row["name"] for row in of_json(run("security", "show", "orders.tea", "--json"))] == ["*"]
+
+
+def test_permissions_of_each_option_are_those_of_its_name(run: Command, broker: ThreadedBroker) -> None:
+    for attribute in fields(SecuritySetting):
+        option = f"--{attribute.name.replace('_', '-')}"
+        assert run("security", "set", "orders", option, "apps").exit_code == 0, option
+        assert broker.management.security_settings("orders") == SecuritySetting(**{attribute.name: ["apps"]})
+
+
+# -- reports as JSON -------------------------------------------------------------------------------------------------
+
+
+def changing_commands(group: click.Group, *words: str) -> Iterator[tuple[str, ...]]:
+    """Every command below a group that changes a broker."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from changing_commands(command, *words, name)
+        elif name not in ("stat", "show", "list", "browse", "scheduled", "count"):
+            yield (*words, name)
+
+
+# Commands in their order; "FIRST" is the id of a message in `orders`.
+REPORTS: list[tuple[str, dict[str, Any]]] = [
+    ("queue create orders", {"event": "created", "queue": "orders"}),
+    ("queue create other", {"event": "created", "queue": "other"}),
+    ("queue pause orders", {"event": "paused", "queue": "orders", "persist": False}),
+    ("queue resume orders", {"event": "resumed", "queue": "orders"}),
+    ("queue update orders --max-consumers 9", {"event": "updated", "queue": "orders"}),
+    ("message copy orders other --id FIRST",
+     {"event": "copied", "queue": "orders", "target": "other", "messages": 1, "missing": []}),
+    ("message move orders other --all", {"event": "moved", "queue": "orders", "target": "other", "messages": 3}),
+    ("message expire other --filter AMQPriority=9", {"event": "expired", "queue": "other", "messages": 0}),
+    ("message reject other --all", {"event": "rejected", "queue": "other", "messages": 4}),
+    ("message retry DLQ", {"event": "retried", "queue": "DLQ", "messages": 4}),
+    ("message deliver other --all", {"event": "delivery-requested", "queue": "other"}),
+    ("message delete orders --id 1", {"event": "deleted", "queue": "orders", "messages": 0, "missing": [1]}),
+    ("queue purge other", {"event": "purged", "queue": "other", "messages": 4}),
+    ("queue delete other", {"event": "deleted", "queue": "other"}),
+    ("address create both --anycast", {"event": "created", "address": "both"}),
+    ("address pause both --persist", {"event": "paused", "address": "both", "persist": True}),
+    ("address resume both", {"event": "resumed", "address": "both"}),
+    ("address delete both", {"event": "deleted", "address": "both"}),
+    ("address settings set a.# max-delivery-attempts=3",
+     {"event": "set", "settings": "a.#", "values": {"maxDeliveryAttempts": 3}}),
+    ("address settings remove a.#", {"event": "removed", "settings": "a.#"}),
+    ("divert create copies orders audit", {"event": "created", "divert": "copies"}),
+    ("divert destroy copies", {"event": "destroyed", "divert": "copies"}),
+    ("security set a.# --send x,y", {"event": "set", "security": "a.#", "permissions": {"send": ["x", "y"]}}),
+    ("security remove a.#", {"event": "removed", "security": "a.#"}),
+]  # fmt: skip
+
+
+def test_every_command_that_changes_a_broker_reports_it_as_one_json_line(run: Command, broker: ThreadedBroker) -> None:
+    seen: list[str] = []
+    first = ""
+    for words, expected in REPORTS:
+        done = run(*words.replace("FIRST", first).split(), "--json")
+        assert done.exit_code == int(bool(expected.get("missing"))), (words, done.output)
+        assert [json.loads(line) for line in done.stdout.splitlines()] == [expected], words
+        assert (done.stderr == "") is not bool(expected.get("missing")), words
+        seen.append(words)
+        if words == "queue create other":
+            seen.append("message send")
+            (sent,) = of_json(run("message", "send", "orders", "one", "two", "three", "--json"))
+            assert [sent["event"], sent["queue"], len(sent["ids"])] == ["sent", "orders", 3]
+            first = str(sent["ids"][0])
+    with ConnectionFactory(f"{broker.url}?reconnectAttempts=0", client_id="me").connect() as connection:
+        session = connection.session()
+        session.create_consumer("queue://orders")
+        (consumer,) = of_json(run("consumer", "list", "--json", "--field", "queue", "--value", "orders"))
+        ids = [consumer["session"], consumer["id"]]
+        closed = {"event": "closed", "consumer": ids[1], "session": ids[0]}
+        assert of_json(run("consumer", "close", *ids, "--json")) == [closed]
+        (own,) = of_json(run("session", "list", "--json", "--field", "id", "--value", ids[0]))
+        closed = {"event": "closed", "session": ids[0], "connection": own["connectionID"]}
+        assert of_json(run("session", "close", own["connectionID"], ids[0], "--json")) == [closed]
+        closed = {"event": "closed", "connection": own["connectionID"]}
+        assert of_json(run("connection", "close", own["connectionID"], "--json")) == [closed]
+    seen += ["consumer close", "session close", "connection close"]
+    known = {
+        each
+        for name in ("queue", "address", "divert", "security", "message", "connection", "session", "consumer")
+        if isinstance(group := commands.get_command(click.Context(commands), name), click.Group)
+        for each in changing_commands(group, name)
+    }
+    assert len(known) == 28
+    assert {each for each in known if not any(words.startswith(" ".join(each)) for words in seen)} == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "queue delete nope", "queue purge nope", "queue pause nope", "queue update nope --max-consumers 1",
+        "message move nope x --all", "message send nope x", "address delete nope", "divert destroy nope",
+        "connection close nope", "session close nope x", "consumer close nope 0",
+    ],
+)  # fmt: skip
+def test_a_refused_change_has_its_reason_on_stderr_and_nothing_on_stdout(run: Command, words: str) -> None:
+    refused = run(*words.split(), "--json")
+    assert (refused.exit_code, refused.stdout) == (6, ""), refused.output
+    assert refused.stderr.startswith("embedbroker: ") and "nope" in refused.stderr
 
 
 # -- messages --------------------------------------------------------------------------------------------------------
@@ -217,7 +378,11 @@ def test_messages_are_sent_shown_moved_copied_and_deleted(run: Command) -> None:
     head, *lines = table(run("message", "browse", "orders", "--filter", "color = 'red'"))
     assert head[:2] == ["ID", "PRIORITY"] and [line[0] for line in lines] == sent.stdout.split()
     first, second, _third = sent.stdout.split()
-    assert run("message", "copy", "orders", "other", "--id", first, "--id", "1").stdout == "1\n"
+    copied = run("message", "copy", "orders", "other", "--id", first, "--id", "1")
+    assert (copied.exit_code, copied.stdout) == (1, "1\n")
+    assert copied.stderr == (
+        "embedbroker: queue 'orders' has no waiting message 1: `message browse` and `message scheduled` show the ids\n"
+    )
     assert run("message", "move", "orders", "other", "--id", first, "--id", second).stdout == "2\n"
     assert run("message", "count", "orders").stdout == "1\n"
     assert run("message", "count", "other", "--filter", "color = 'blue'").stdout == "0\n"
@@ -267,4 +432,6 @@ def test_producers_are_shown_and_a_session_is_closed(run: Command, broker: Threa
         (own,) = of_json(run("session", "list", "--json", "--field", "id", "--value", shown["session"]))
         assert run("session", "close", own["connectionID"], own["id"]).exit_code == 0
         assert of_json(run("session", "list", "--json", "--field", "id", "--value", shown["session"])) == []
-    assert run("session", "close", "nope", "x").stderr == "embedbroker: there is no session x of connection nope\n"
+    assert run("session", "close", "nope", "x").stderr == (
+        "embedbroker: there is no session x of connection nope: `session list` shows the ids\n"
+    )

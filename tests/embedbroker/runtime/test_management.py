@@ -7,9 +7,19 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from embedbroker import AddressInfo, DivertConfiguration, EmbeddedBroker, QueueInfo, load_config
+from embedbroker import (
+    AddressFullPolicy,
+    AddressInfo,
+    AddressSettings,
+    DivertConfiguration,
+    EmbeddedBroker,
+    QueueInfo,
+    SecuritySetting,
+    User,
+    load_config,
+)
 from embedclient import ConnectionFactory, Queue, TextMessage
-from embedclient.errors import IllegalStateException, JMSException
+from embedclient.errors import IllegalStateException, JMSException, JMSSecurityException
 
 
 async def test_queues_and_addresses_are_created_shown_and_deleted() -> None:
@@ -123,6 +133,87 @@ def test_diverts_are_adopted_from_another_thread() -> None:
     with EmbeddedBroker.in_thread() as broker:
         broker.management.reload_diverts({"copy": DivertConfiguration("orders", "audit")})
         assert broker.management.divert_names() == ["copy"]
+
+
+# A value of each type, and each value with a name of its own in JSON.
+EVERY_KIND = AddressSettings(
+    dead_letter_address="dead",
+    max_delivery_attempts=2,
+    redelivery_delay=100,
+    redelivery_delay_multiplier=1.5,
+    address_full_policy=AddressFullPolicy.FAIL,
+    send_to_dla_on_no_route=False,
+    default_queue_routing_type=1,
+    config_delete_diverts=True,
+    auto_create_queues=True,
+    default_group_first_key="first",
+)
+
+
+async def test_address_settings_are_read_changed_and_survive_a_crash(tmp_path: Path) -> None:
+    wide = {"#": AddressSettings(expiry_address="late", max_delivery_attempts=9)}
+    async with EmbeddedBroker(data_directory=str(tmp_path), address_settings=wide) as broker:
+        management = broker.management
+        assert await management.address_settings("orders.tea") == wide["#"]
+        await management.add_address_settings("orders.#", EVERY_KIND)
+        for _ in range(2):
+            assert await management.address_settings("orders.tea") == evolve(EVERY_KIND, expiry_address="late")
+            assert await management.address_settings("other") == wide["#"]
+            assert "dead" in await management.queue_names()
+            await broker.crash()
+            await broker.start()
+        await management.remove_address_settings("orders.#")
+        assert await management.address_settings("orders.tea") == wide["#"]
+        with pytest.raises(JMSException, match=r"address-setting match 'a\.#\.b'"):
+            await management.add_address_settings("a.#.b", AddressSettings())
+        with pytest.raises(TypeError, match="settings must be AddressSettings, not {'max_delivery_attempts': 3}"):
+            await management.add_address_settings("a", {"max_delivery_attempts": 3})  # type: ignore[arg-type]
+
+
+async def test_permissions_are_read_and_changed_in_open_sessions_and_survive_a_crash(tmp_path: Path) -> None:
+    users = [User("app", "secret", roles=["apps"])]
+    everything = SecuritySetting.all("apps", "admins")
+    settings = {"#": everything}
+    async with EmbeddedBroker(data_directory=str(tmp_path), users=users, security_settings=settings) as broker:
+        management = broker.management
+        assert await management.security_settings("orders") == everything
+        mine = SecuritySetting(consume=["apps"], browse=["apps", "admins"], view=["admins"])
+        factory = ConnectionFactory(broker.vm_url, user="app", password="secret")
+        async with factory.connect() as connection, connection.session() as session:
+            producer = session.create_producer("queue://orders")
+            await producer.send("one")
+            await management.add_security_settings("orders.#", mine)
+            with pytest.raises(JMSSecurityException, match="SEND"):
+                await producer.send("two")
+        await broker.crash()
+        await broker.start()
+        assert await management.security_settings("orders") == mine
+        await management.remove_security_settings("orders.#")
+        assert await management.security_settings("orders") == everything
+        for role in ("two words", "a,b"):
+            with pytest.raises(ValueError, match=f"role '{role}' contains a blank or a comma"):
+                await management.add_security_settings("orders", SecuritySetting(send=[role]))
+        with pytest.raises(TypeError, match=r"setting must be a SecuritySetting, not \['apps'\]"):
+            await management.add_security_settings("orders", ["apps"])  # type: ignore[arg-type]
+        assert await management.security_settings("orders") == everything
+
+
+async def test_an_address_without_permissions_has_an_empty_setting() -> None:
+    async with EmbeddedBroker(security_enabled=False, security_settings={}) as broker:
+        assert await broker.management.security_settings("orders") == SecuritySetting()
+
+
+def test_settings_are_changed_from_another_thread() -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        settings = AddressSettings(max_delivery_attempts=3)
+        broker.management.add_address_settings("orders", settings)
+        assert broker.management.address_settings("orders").max_delivery_attempts == 3
+        broker.management.remove_address_settings("orders")
+        assert broker.management.address_settings("orders").max_delivery_attempts is None
+        broker.management.add_security_settings("orders", SecuritySetting(send=["apps"]))
+        assert broker.management.security_settings("orders") == SecuritySetting(send=["apps"])
+        broker.management.remove_security_settings("orders")
+        assert broker.management.security_settings("orders") == SecuritySetting.all("*")
 
 
 async def test_failures_have_the_text_of_the_broker() -> None:
