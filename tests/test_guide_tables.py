@@ -246,9 +246,7 @@ def test_every_command_of_management_is_in_the_tables() -> None:
                 yield " ".join((*words, name))
 
     groups = {name: commands.get_command(click.Context(commands), name) for name in MANAGEMENT.split(", ")}
-    found = {
-        name for word, group in groups.items() if isinstance(group, click.Group) for name in walk(group, word)
-    }
+    found = {name for word, group in groups.items() if isinstance(group, click.Group) for name in walk(group, word)}
     assert found == {name for name, (heading, _) in COMMANDS.items() if heading == MANAGEMENT}
     shown = " ".join(row[0] for row in tables(section("command-line", MANAGEMENT))[0])
     assert [name for name in found if not re.search(rf"`{name}\b", shown)] == []

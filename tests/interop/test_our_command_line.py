@@ -75,7 +75,7 @@ def test_clients_of_an_artemis_are_shown(artemis: ArtemisBroker) -> None:
 
 
 def test_settings_of_an_artemis_are_shown_set_and_removed(artemis: ArtemisBroker) -> None:
-    match = f"settings.{secrets.token_hex(4)}"
+    match = f"settings.{uuid4().hex}"
     values = ("max-delivery-attempts=3", "redelivery-delay-multiplier=1.5", "slow-consumer-threshold=7")
     (done,) = of_json(manage(artemis, "address", "settings", "set", match, *values, "--json"))
     assert done["values"] == {"maxDeliveryAttempts": 3, "redeliveryMultiplier": 1.5, "slowConsumerThreshold": 7}

@@ -19,7 +19,18 @@ from embedclient import Connection, MessageConsumer, MessageProducer, Session, T
 from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused, TooFew
 
-__all__ = ["Change", "Client", "Columns", "Manager", "cell", "changing", "managing", "print_json", "print_rows", "print_table"]
+__all__ = [
+    "Change",
+    "Client",
+    "Columns",
+    "Manager",
+    "cell",
+    "changing",
+    "managing",
+    "print_json",
+    "print_rows",
+    "print_table",
+]
 
 _ADDRESS = "activemq.management"
 _REPLY_SECONDS_MAX = 60.0

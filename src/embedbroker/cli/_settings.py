@@ -1,7 +1,7 @@
 """`embedbroker address settings` and `embedbroker security`: settings of a running broker are shown and changed.
 
-Responsible for the words of a shell: names and values of settings, and lists of roles. Does not depend on which settings
-a broker has: those of Artemis that do not exist here can be set there.
+Responsible for the words of a shell: names and values of settings, and lists of roles. Does not depend on which
+settings a broker has: those of Artemis that do not exist here can be set there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from embedbroker.config import DivertConfiguration
+    from embedbroker.config import AddressSettings, DivertConfiguration, SecuritySetting
 
     from ._management import AddressInfo, Management, QueueInfo
 
@@ -49,7 +49,48 @@ class ThreadedManagementCalls:
         return self._run(lambda: self._management.invoke(resource, operation, *arguments))
 
 
-class ThreadedManagement(ThreadedManagementCalls):
+class ThreadedSettingsCalls(ThreadedManagementCalls):
+    """Read and change the settings of a running broker, and block."""
+
+    def address_settings(self, address: str) -> AddressSettings:
+        """Return the settings of an address, merged from all matches; a value that no match sets is None."""
+        return self._run(lambda: self._management.address_settings(address))
+
+    def add_address_settings(self, match: str, settings: AddressSettings) -> None:
+        """Replace the settings of a match. They take effect at once, and survive a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+            settings: All settings of the match: a value that is None comes from wider matches.
+        """
+        self._run(lambda: self._management.add_address_settings(match, settings))
+
+    def remove_address_settings(self, match: str) -> None:
+        """Remove the settings of a match. Those of the configuration are back after a restart."""
+        self._run(lambda: self._management.remove_address_settings(match))
+
+    def security_settings(self, address: str) -> SecuritySetting:
+        """Return the permissions on an address, those of its most specific match; without a match they are empty."""
+        return self._run(lambda: self._management.security_settings(address))
+
+    def add_security_settings(self, match: str, setting: SecuritySetting) -> None:
+        """Replace the permissions of a match. They count at once, also in open sessions, and survive a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+            setting: All permissions of the match: what it does not grant is refused.
+
+        Raises:
+            ValueError: A role contains a blank or a comma, which separate roles in this operation.
+        """
+        self._run(lambda: self._management.add_security_settings(match, setting))
+
+    def remove_security_settings(self, match: str) -> None:
+        """Remove the permissions of a match. Those of the configuration are back after a restart."""
+        self._run(lambda: self._management.remove_security_settings(match))
+
+
+class ThreadedManagement(ThreadedSettingsCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 
     def queue_names(self) -> list[str]:

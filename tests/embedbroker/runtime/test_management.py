@@ -166,7 +166,7 @@ async def test_address_settings_are_read_changed_and_survive_a_crash(tmp_path: P
         assert await management.address_settings("orders.tea") == wide["#"]
         with pytest.raises(JMSException, match=r"address-setting match 'a\.#\.b'"):
             await management.add_address_settings("a.#.b", AddressSettings())
-        with pytest.raises(TypeError, match="settings must be AddressSettings, not {'max_delivery_attempts': 3}"):
+        with pytest.raises(TypeError, match=r"settings must be AddressSettings, not \{'max_delivery_attempts': 3\}"):
             await management.add_address_settings("a", {"max_delivery_attempts": 3})  # type: ignore[arg-type]
 
 
