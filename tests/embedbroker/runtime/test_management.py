@@ -135,7 +135,7 @@ def test_diverts_are_adopted_from_another_thread() -> None:
         assert broker.management.divert_names() == ["copy"]
 
 
-# A value of each type, and each value with a name of its own in JSON.
+# A value of each type, and each value that JSON shows in another form.
 EVERY_KIND = AddressSettings(
     dead_letter_address="dead",
     max_delivery_attempts=2,
