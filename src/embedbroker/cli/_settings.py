@@ -169,7 +169,7 @@ def _permission_options(command: F) -> F:
     """Add an option for each permission."""
     for permission in reversed(_PERMISSIONS):
         help_text = f"Roles, with commas, that may {_DOES.get(permission, permission.replace('-', ' '))}."
-        command = click.option(f"--{permission}", metavar="ROLES", default="", help=help_text)(command)
+        command = click.option(f"--{permission}", metavar="ROLES", help=help_text)(command)
     return command
 
 
@@ -189,9 +189,9 @@ _DOES = {
 @security.command("set")
 @changing
 @click.argument("match")
-@click.option("--all", "full", metavar="ROLES", default="", help="Roles, with commas, that have every permission.")
+@click.option("--all", "full", metavar="ROLES", help="Roles, with commas, that have every permission.")
 @_permission_options
-def set_security(client: Client, match: str, full: str, **chosen: str) -> None:
+def set_security(client: Client, match: str, full: str | None, **chosen: str | None) -> None:
     """Replace all permissions of MATCH, such as `orders.#`. They count at once, and survive a restart.
 
     What is not granted here is refused on the addresses of MATCH, even if a wider match grants it.
@@ -211,8 +211,8 @@ def set_security(client: Client, match: str, full: str, **chosen: str) -> None:
     client.change(work)
 
 
-def _roles(option: str, *lists: str) -> list[str]:
-    roles = [role.strip() for text in lists for role in text.split(",") if role.strip()]
+def _roles(option: str, *lists: str | None) -> list[str]:
+    roles = [role.strip() for text in lists for role in (text or "").split(",") if role.strip()]
     for role in roles:
         if len(role.split()) > 1:
             raise click.UsageError(f"{option}: {role!r} contains a blank; separate roles with commas")
