@@ -37,6 +37,7 @@ class Housekeeping:
     __slots__ = (
         "_address_manager",
         "_branches",
+        "_calls",
         "_clock",
         "_config",
         "_cursors",
@@ -81,6 +82,7 @@ class Housekeeping:
         self._expiry = expiry
         self._teardown = teardown
         self._schedule = schedule
+        self._calls = schedule.calls
         self._log = log
         self._inform = inform
         self._expiry_period = config.message_expiry_scan_period_ms / 1000
@@ -134,10 +136,9 @@ class Housekeeping:
             due = branches.next_deadline()
             if due is not None and due < earliest:
                 earliest = due
-        call_ms = self._schedule.next_call_ms
-        if call_ms < _NEVER:
+        if self._calls:
             # Wall time may jump: the rest is counted from the time of this step.
-            earliest = min(earliest, now + max(call_ms - self._clock.now_ms, 0) / 1000)
+            earliest = min(earliest, now + max(self._calls[0][0] - self._clock.now_ms, 0) / 1000)
         return earliest
 
     def run(self, now: float) -> None:

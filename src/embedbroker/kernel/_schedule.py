@@ -5,7 +5,6 @@ Responsible for the order of these, and for a bounded part of each per step. Doe
 
 from __future__ import annotations
 
-import math
 from heapq import heappop, heappush
 
 from ._clock import Clock
@@ -47,8 +46,8 @@ class Schedule:
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
         self._relieved: dict[Backpressure, None] = {}
-        # Wall time, id and queue of each call that a queue with scheduled messages waits for, the earliest first.
-        self._calls: list[tuple[int, int, Queue]] = []
+        #: Wall time, id and queue of each call that a queue with scheduled messages waits for, the earliest first.
+        self.calls: list[tuple[int, int, Queue]] = []
         self._expiry: Expiry
         self._settlement: Settlement
 
@@ -112,14 +111,9 @@ class Schedule:
             or (bool(self._memory.relieved) and self._memory.can_grant)
         )
 
-    @property
-    def next_call_ms(self) -> float:
-        """Return the wall time at which `release_due` has work to do; infinity for never."""
-        return self._calls[0][0] if self._calls else math.inf
-
     def release_due(self, limit: int) -> None:
         """Put scheduled messages that are due to their places in their queues, up to ``limit``."""
-        calls, now_ms = self._calls, self._clock.now_ms
+        calls, now_ms = self.calls, self._clock.now_ms
         while calls and limit > 0 and calls[0][0] <= now_ms:
             due_ms, _queue_id, queue = heappop(calls)
             if not queue.deleted:
@@ -147,7 +141,7 @@ class Schedule:
 
     def call_at(self, due_ms: int, queue: Queue) -> None:
         """Let a queue release its scheduled messages once the wall time is ``due_ms``."""
-        heappush(self._calls, (due_ms, queue.id, queue))
+        heappush(self.calls, (due_ms, queue.id, queue))
 
     def forget(self, queue: Queue) -> None:
         """Remove a deleted queue from dispatch."""

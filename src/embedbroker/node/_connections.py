@@ -64,10 +64,11 @@ class Connections(Part):
         self._core = core
         self._log = log
         # Links that gathered output, or were closed, since the last `run`.
-        self._dirty: list[ConnectionPort] = []
+        #: Ports with output, or with a change of state that the host must learn.
+        self.waiting: list[ConnectionPort] = []
 
     def on_accepted(self, accepted: Accepted, now: Instant, *, serving: bool) -> None:
-        link = ConnectionPort(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self._dirty)
+        link = ConnectionPort(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.waiting)
         if not serving:
             link.close("the broker is not running")
         elif len(self.served) + len(self.newcomers) >= self._config.connections_max and not self.make_room(now):
@@ -205,9 +206,7 @@ class Connections(Part):
 
     def run(self, step: CurrentStep) -> None:
         """Combine what each connection gathered into one SendBytes."""
-        dirty = self._dirty
-        if not dirty:
-            return
+        dirty = self.waiting
         outputs = step.outputs
         bytes_max = self._config.output_bytes_max
         for link in dirty:

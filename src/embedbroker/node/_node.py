@@ -94,6 +94,7 @@ class Node:
         self.kernel = Kernel(
             config, restore_message, log.warning, memory_limit_bytes, journal, log.info, security or ALLOW_ALL
         )
+        self._clock = self.kernel.clock
         self.gate = DurabilityGate()
         self._audit = AuditRecording(audit_log, self.kernel, self.gate, log)
         resend = ResendAccount(config.memory_shares(memory_limit_bytes).resend, config.output_bytes_max)
@@ -154,8 +155,8 @@ class Node:
         step = self._step
         step.now = now
         self.core.now = now
-        self.kernel.now_ms = now.wall_ms
-        self.kernel.monotonic = now.monotonic
+        self._clock.now_ms = now.wall_ms
+        self._clock.monotonic = now.monotonic
         if self.journal is not None:
             self.journal.wall_ms = now.wall_ms
         if self.cluster is not None:

@@ -79,15 +79,21 @@ ROLES = {
 
 
 class NodeStateMachine:
-    """The ``state`` of one node. Read it anywhere; change it with `move` only."""
+    """The ``state`` of one node. Read it anywhere; change it with `move` only.
 
-    __slots__ = ("state",)
+    ``ended`` contains the last state from the moment the node enters it, until the end was reported.
+    """
+
+    __slots__ = ("ended", "state")
 
     def __init__(self) -> None:
         self.state = NodeState.NEW
+        self.ended: list[NodeState] = []
 
     def move(self, event: NodeEvent) -> None:
         """Go to the state that follows from ``event``; any other event is an error of the node itself."""
         following = TRANSITIONS[self.state].get(event)
         assert following is not None, f"a node that is {self.state.value} must not {event.value}"
         self.state = following
+        if not TRANSITIONS[following]:
+            self.ended.append(following)

@@ -32,13 +32,13 @@ class OwnerRequests(Part):
         self._kernel = kernel
         self._gate = gate
         self._core = core
-        self._waiting: deque[tuple[int, BranchDecided | Managed]] = deque()
+        self.waiting: deque[tuple[int, BranchDecided | Managed]] = deque()
         # Created for the first management call: the owner may do everything.
         self._session: Session | None = None
 
     def on_decision(self, wanted: DecideBranch) -> None:
         """Decide; the answer contains whether there was such a branch."""
-        kernel, waiting = self._kernel, self._waiting
+        kernel, waiting = self._kernel, self.waiting
         answer = BranchDecided(wanted.request, kernel.branches.decide(wanted.xid, commit=wanted.commit))
         # Behind what it took, which may be carried out over several steps.
         kernel.deferred.add_action(lambda: waiting.append((kernel.store.point(), answer)))
@@ -47,13 +47,13 @@ class OwnerRequests(Part):
         """Adopt diverts; the answer names those that are refused. The others hold."""
         refusals = self._kernel.diverts.reload(wanted.diverts)
         failure = "; ".join([refused.text for refused in refusals]) or None
-        self._waiting.append((self._kernel.store.point(), Managed(wanted.request, None, failure)))
+        self.waiting.append((self._kernel.store.point(), Managed(wanted.request, None, failure)))
 
     def on_call(self, wanted: Manage) -> None:
         """Read an attribute, or run an operation; the answer contains the result or the failure."""
         from embedbroker.management import Failure
 
-        kernel, waiting = self._kernel, self._waiting
+        kernel, waiting = self._kernel, self.waiting
         if self._session is None:
             self._session = Session(
                 kernel,
@@ -79,6 +79,6 @@ class OwnerRequests(Part):
 
     def run(self, step: CurrentStep) -> None:
         """Answer what is durable: up to the point to which replies may go."""
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting and waiting[0][0] <= self._gate.confirmed:
             step.output(waiting.popleft()[1])

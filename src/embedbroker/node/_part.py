@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 
 from embedclient.model import Instant
 
@@ -14,10 +15,13 @@ __all__ = ["Part"]
 class Part(ABC):
     """One entry of the schedule. Traffic does not come this way: `Node.step` calls its receivers directly.
 
-    ``timed_only``: the part runs in timely steps only. All others run in every step, so `run` must be cheap.
+    ``timed_only``: the part runs in timely steps only, and only these may change what `next_deadline` and `has_work`
+    return. All others run in every step, so `run` must be cheap. ``waiting``: what the part has to do in a step of
+    traffic, one collection for its whole life; the part does not run while that is empty. True: it always runs.
     """
 
     timed_only: bool = False
+    waiting: Collection[object] | bool = True
 
     @abstractmethod
     def run(self, step: CurrentStep) -> None:

@@ -54,11 +54,11 @@ class PasswordHashes(Part):
 
     def __init__(self, security: SecurityManager) -> None:
         self._checks = security.checks
+        self.waiting = self._checks.new
 
     def run(self, step: CurrentStep) -> None:
-        if self._checks.new:
-            for check in self._checks.take_new():
-                step.output(CheckPassword(check))
+        for check in self._checks.take_new():
+            step.output(CheckPassword(check))
 
 
 class ActivationPart(Part):
@@ -311,10 +311,9 @@ class End(Part):
 
     def __init__(self, lifecycle: Lifecycle, machine: NodeStateMachine) -> None:
         self._lifecycle = lifecycle
-        self._machine = machine
-        self._is_over = False
+        self.waiting: list[NodeState] = machine.ended
 
     def run(self, step: CurrentStep) -> None:
-        if self._machine.state is _STOPPED and not self._is_over:
-            self._is_over = True
+        if self.waiting:
+            self.waiting.clear()
             step.output(Stopped(self._lifecycle.failure, self._lifecycle.restarts))

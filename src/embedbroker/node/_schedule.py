@@ -30,7 +30,7 @@ from ._parts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["StepSchedule", "make_schedule"]
 
@@ -38,34 +38,60 @@ __all__ = ["StepSchedule", "make_schedule"]
 class StepSchedule:
     """``due`` is the deadline of timed work that `next_deadline` returned last."""
 
-    __slots__ = ("_on_time", "_on_traffic", "_timed", "_working", "due", "parts")
+    __slots__ = (
+        "_is_known", "_on_time", "_on_traffic", "_seldom_due", "_seldom_timed", "_seldom_working", "_timed", "_working",
+        "due", "parts",
+    )  # fmt: skip
 
     def __init__(self, parts: Iterable[Part | None]) -> None:
         self.parts = tuple(part for part in parts if part is not None)
         self.due = 0.0
         # What each step calls, found once. A part that keeps a method of `Part` has nothing to do there.
         self._on_time = tuple(part.run for part in self.parts)
-        self._on_traffic = tuple(part.run for part in self.parts if not part.timed_only)
-        self._timed = tuple(part.next_deadline for part in self.parts if _overrides(part, "next_deadline"))
-        self._working = tuple(part.has_work for part in self.parts if _overrides(part, "has_work"))
+        self._on_traffic = tuple((part.waiting, part.run) for part in self.parts if not part.timed_only)
+        timed = [part for part in self.parts if _overrides(part, "next_deadline")]
+        working = [part for part in self.parts if _overrides(part, "has_work")]
+        self._timed = tuple(part.next_deadline for part in timed if not part.timed_only)
+        self._working = tuple(part.has_work for part in working if not part.timed_only)
+        # Only timely steps change what these return. Until the next one, the deadline is known.
+        self._seldom_timed = tuple(part.next_deadline for part in timed if part.timed_only)
+        self._seldom_working = tuple(part.has_work for part in working if part.timed_only)
+        self._seldom_due: float | None = None
+        self._is_known = False
 
     def run(self, step: CurrentStep) -> None:
         """Let each part work in its turn."""
-        for run in self._on_time if step.timely else self._on_traffic:
-            run(step)
+        if step.timely:
+            self._is_known = False
+            for run in self._on_time:
+                run(step)
+        else:
+            for waiting, run in self._on_traffic:
+                if waiting:
+                    run(step)
 
     def next_deadline(self, now: Instant) -> float | None:
         """Return when a timely step is needed, in monotonic seconds; the present moment if work was left."""
         for has_work in self._working:
             if has_work(now):
                 return now.monotonic
-        earliest: float | None = None
-        for next_deadline in self._timed:
-            due = next_deadline(now)
-            if due is not None and (earliest is None or due < earliest):
-                earliest = due
+        if not self._is_known:
+            for has_work in self._seldom_working:
+                if has_work(now):
+                    return now.monotonic
+            self._seldom_due = _earliest(self._seldom_timed, None, now)
+            self._is_known = True
+        earliest = _earliest(self._timed, self._seldom_due, now)
         self.due = earliest if earliest is not None else math.inf
         return earliest
+
+
+def _earliest(timed: Iterable[Callable[[Instant], float | None]], earliest: float | None, now: Instant) -> float | None:
+    for next_deadline in timed:
+        due = next_deadline(now)
+        if due is not None and (earliest is None or due < earliest):
+            earliest = due
+    return earliest
 
 
 def _overrides(part: Part, method: str) -> bool:

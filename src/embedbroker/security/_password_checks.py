@@ -83,7 +83,8 @@ class PasswordChecks:
 
     def take_new(self) -> list[PasswordCheck]:
         """Return the checks that the host must carry out, each once."""
-        taken, self.new = self.new, []
+        taken = self.new[:]
+        self.new.clear()
         return taken
 
     def on_result(self, number: int, *, matches: bool) -> None:

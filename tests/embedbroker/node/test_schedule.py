@@ -69,6 +69,43 @@ def test_the_earliest_deadline_counts_and_work_that_is_left_counts_before_it() -
     assert schedule.due == 8.0, "work that is left does not put off what is due"
 
 
+def test_a_part_with_nothing_waiting_does_not_run_on_traffic() -> None:
+    ran: list[str] = []
+    part = Recorded("a", ran)
+    waiting: list[object] = []
+    part.waiting = waiting
+    schedule = StepSchedule((part, Recorded("b", ran)))
+    schedule.run(step_at(1, timely=False))
+    assert ran == ["b"]
+    waiting.append("something")
+    schedule.run(step_at(1, timely=False))
+    assert ran == ["b", "a", "b"]
+    waiting.clear()
+    schedule.run(step_at(1, timely=True))
+    assert ran == ["b", "a", "b", "a", "b"], "timely steps run every part"
+
+
+def test_traffic_leaves_the_deadlines_of_timed_parts_as_they_are() -> None:
+    now = Instant(7.0, 0)
+    timed, always = Timed("timed", [], timed_only=True), Timed("always", [])
+    working = Working("working", [], timed_only=True)
+    schedule = StepSchedule((timed, working, always))
+    timed.due = 9.0
+    assert schedule.next_deadline(now) == 9.0
+    always.due = 8.0
+    schedule.run(step_at(7, timely=False))
+    assert schedule.next_deadline(now) == 8.0
+    timed.due = 7.5
+    schedule.run(step_at(7, timely=True))
+    assert schedule.next_deadline(now) == 7.5
+    working.works = True
+    schedule.run(step_at(7, timely=True))
+    assert (schedule.next_deadline(now), schedule.next_deadline(now)) == (7.0, 7.0)
+    working.works = False
+    schedule.run(step_at(7, timely=True))
+    assert schedule.next_deadline(now) == 7.5
+
+
 def parts_of(stage: Stage) -> list[str]:
     return [type(part).__name__ for part in stage.node._schedule.parts]
 
