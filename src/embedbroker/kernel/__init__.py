@@ -20,7 +20,7 @@ from ._kernel import Kernel
 from ._large_bodies import LargeBodies
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
 from ._recovery import MessageRecord, Recovery, StoredTransaction
-from ._refusal import Refused, Scope
+from ._refusal import Refused, Scope, name_in_text
 from ._router import Router
 from ._schedule import Schedule
 from ._session import Session
@@ -158,6 +158,7 @@ __all__ = [
     "When",
     "XaBranches",
     "XaRefused",
+    "name_in_text",
     "name_of",
     "parse_selector",
     "split_fqqn",

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from embedclient.errors import ErrorCode
 
-from ._refusal import Refused
+from ._refusal import Refused, name_in_text
 
 __all__ = ["ALLOW_ALL", "ANONYMOUS", "Access", "Authority", "Permission", "Principal"]
 
@@ -103,10 +103,11 @@ class Access:
             return None
         self.observer.access_refused(self.principal, permission, address, queue)
         # Artemis has another number for a permission on a queue.
-        number, place = "AMQ229032", f"address {address!r}"
+        number, place = "AMQ229032", f"on address {name_in_text(address)}"
         if queue is not None:
-            number, place = "AMQ229213", f"queue {queue!r} of address {address!r}"
+            number, place = "AMQ229213", f"for queue {name_in_text(queue)} on address {name_in_text(address)}"
+        user = name_in_text(self.principal.user)
         return Refused(
             ErrorCode.SECURITY_EXCEPTION,
-            f"{number}: user {self.principal.user!r} does not have permission {permission.name!r} on {place}",
+            f"{number}: User: {user} does not have permission='{permission.name}' {place}",
         )

@@ -6,7 +6,9 @@ from enum import Enum
 
 from attrs import frozen
 
-__all__ = ["Refused", "Scope"]
+__all__ = ["Refused", "Scope", "name_in_text"]
+
+_NAME_MAX = 200
 
 
 class Scope(Enum):
@@ -25,3 +27,12 @@ class Refused:
     code: int
     text: str
     scope: Scope = Scope.NOTHING
+
+
+def name_in_text(name: str | None) -> str:
+    """Return a client's name in the form for a text: bounded, on one line; ``null`` for None, as Artemis writes it."""
+    if name is None:
+        return "null"
+    if len(name) > _NAME_MAX:
+        name = name[:_NAME_MAX] + "..."
+    return name if name.isprintable() else repr(name)[1:-1]

@@ -78,7 +78,7 @@ def _with_user(call: Call, headers: Mapping[str, object], session: Session) -> M
     if config.populate_validated_user and user is not None:
         return {**headers, _VALIDATED_USER: user}
     if config.reject_empty_validated_user and not headers.get(_VALIDATED_USER):
-        raise ManagementRefused(f"AMQ229225: message to {call.name!r} without {_VALIDATED_USER}")
+        raise ManagementRefused("AMQ229225: Validated User is not set")
     return headers
 
 

@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping
 from attrs import define, field, frozen
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ResourceLimits, SecuritySetting
-from embedbroker.kernel import Clock, CommitObserver, Kernel, Observers, Permission, Principal, Refused, Session
+from embedbroker.kernel import (
+    Clock,
+    CommitObserver,
+    Kernel,
+    Observers,
+    Permission,
+    Principal,
+    Refused,
+    Session,
+    name_in_text,
+)
 from embedclient.errors import ErrorCode
 
 from ._credentials import Credentials
@@ -24,7 +34,7 @@ from ._refusal_lines import RefusalLines
 __all__ = ["SecurityManager", "SecurityStatistics"]
 
 _NO_LIMITS = ResourceLimits()
-_TEXT_MAX = 200
+_NO_SUBJECT = "unavailable"
 
 
 @frozen
@@ -158,7 +168,10 @@ class SecurityManager(CommitObserver):
         found = self._log_in(user, password, peer, now, subject)
         if isinstance(found, Refused):
             self._refused_logins += 1
-            self._lines.add(found.text, now)
+            reason = ""
+            if found.code == ErrorCode.CLUSTER_SECURITY_EXCEPTION:
+                reason = f"; from {peer}: wrong password, or the default one, which is refused"
+            self._lines.add(found.text + reason, now)
             if self._observers is not None:
                 self._observers.call(self._observers.commit.login_refused, user, peer, found.text, subject)
         else:
@@ -180,10 +193,10 @@ class SecurityManager(CommitObserver):
         """
         if self._hash_may_be_needed(user, password, peer, now, subject):
             if self.checks.is_full:
-                text = f"AMQ229031: user {_shown(user)} from {peer}: too many logins at once; try again"
+                refused = _invalid(user, peer, subject, "; too many logins at once: try again")
                 self._refused_logins += 1
-                self._lines.add(text, now)
-                return Refused(ErrorCode.SECURITY_EXCEPTION, text)
+                self._lines.add(refused.text, now)
+                return refused
             if self.checks.wait(self._credentials, user, password, go_on):
                 return None
         return self.log_in(user, password, peer, now, subject)
@@ -205,7 +218,7 @@ class SecurityManager(CommitObserver):
         self, user: str | None, password: str | None, peer: str, now: float, subject: str | None
     ) -> Principal | Refused:
         if user is not None and user == self._config.cluster_user:
-            return self._log_in_broker(user, password, peer, now)
+            return self._log_in_broker(user, password, peer, now, subject)
         if subject is not None:
             holder = self._credentials.of_certificate(subject)
             # A password is for a client that wants to be another user than its certificate names.
@@ -215,7 +228,7 @@ class SecurityManager(CommitObserver):
         known = self._credentials.known(user, password)
         wait_s = 0.0 if known else self._failed.remaining_s(address, user, now)
         if wait_s:
-            return _too_often(user, peer, wait_s)
+            return _too_often(user, peer, subject, wait_s)
         if known or self._credentials.verify(user, password):
             assert user is not None, "a user without a name has no valid credentials"
             return self._principal(user, self._credentials.user(user).roles)
@@ -223,14 +236,16 @@ class SecurityManager(CommitObserver):
         if guest is not None and not (guest.credentials_invalidate and password):
             return self._principal(guest.user, frozenset((guest.role,)))
         self._failed.add(address, user, now)
-        return _invalid(user, peer)
+        return _invalid(user, peer, subject)
 
-    def _log_in_broker(self, user: str, password: str | None, peer: str, now: float) -> Principal | Refused:
+    def _log_in_broker(
+        self, user: str, password: str | None, peer: str, now: float, subject: str | None
+    ) -> Principal | Refused:
         """Return the principal of another broker, which may do everything."""
         address, expected = address_of(peer), self._config.cluster_password
         wait_s = self._failed.remaining_s(address, user, now)
         if wait_s:
-            return _too_often(user, peer, wait_s)
+            return _too_often(user, peer, subject, wait_s)
         same = hmac.compare_digest((password or "").encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
         # The default password is public, so it proves nothing.
         if same and expected != DEFAULT_CLUSTER_PASSWORD:
@@ -238,7 +253,7 @@ class SecurityManager(CommitObserver):
         self._failed.add(address, user, now)
         return Refused(
             ErrorCode.CLUSTER_SECURITY_EXCEPTION,
-            f"AMQ229099: cluster user {_shown(user)} from {peer}: wrong password, or the default one, which is refused",
+            f"AMQ229099: Unable to authenticate cluster user: {name_in_text(user)}",
         )
 
     def _principal(self, user: str, roles: frozenset[str]) -> Principal:
@@ -258,12 +273,13 @@ class SecurityManager(CommitObserver):
         use = self._uses.get(principal.user) or _Use()
         what, limit = "", 0
         if 0 <= limits.max_sessions <= use.sessions:
-            what, limit = "sessions, max_sessions", limits.max_sessions
+            what, limit = "sessions", limits.max_sessions
         elif connection not in use.connections and 0 <= limits.max_connections <= len(use.connections):
-            what, limit = "connections, max_connections", limits.max_connections
+            what, limit = "connections", limits.max_connections
         if not what:
             return None
-        text = f"AMQ229110: user {_shown(principal.user)} has its maximum of {limit} {what}"
+        user = name_in_text(principal.user)
+        text = f"AMQ229110: Too many {what} for user '{user}'. {what.capitalize()} allowed: {limit}."
         self._write(text)
         return Refused(ErrorCode.SESSION_CREATION_REJECTED, text)
 
@@ -296,20 +312,18 @@ class SecurityManager(CommitObserver):
 
 
 def _shown(name: str | None) -> str:
-    """Return a name from a client in the form for a text: quoted, without control characters, bounded."""
-    text = "" if name is None else name
-    return repr(text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "...")
+    """Return a name from a client in the form for a line of the log: quoted."""
+    return f"'{name_in_text(name)}'"
 
 
-def _invalid(user: str | None, peer: str) -> Refused:
+def _invalid(user: str | None, peer: str, subject: str | None, reason: str = "") -> Refused:
     # The same for an unknown user and a wrong password.
     return Refused(
-        ErrorCode.SECURITY_EXCEPTION, f"AMQ229031: user {_shown(user)} from {peer}: unknown user or wrong password"
-    )
-
-
-def _too_often(user: str | None, peer: str, wait_s: float) -> Refused:
-    return Refused(
         ErrorCode.SECURITY_EXCEPTION,
-        f"AMQ229031: user {_shown(user)} from {peer}: too many failed logins; try again in {wait_s:.1f} s",
+        f"AMQ229031: Unable to validate user from {peer}. Username: {name_in_text(user)}; "
+        f"SSL certificate subject DN: {name_in_text(subject or _NO_SUBJECT)}{reason}",
     )
+
+
+def _too_often(user: str | None, peer: str, subject: str | None, wait_s: float) -> Refused:
+    return _invalid(user, peer, subject, f"; too many failed logins: try again in {wait_s:.1f} s")

@@ -117,8 +117,8 @@ def test_each_missing_permission_refuses_the_verb_and_leaves_no_trace(
         assert isinstance(refused, Refused)
         assert refused.code == ErrorCode.SECURITY_EXCEPTION
         number = "AMQ229032" if queue is None else "AMQ229213"
-        place = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
-        assert refused.text == f"{number}: user 'alice' does not have permission {permission.name!r} on {place}"
+        place = f"on address {address}" if queue is None else f"for queue {queue} on address {address}"
+        assert refused.text == f"{number}: User: alice does not have permission='{permission.name}' {place}"
         # The address of a send is created first, as in Artemis; it stays if the queue is refused.
         kinds = {kind for kind, *_ in stage.store.records[len(records) :]} - {"ids"}
         made = permission is Permission.CREATE_DURABLE_QUEUE and len(checks) == 3
@@ -146,7 +146,7 @@ def test_a_denied_send_is_checked_each_time_and_fails_its_transaction() -> None:
         assert isinstance(session.send(letter("m", address="a"), ANYCAST), Refused)
         assert len(rules.checks) == count
     refused = session.commit()
-    assert refused is not None and "'alice' does not have permission 'SEND'" in refused.text
+    assert refused is not None and "User: alice does not have permission='SEND'" in refused.text
 
 
 def test_a_session_remembers_a_bounded_number_of_addresses() -> None:

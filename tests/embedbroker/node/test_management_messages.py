@@ -410,9 +410,9 @@ def secured() -> Manager:
 def test_a_send_is_that_of_the_caller_or_of_a_user_with_its_password() -> None:
     manager = secured()
     own = manager.failure("queue.q", operation="sendMessage", body='[{},3,"a",true,null,null]')
-    assert "'admin' does not have permission 'SEND'" in own
+    assert "User: admin does not have permission='SEND'" in own
     wrong = manager.failure("queue.q", operation="sendMessage", body='[{},3,"a",true,"sender","x"]')
-    assert wrong.startswith("AMQ229031: user 'sender'")
+    assert wrong.startswith("AMQ229031: Unable to validate user from ") and "Username: sender;" in wrong
     assert manager.call("queue.q", "sendMessage", {"_AMQ_VALIDATED_USER": "me"}, 3, "a", True, "sender", "s")
     reader = manager.peer
     reader.send(SessionCreateConsumer(8, "q", None, False, False), SessionConsumerFlowCredit(8, -1))

@@ -230,7 +230,7 @@ def test_settings_are_read_with_view_and_changed_with_edit(operation: str, argum
             manager.call("broker", operation, *arguments)
             continue
         text = manager.failure("broker", operation=operation, body=json.dumps(arguments))
-        assert f"permission {needed!r}" in text
+        assert f"permission='{needed}'" in text
 
 
 # -- restarts --------------------------------------------------------------------------------------------------------

@@ -34,7 +34,9 @@ def test_a_user_logs_in_with_its_password_alone(password: str, cache: int) -> No
     for _ in range(2):
         assert security.log_in("app", "secret", PEER, 0.0) == Principal("app", frozenset({"amq"}))
         texts = {
-            refusal(security.log_in(user, given, PEER, 0.0)).text.replace(repr(user or ""), "?")
+            refusal(security.log_in(user, given, PEER, 0.0)).text.replace(
+                f"Username: {'null' if user is None else user};", "Username: ?;"
+            )
             for user, given in [
                 ("app", "Secret"),
                 ("app", ""),
@@ -45,8 +47,31 @@ def test_a_user_logs_in_with_its_password_alone(password: str, cache: int) -> No
             ]
         }
         # An unknown user and a wrong password look the same.
-        assert texts == {f"AMQ229031: user ? from {PEER}: unknown user or wrong password"}
+        text = f"AMQ229031: Unable to validate user from {PEER}. Username: ?; SSL certificate subject DN: unavailable"
+        assert texts == {text}
         assert refusal(security.log_in("app", password + "x", PEER, 0.0)).code == ErrorCode.SECURITY_EXCEPTION
+
+
+def test_a_refusal_names_the_certificate_and_stays_on_one_line() -> None:
+    lines: list[str] = []
+    config = BrokerConfig(users=[User("app", "secret")], failed_login_delay_ms=0)
+    security = SecurityManager(config, lines.append)
+    text = refusal(security.log_in("a\nb" + "x" * 300, "guess", PEER, 0.0, "CN=\x00other")).text
+    name = "a\\nb" + "x" * 197 + "..."
+    assert text == (
+        f"AMQ229031: Unable to validate user from {PEER}. Username: {name}; SSL certificate subject DN: CN=\\x00other"
+    )
+    assert lines == [f"security: {text}"]
+
+
+def test_the_log_names_the_peer_and_the_cause_of_a_refused_cluster_user() -> None:
+    lines: list[str] = []
+    security = SecurityManager(BrokerConfig(cluster_user="cluster", cluster_password="p"), lines.append)
+    assert isinstance(security.log_in("cluster", "q", PEER, 0.0), Refused)
+    assert lines == [
+        f"security: AMQ229099: Unable to authenticate cluster user: cluster; from {PEER}: "
+        "wrong password, or the default one, which is refused"
+    ]
 
 
 def test_an_empty_password_is_refused_and_a_missing_one_admits_no_password() -> None:
@@ -119,7 +144,9 @@ def test_the_cluster_user_may_do_everything_with_its_own_password_only() -> None
     assert isinstance(trusted, Principal) and security.allows(trusted, Permission.SEND, "a", None)
     for password in ("q", None, ""):
         refused = refusal(security.log_in("cluster", password, PEER, 0.0))
-        assert refused.code == ErrorCode.CLUSTER_SECURITY_EXCEPTION and refused.text.startswith("AMQ229099: ")
+        assert refused.code == ErrorCode.CLUSTER_SECURITY_EXCEPTION and refused.text == (
+            "AMQ229099: Unable to authenticate cluster user: cluster"
+        )
 
 
 def test_the_public_password_of_clusters_admits_nothing() -> None:
@@ -135,7 +162,7 @@ def test_guessing_is_slowed_more_with_each_failure_and_for_one_user_from_one_add
     now, delays = 0.0, []
     for number in range(14):
         refused = refusal(security.log_in("app", f"guess-{number}", PEER, now))
-        assert "wrong password" in refused.text
+        assert "too many" not in refused.text
         waiting = refusal(security.log_in("app", f"early-{number}", PEER, now))
         if "try again in " in waiting.text:
             delays.append(float(waiting.text.split()[-2]))

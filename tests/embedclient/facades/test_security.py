@@ -67,9 +67,9 @@ async def test_a_refused_operation_leaves_its_session_usable(client: Client, sec
     async with factory.create_connection("app", "p&ss wörd") as connection, connection.session() as session:
         await session.create_producer(ORDERS).send("two coffees")
     async with factory.create_connection("reader", "r") as connection, connection.session() as session:
-        with pytest.raises(JMSSecurityException, match="AMQ229032: user 'reader' does not have permission 'SEND'"):
+        with pytest.raises(JMSSecurityException, match="AMQ229032: User: reader does not have permission='SEND'"):
             await session.create_producer(ORDERS).send("no")
-        with pytest.raises(JMSSecurityException, match="'BROWSE'"):
+        with pytest.raises(JMSSecurityException, match="permission='BROWSE'"):
             async with session.create_browser(ORDERS) as browser:
                 [message async for message in browser]
         async with session.create_consumer(ORDERS) as consumer:

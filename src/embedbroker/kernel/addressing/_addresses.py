@@ -18,7 +18,7 @@ from .._authority import Access, Permission, Principal
 from .._definitions import AddressDefinition, QueueDefinition
 from .._ids import Ids
 from .._observer import Observers
-from .._refusal import Refused
+from .._refusal import Refused, name_in_text
 from .._store import Store
 from ..message._message import Message
 from ..queueing._backlog import Restore
@@ -334,7 +334,7 @@ class AddressManager:
             return None
         return Refused(
             ErrorCode.SECURITY_EXCEPTION,
-            f"AMQ229111: queue {name!r} was not created: user {principal.user!r} has {limit} queues, max_queues",
+            f"AMQ229111: Too many queues created by user '{name_in_text(principal.user)}'. Queues allowed: {limit}.",
         )
 
     def routing_type(self, request: QueueRequest) -> int:

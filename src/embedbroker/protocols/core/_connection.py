@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session
+from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session, name_in_text
 from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, CHANNEL_USER_FIRST, ConnectionState, Role
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Instant
@@ -360,7 +360,7 @@ class CoreConnection:
         service, user, password = self.service, packet.username, packet.password
         if service.security is None:
             if service.cluster is not None and service.cluster.refuses_login(user, password):
-                text = f"AMQ229099: wrong password for cluster user {user!r}"
+                text = f"AMQ229099: Unable to authenticate cluster user: {name_in_text(user)}"
                 return Refused(ErrorCode.CLUSTER_SECURITY_EXCEPTION, text)
             return ANONYMOUS
         principal = service.security.log_in_later(

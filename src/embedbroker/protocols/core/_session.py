@@ -538,7 +538,7 @@ class CoreSession:
             )
         if not config.reject_empty_validated_user or message.property(_VALIDATED_USER):
             return message, None
-        refused = Refused(ErrorCode.ILLEGAL_STATE, f"AMQ229225: a message needs the property {_VALIDATED_USER}")
+        refused = Refused(ErrorCode.ILLEGAL_STATE, "AMQ229225: Validated User is not set")
         self.kernel_session.fail_transaction(refused.text)
         return message, refused
 
