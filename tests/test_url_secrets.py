@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +20,7 @@ import embedclient.asyncio
 import embedclient.blocking
 from embedbroker.cli._commands import commands
 from embedbroker.cli._connection_options import factory_for, failure_of
-from embedbroker.config import BrokerConfig
+from embedbroker.config import BrokerConfig, LockManager, ReplicationPrimary
 from embedbroker.configfile import load_config
 from embedbroker.pipeline._option_reader import OptionReader
 from embedbroker.pipeline._options import CONNECTION_OPTIONS, ConnectionOptions, SourceOptions
@@ -217,6 +217,28 @@ def test_a_broker_shows_no_password(url: str) -> None:
     check(outcome(lambda: connector_tls(BrokerConfig(connectors={"a": url}).connectors["a"])), url)
     for element in ("acceptor", "connector"):
         check(file_outcome(f"<{element}s><{element} name='a'>{escape(url)}</{element}></{element}s>"), url)
+
+
+@COMMON
+@given(url=urls())
+@example(url=f"tcp://u:{MARKER}@h:1")
+def test_a_url_in_the_place_of_a_name_shows_no_password(url: str) -> None:
+    assume("://" in url)
+    text, quoted = escape(url), quoteattr(url)
+    good = "<connectors><connector name='a'>tcp://h:1</connector></connectors>"
+    clusters = f"<cluster-connection name='c'><connector-ref>{text}</connector-ref></cluster-connection>"
+    check(file_outcome(f"{good}<cluster-connections>{clusters}</cluster-connections>"), url)
+    check(file_outcome(f"<connectors><connector name={quoted}>tcp://h:1</connector></connectors>"), url)
+    check(file_outcome(f"<acceptors><acceptor name={quoted}/></acceptors>"), url)
+    check(outcome(lambda: BrokerConfig(connectors={url: "tcp://h:1"})), url)
+
+
+def test_passwords_outside_of_urls_are_not_shown() -> None:
+    manager = LockManager("CuratorDistributedLockManager", {"password": MARKER, "connect-string": f"u:{MARKER}@zk:1"})
+    check(outcome(lambda: ReplicationPrimary(lock_manager=manager)), "")
+    assert "connect-string" in repr(manager)
+    check(file_outcome(f"<mask-password>{MARKER}</mask-password>"), "")
+    check(file_outcome(f"<cluster-password>ENC({MARKER})</cluster-password>"), "")
 
 
 def file_outcome(core: str) -> list[str]:

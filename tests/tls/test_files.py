@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -145,6 +149,33 @@ def test_files_that_became_unusable_leave_the_context_and_one_line(
     assert acceptor.context() is first
     files.key("server", ("new.example",))
     assert acceptor.context() is not first
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
+def test_a_shortage_while_files_are_read_again_is_one_line_and_no_end(
+    code: int, files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acceptor = AcceptorTLS(files.serving())
+    first = acceptor.context()
+    files.key("server", ("new.example",))
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkstemp", Mock(side_effect=OSError(code, os.strerror(code))))
+        assert [acceptor.context(), acceptor.context()] == [first, first]
+    (line,) = caplog.messages
+    assert line.startswith("TLS: the certificates stay as they were until the shortage is over: the key store")
+    assert os.strerror(code) in line
+    assert acceptor.context() is not first, "the new files apply without another change"
+
+
+async def test_a_client_whose_key_cannot_be_loaded_for_a_shortage_gets_a_jms_exception(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = files.trusting(key_store_path=files.key("client"))
+    shortage = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    monkeypatch.setattr(tempfile, "mkstemp", shortage)
+    with pytest.raises(ConnectionLostException, match=r"needs a temporary file for a moment: No space left"):
+        async with ConnectionFactory("tcp://127.0.0.1:1", tls=tls).connect():
+            pass
 
 
 def test_reloading_can_be_switched_off(files: Files) -> None:

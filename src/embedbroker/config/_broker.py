@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from attrs import Attribute, field, frozen
 
-from embedclient.model import TLS, TLSSettings, TransportConfiguration, as_tls, did_you_mean
+from embedclient.model import TLS, TLSSettings, TransportConfiguration, as_tls, describe_name, did_you_mean
 
 from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
@@ -124,6 +124,10 @@ def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnec
                 )
         if value.connector is None and config.host in _ANY_HOST:
             raise ValueError(f"cluster_connection needs a connector: other brokers cannot connect to {config.host!r}")
+
+
+def _shown_by_name(connectors: Mapping[str, TransportConfiguration]) -> str:
+    return repr({describe_name(name): connector for name, connector in connectors.items()})
 
 
 def _tls_text(value: TLS | None) -> str:
@@ -269,7 +273,7 @@ class BrokerConfig:
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
     node_manager_lock_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     journal_lock_acquisition_timeout_ms: int = field(default=-1, validator=_time)
-    connectors: dict[str, TransportConfiguration] = field(factory=dict, converter=as_connectors)
+    connectors: dict[str, TransportConfiguration] = field(factory=dict, converter=as_connectors, repr=_shown_by_name)
     cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
     cluster_user: str = field(default=DEFAULT_CLUSTER_USER, validator=named)
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)

@@ -113,6 +113,11 @@ class SharedStoreBackup:
     scale_down: ScaleDown | None = field(default=None, validator=_scale_down)
 
 
+def _names_alone(properties: Mapping[str, str]) -> str:
+    """Return properties without their values: one of them may be a password."""
+    return repr(dict.fromkeys(properties, "***"))
+
+
 @frozen
 class LockManager:
     """Define the service that decides which of a replicating pair is live: Artemis' ``manager`` element.
@@ -126,7 +131,7 @@ class LockManager:
     """
 
     class_name: str = field(validator=named)
-    properties: dict[str, str] = field(factory=dict, converter=_properties)
+    properties: dict[str, str] = field(factory=dict, converter=_properties, repr=_names_alone)
 
 
 _lock_manager = optional(instance(LockManager))

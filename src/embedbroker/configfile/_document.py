@@ -16,6 +16,8 @@ from xml.parsers import expat
 
 from attrs import define, field
 
+from embedclient.model import describe_name
+
 from ._findings import ConfigFileError, Findings
 from ._substitution import CircularProperties, substitute
 
@@ -149,7 +151,7 @@ class _Reader:
             return
         for number, content in enumerate(contents, 1):
             which = _identity(content) or (str(number) if len(contents) > 1 else "")
-            way = _below(parent.way, name) + (f"[{which}]" if which else "")
+            way = _below(parent.way, name) + (f"[{describe_name(which)}]" if which else "")
             child = self._element(name, content, parent.file, _below(parent.path, name), way)
             parent.children.setdefault(name, []).append(child)
 

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from attrs import AttrsInstance, fields_dict
 
+from embedclient.model import describe_name
+
 from ._document import Element
 from ._findings import Findings
 from ._values import Reader, WrongValue
@@ -25,7 +27,7 @@ Fields = Mapping[str, tuple[str, Reader]]
 
 def value_of(element: Element, reader: Reader, findings: Findings) -> object:
     """Return the value of an element's text; None, which no reader returns, when it is wrong."""
-    return _read(element.place, element.text, reader, findings)
+    return _read(element.place, element.text, reader, findings, shows_text="password" not in element.name)
 
 
 def attribute_of(element: Element, name: str, reader: Reader, findings: Findings) -> object:
@@ -43,11 +45,12 @@ def required_attribute(element: Element, name: str, findings: Findings) -> str |
     return found.strip()
 
 
-def _read(place: str, text: str | None, reader: Reader, findings: Findings) -> object:
+def _read(place: str, text: str | None, reader: Reader, findings: Findings, *, shows_text: bool = True) -> object:
     try:
         return reader(text)
     except WrongValue as error:
-        findings.refuse(place, str(error))
+        reason = str(error)
+        findings.refuse(place, reason if shows_text else reason.partition(", not ")[0])
         return None
 
 
@@ -98,6 +101,6 @@ def built(kind: type[A], values: dict[str, Any], place: str, findings: Findings)
 def named_once(found: dict[str, T], name: str, value: T, place: str, findings: Findings) -> None:
     """Keep a value under a name that may be used once."""
     if name in found:
-        findings.refuse(place, f"there are two of the name {name!r}")
+        findings.refuse(place, f"there are two of the name {describe_name(name)!r}")
     else:
         found[name] = value

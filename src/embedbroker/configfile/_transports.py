@@ -17,6 +17,7 @@ from embedclient.model import (
     TCP_CONNECTOR_FACTORY,
     TLS_PARAMETERS,
     TransportConfiguration,
+    describe_name,
     did_you_mean,
 )
 
@@ -44,6 +45,7 @@ def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> di
         return values
     names: dict[str, Element] = {}
     opened = 0
+    reasons: list[str] = []
     all_readable = True
     for element in elements:
         if name := element.attribute("name"):
@@ -55,12 +57,13 @@ def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> di
         reason = _why_not(url) or ("this broker opens one acceptor" if opened else "")
         if reason:
             findings.warn(element.place, f"is not opened: {reason}")
+            reasons.append(reason)
         else:
             opened += 1
             _open(element, url, tls, values, findings)
     # The error of an acceptor that cannot be read is enough: it may be the one to open.
     if all_readable and not opened:
-        findings.refuse(f"{core.place}/acceptors", "none of them can be opened: CORE over tcp:// is needed")
+        findings.refuse(f"{core.place}/acceptors", f"none of them can be opened: {'; '.join(reasons)}")
     return values
 
 
@@ -73,6 +76,10 @@ def _why_not(url: TransportURL) -> str:
         if wanted:
             names = ", ".join(wanted)
             return f"sslEnabled=true is missing, which {names} would need; write sslEnabled=false to open it without"
+    if url.parameters.get("autoStart", "true").lower() == "false":
+        return "autoStart=false leaves it stopped until an operator starts it, which this broker cannot do"
+    if "securityDomain" in url.parameters:
+        return "securityDomain is not supported: all acceptors use the users of the broker"
     if url.parameters.get("proxyProtocolEnabled", "false").lower() != "false":
         return "the PROXY protocol is not supported"
     spoken = _protocols(url)
@@ -144,10 +151,10 @@ def connectors_of(core: Element, tls: TLSParameters, findings: Findings) -> dict
         else:
             factory, place = TCP_CONNECTOR_FACTORY, {"host": url.host, "port": str(url.port)}
         if url.other_hosts:
-            findings.refuse(
-                element.place, "has several hosts; a connector leads to one, so write one connector for each"
+            findings.warn(
+                element.place,
+                f"leads to one host, {url.host}, not to {', '.join(url.other_hosts)}: write one connector for each",
             )
-            continue
         configuration = TransportConfiguration(name, factory, {**place, **url.parameters}, url.extra, own)
         named_once(connectors, name, configuration, element.place, findings)
     return connectors
@@ -177,5 +184,6 @@ def connector_refs(element: Element, connectors: Collection[str], findings: Find
 def is_connector(name: str, ref: Element, connectors: Collection[str], findings: Findings) -> bool:
     """Return True if there is a connector of the name; add an error if not."""
     if name not in connectors:
-        findings.refuse(ref.place, f"there is no connector {name!r}{did_you_mean(name, connectors)}")
+        others = [describe_name(connector) for connector in connectors]
+        findings.refuse(ref.place, f"there is no connector {describe_name(name)!r}{did_you_mean(name, others)}")
     return name in connectors

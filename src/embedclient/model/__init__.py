@@ -31,7 +31,15 @@ from ._similar_name import did_you_mean
 from ._time import Entropy, Instant, make_uuid, uuid_text
 from ._tls import TLS, TLSContext, TLSSettings, as_tls, read_tls_parameter
 from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
-from ._url import URLParameter, describe_url, is_host_name, split_members, unsupported_scheme, url_parameters
+from ._url import (
+    URLParameter,
+    describe_name,
+    describe_url,
+    is_host_name,
+    split_members,
+    unsupported_scheme,
+    url_parameters,
+)
 from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
@@ -106,6 +114,7 @@ __all__ = [
     "XaFlag",
     "Xid",
     "as_tls",
+    "describe_name",
     "describe_url",
     "did_you_mean",
     "filter_for_selector",

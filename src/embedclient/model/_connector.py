@@ -13,6 +13,7 @@ from attrs import evolve, field, frozen
 from ._checks import instance, whole
 from ._tls import TLS, as_tls
 from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
+from ._url import describe_name
 
 if TYPE_CHECKING:
     from attrs import Attribute
@@ -56,6 +57,10 @@ def _shown(parameters: Mapping[str, bool | int | str]) -> str:
     return repr(known if len(known) == len(parameters) else {**known, "***": "***"})
 
 
+def _shown_name(name: str) -> str:
+    return repr(describe_name(name))
+
+
 @frozen
 class TransportConfiguration:
     """The way to reach a broker.
@@ -74,7 +79,7 @@ class TransportConfiguration:
         TypeError: a field is of another type; the text names it.
     """
 
-    name: str = field(validator=_text)
+    name: str = field(validator=_text, repr=_shown_name)
     factory: str = field(default=TCP_CONNECTOR_FACTORY, validator=_text)
     parameters: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters, repr=_shown)
     extra: Mapping[str, bool | int | str] = field(factory=dict, hash=False, validator=_parameters, repr=_shown)

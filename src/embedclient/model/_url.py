@@ -14,7 +14,15 @@ from attrs import field, frozen
 
 from ._similar_name import did_you_mean
 
-__all__ = ["URLParameter", "describe_url", "is_host_name", "split_members", "unsupported_scheme", "url_parameters"]
+__all__ = [
+    "URLParameter",
+    "describe_name",
+    "describe_url",
+    "is_host_name",
+    "split_members",
+    "unsupported_scheme",
+    "url_parameters",
+]
 
 HIDDEN = "***"
 _MEMBER = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
@@ -119,6 +127,11 @@ def describe_url(url: object, known: Collection[str] = ()) -> str:
     if not isinstance(url, str):
         return f"a value of type {type(url).__name__}"
     return _Description(url, known).text
+
+
+def describe_name(name: str) -> str:
+    """Return a name in the form for errors, logs and reprs: unchanged, or as `describe_url` has it if it is a URL."""
+    return describe_url(name) if "://" in name else name
 
 
 class _Description:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLS, TLSContext, TLSSettings, TransportConfiguration
 
 from ._connection import TLSConnection, TLSError
-from ._stores import KeyStore, TLSStoreError, read_file, read_key_store, read_trust_store
+from ._stores import KeyStore, TLSStoreError, read_file, read_key_store, read_trust_store, store_error
 from ._suites import openssl_names, splits_versions
 
 __all__ = ["AcceptorTLS", "TLSStoreError", "connector_tls", "log_as"]
@@ -50,11 +50,14 @@ class _CurrentContext:
         self._context: ssl.SSLContext | None = None
         self._paths: tuple[str, ...] = ()
         self._stamps: list[_Stamp] = []
+        # The files of the last failure, which is reported once for each change.
+        self._reported: list[_Stamp] = []
 
     def get(self) -> ssl.SSLContext:
         """Return the context of the files as they are now.
 
         Files that cannot be used after a change leave the present context in force; the log names the reason once.
+        After a shortage of the system, the next connection reads them again.
 
         Raises:
             TLSStoreError: there is no context yet, and the files cannot be used.
@@ -65,13 +68,16 @@ class _CurrentContext:
         if self._settings.auto_reload:
             stamps = [_stamp(path) for path in self._paths]
             if stamps != self._stamps:
-                # Written before the attempt: a failure is reported once per change.
-                self._stamps = stamps
                 try:
                     context = self._load()
                     _log.info("TLS: the changed files %s apply to new connections", ", ".join(self._paths))
                 except TLSStoreError as error:
-                    _log.error("TLS: the certificates stay as they were: %s", error)
+                    if not error.passes:
+                        self._stamps = stamps
+                    if stamps != self._reported:
+                        self._reported = stamps
+                        when = " until the shortage is over" if error.passes else ""
+                        _log.error("TLS: the certificates stay as they were%s: %s", when, error)
         return context
 
     def _load(self) -> ssl.SSLContext:
@@ -177,6 +183,8 @@ def make_context(settings: TLSSettings, *, server_side: bool) -> tuple[ssl.SSLCo
             context.load_verify_locations(settings.crl_path)
         except ssl.SSLError as error:
             raise TLSStoreError(f"the revocation list {settings.crl_path!r} is no PEM file with one") from error
+        except OSError as error:
+            raise store_error(f"the revocation list {settings.crl_path!r} cannot be read", error) from error
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         paths.append(settings.crl_path)
     return context, tuple(paths)
@@ -235,15 +243,19 @@ def _load_key(context: ssl.SSLContext, store: KeyStore) -> None:
     content = store.key.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())
     ) + b"".join(each.public_bytes(Encoding.PEM) for each in store.certificates)
-    descriptor, path = tempfile.mkstemp(prefix="embedclient-tls-")
+    path = None
     try:
+        descriptor, path = tempfile.mkstemp(prefix="embedclient-tls-")
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(content)
         context.load_cert_chain(path, password=password)
     except ssl.SSLError as error:
         raise TLSStoreError(f"the key store {store.paths[0]!r} cannot be used: {error.reason or error}") from error
+    except OSError as error:
+        raise store_error(f"the key store {store.paths[0]!r} needs a temporary file for a moment", error) from error
     finally:
-        os.unlink(path)
+        if path is not None:
+            os.unlink(path)
 
 
 def _restrict(context: ssl.SSLContext, settings: TLSSettings) -> None:

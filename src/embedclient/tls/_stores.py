@@ -6,6 +6,7 @@ not depend on the use of what is read.
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,12 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
     from cryptography.x509 import Certificate
 
-__all__ = ["KeyStore", "TLSStoreError", "read_file", "read_key_store", "read_trust_store"]
+__all__ = ["KeyStore", "TLSStoreError", "read_file", "read_key_store", "read_trust_store", "store_error"]
 
+# The system ran out of something that others give back.
+_SHORTAGES = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.ESTALE, errno.ENOSPC, errno.EDQUOT}
+)
 _JKS, _JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
 _PEM = b"-----BEGIN "
 _CERTIFICATES = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.*?-----END [A-Z0-9 ]*-----", re.DOTALL)
@@ -26,7 +31,19 @@ _PEM_SOURCE = re.compile(r"^\s*source\.(?P<kind>key|cert)\s*[=:]\s*(?P<path>.+?)
 
 
 class TLSStoreError(Exception):
-    """A file of certificates or keys cannot be used; the text names the file, the reason and the remedy."""
+    """A file of certificates or keys cannot be used; the text names the file, the reason and the remedy.
+
+    ``passes``: the system was short of something, and the same file may be usable a moment later.
+    """
+
+    def __init__(self, text: str, *, passes: bool = False) -> None:
+        super().__init__(text)
+        self.passes = passes
+
+
+def store_error(text: str, error: OSError) -> TLSStoreError:
+    """Return the error about a file for which the system refused a call."""
+    return TLSStoreError(f"{text}: {error.strerror or error}", passes=error.errno in _SHORTAGES)
 
 
 @frozen
@@ -48,7 +65,7 @@ def read_file(path: str, what: str) -> bytes:
         with open(path, "rb") as opened:
             return opened.read()
     except OSError as error:
-        raise TLSStoreError(f"the {what} {path!r} cannot be read: {error.strerror}") from error
+        raise store_error(f"the {what} {path!r} cannot be read", error) from error
     except ValueError as error:  # a path with a NUL
         raise TLSStoreError(f"the {what} {path!r} cannot be read: it is no path") from error
 

@@ -88,20 +88,30 @@ def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
     ]
 
 
+NO_TLS, WITHOUT = "sslEnabled=true is missing", "write sslEnabled=false to open it without"
+
+
 @pytest.mark.parametrize(
-    "url",
+    ("url", "reason"),
     [
-        "tcp://a:1?protocols=AMQP,MQTT",
-        "tcp://a:1?needClientAuth=true",
-        "tcp://a:1?keyStorePath=x;keyStorePassword=y",
-        "tcp://a:1?proxyProtocolEnabled=true",
-        "vm://0",
+        ("tcp://a:1?protocols=AMQP,MQTT", "only CORE is spoken, not AMQP, MQTT"),
+        ("tcp://a:1?needClientAuth=true", f"{NO_TLS}, which needClientAuth would need; {WITHOUT}"),
+        ("tcp://a:1?sslContext=x", f"{NO_TLS}, which sslContext would need; {WITHOUT}"),
+        (
+            "tcp://a:1?keyStorePath=x;keyStorePassword=y",
+            f"{NO_TLS}, which keyStorePath, keyStorePassword would need; {WITHOUT}",
+        ),
+        ("tcp://a:1?proxyProtocolEnabled=true", "the PROXY protocol is not supported"),
+        ("tcp://a:1?securityDomain=x", "securityDomain is not supported: all acceptors use the users of the broker"),
+        (
+            "tcp://a:1?autoStart=false",
+            "autoStart=false leaves it stopped until an operator starts it, which this broker cannot do",
+        ),
+        ("vm://0", "vm:// URLs of the same process reach a broker by its name without an acceptor"),
     ],
 )
-def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, tmp_path: Path) -> None:
-    assert refused(tmp_path, acceptors(url)) == [
-        "core/acceptors: none of them can be opened: CORE over tcp:// is needed"
-    ]
+def test_a_file_of_which_no_acceptor_can_be_opened_is_refused(url: str, reason: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, acceptors(url)) == [f"core/acceptors: none of them can be opened: {reason}"]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +296,13 @@ def test_unknown_parameters_of_a_connector_travel_along(tmp_path: Path) -> None:
     ]
 
 
+def test_a_connector_with_several_hosts_leads_to_the_first(tmp_path: Path) -> None:
+    loaded = load(tmp_path, connectors("<connector name='a'>tcp://a,b:1</connector>"))
+    assert loaded.config.connectors["a"].parameters == {"host": "a", "port": "1"}
+    (warning,) = loaded.warnings
+    assert warning == "core/connectors/connector[a]: leads to one host, a, not to b: write one connector for each"
+
+
 def test_a_connector_may_use_tls(tmp_path: Path) -> None:
     loaded = load(tmp_path, connectors("<connector name='a'>tcp://a:1?sslEnabled=true;trustStorePath=x</connector>"))
     assert loaded.config.connectors["a"].is_secure
@@ -298,7 +315,6 @@ def test_a_connector_may_use_tls(tmp_path: Path) -> None:
     [
         (["<connector>tcp://a:1</connector>"], "/connector: has no name: write <connector name='...'>"),
         (["<connector name='a'/>"], "/connector[a]: is empty; expected a text"),
-        (["<connector name='a'>tcp://a,b:1</connector>"], "/connector[a]: has several hosts; a connector leads to one"),
         (
             ["<connector name='a'>static:(tcp://u:x@a:1,tcp://b)</connector>"],
             "/connector[a]: static: is a prefix of ActiveMQ Classic, which is not supported: write (tcp://a:1,tcp://b)",
