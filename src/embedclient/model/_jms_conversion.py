@@ -34,8 +34,9 @@ _PLAIN: Final = (str, int, bool, float, bytes, type(None))
 # By tag, because hashing an enum member is slow; 128 stands for "no integer".
 _BITS: Final = (128, 128, 128, 8, 128, 16, 32, 64, 128, 128, 128, 128)
 _INTEGER_TEXT: Final = re.compile(r"[+-]?0*[0-9]{1,20}", re.ASCII)
+# No two parts may take the same digits: the search would try each way to share them.
 _REAL_TEXT: Final = re.compile(
-    r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|NaN|Infinity)\s*", re.ASCII
+    r"\s*[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?|NaN|Infinity)\s*", re.ASCII
 )
 
 

@@ -1,4 +1,4 @@
-"""Errors of selectors: texts that are not selectors, and values that arithmetic does not accept.
+"""Errors of selectors: texts that are not selectors, and values that have no result.
 
 Apart from the language itself, which loads with the first selector: most brokers and most programs have none.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["InvalidSelector", "NotANumber"]
+__all__ = ["InvalidSelector", "NoResult", "NotANumber", "TextTooLong"]
 
 QUOTED_CHARACTERS_MAX: Final = 200
 
@@ -23,5 +23,13 @@ class InvalidSelector(ValueError):
         self.reason = reason
 
 
-class NotANumber(TypeError):
-    """Report a value in arithmetic that is not a number; the selector as a whole does not match."""
+class NoResult(Exception):
+    """Report that an expression has no result for a message; the selector as a whole does not match."""
+
+
+class NotANumber(NoResult):
+    """Report a value in arithmetic that is not a number."""
+
+
+class TextTooLong(NoResult):
+    """Report that texts that are appended to each other become too long."""

@@ -7,7 +7,7 @@ Where the specification has a rule it holds: NULL on either side makes a compari
 are neither equal nor ordered (``False``), NOT unknown is unknown. Where it is silent the rules are those of Artemis.
 ``<>`` is the negation of ``=``, so values of different types differ. Division gives a double, dividing by zero an
 infinity. ``+`` appends to a string. Strings held by two properties have an order. Arithmetic on anything else than
-numbers leaves the whole selector without a match.
+numbers leaves the whole selector without a match; so does a text that ``+`` makes longer than it may be.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Final, TypeAlias, assert_never
 from embedclient.model import uuid_text
 
 from ..message._message import Message
-from ._errors import NotANumber
+from ._errors import NotANumber, TextTooLong
 from ._grammar import ParsedSelector
 from ._like import like_matcher
 from ._numbers import OPERATIONS, is_number, number_in, read_as, text_of, wrapped
 from ._tree import (
     And,
     Arithmetic,
+    Between,
     Comparison,
     Constant,
     Expression,
@@ -39,6 +40,9 @@ from ._tree import (
 )
 
 __all__ = ["Condition", "compile_selector"]
+
+APPENDED_LENGTH_MAX: Final = 262_144
+"""Characters of a text that ``+`` makes. Without a limit a short selector appends a long property to itself often."""
 
 Value: TypeAlias = Callable[[Message], object]
 Condition: TypeAlias = Callable[[Message], bool | None]
@@ -110,6 +114,8 @@ class _Compiler:
                 return _negated(self.condition(operand))
             case Comparison(symbol, left, right):
                 return self._comparison(symbol, left, right)
+            case Between(operand, low, high, negated):
+                return self._between(operand, low, high, negated=negated)
             case Membership(identifier, choices):
                 return _membership(self.value(identifier), frozenset(choices))
             case Like(operand, pattern, escape):
@@ -137,7 +143,7 @@ class _Compiler:
                 return _negative(self.value(operand))
             case Arithmetic(symbol, left, right):
                 return self._arithmetic(symbol, self.value(left), self.value(right))
-            case Comparison() | Membership() | Like() | IsNull() | Not() | And() | Or():
+            case Comparison() | Between() | Membership() | Like() | IsNull() | Not() | And() | Or():
                 return self.condition(node)
             case _:
                 assert_never(node)
@@ -170,6 +176,40 @@ class _Compiler:
 
         return comparison
 
+    def _between(self, operand: Expression, low: Expression, high: Expression, *, negated: bool) -> Condition:
+        value = self.value(operand)
+        first = self._bound("<" if negated else ">=", low)
+        second = self._bound(">" if negated else "<=", high)
+
+        def between(message: Message) -> bool | None:
+            # Evaluated once: nested in each other, they would double the work with each level.
+            held = value(message)
+            if held is None:
+                return None
+            answer = first(held, message)
+            if answer is negated:
+                return negated
+            other = second(held, message)
+            if other is negated:
+                return negated
+            return None if answer is None or other is None else not negated
+
+        return between
+
+    def _bound(self, symbol: str, bound: Expression) -> Callable[[object, Message], bool | None]:
+        """Return the comparison of a value that is there with a bound of BETWEEN."""
+        compare, value, convert = _COMPARISONS[symbol], self.value(bound), self._convert
+
+        def compared(held: object, message: Message) -> bool | None:
+            other = value(message)
+            if other is None:
+                return None
+            if convert and held.__class__ is not other.__class__:
+                held, other = _converted(held, other)
+            return compare(held, other) if _alike(held, other) else False
+
+        return compared
+
     def _arithmetic(self, symbol: str, left_value: Value, right_value: Value) -> Value:
         operation = OPERATIONS[symbol]
         appends = symbol == "+"
@@ -183,7 +223,10 @@ class _Compiler:
             if right is None:
                 return None
             if appends and isinstance(left, str):
-                return left + text_of(right)
+                text = text_of(right)
+                if len(left) + len(text) > APPENDED_LENGTH_MAX:
+                    raise TextTooLong(f"more than {APPENDED_LENGTH_MAX} characters are appended to each other")
+                return left + text
             result = operation(number(left), number(right))
             return wrapped(result) if isinstance(result, int) else result
 

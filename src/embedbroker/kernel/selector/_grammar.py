@@ -15,10 +15,12 @@ from typing import Final, TypeAlias
 from attrs import define, frozen
 
 from ._errors import InvalidSelector
+from ._like import SEARCHED_LENGTH_MAX, searched_length
 from ._tokens import Token, tokenize
 from ._tree import (
     And,
     Arithmetic,
+    Between,
     Comparison,
     Constant,
     Expression,
@@ -38,7 +40,7 @@ LENGTH_MAX: Final = 262_144
 DEPTH_MAX: Final = 150
 """Levels of brackets and levels of the tree. Chains of AND and of OR are one level, however long."""
 LIKE_PATTERN_LENGTH_MAX: Final = 4096
-"""Characters; the cost of a LIKE is at most this times the length of the property."""
+"""Characters in one pattern."""
 
 
 @frozen
@@ -66,7 +68,7 @@ _POWERS: Final = {
     **dict.fromkeys(["+", "-"], _SUM),
     **dict.fromkeys(["*", "/", "%"], _PRODUCT),
 }
-_CONDITIONS: Final = (Comparison, Membership, Like, IsNull, Not, And, Or)
+_CONDITIONS: Final = (Comparison, Between, Membership, Like, IsNull, Not, And, Or)
 
 
 def _is_condition(node: Expression) -> bool:
@@ -237,12 +239,7 @@ class _Parser:
         high, high_depth = self._expression(_SUM)
         for bound, token in ((left[0], left_token), (low, low_token), (high, high_token)):
             self._check_comparable(operator, bound, token)
-        node: Expression
-        if negated:
-            node = Or((Comparison("<", left[0], low), Comparison(">", left[0], high)))
-        else:
-            node = And((Comparison(">=", left[0], low), Comparison("<=", left[0], high)))
-        return node, max(left[1], low_depth, high_depth) + 2
+        return Between(left[0], low, high, negated), max(left[1], low_depth, high_depth) + 2
 
     def _like(self, node: Expression) -> Expression:
         pattern_token = self.tokens[self.index]
@@ -256,6 +253,9 @@ class _Parser:
             escape = self._string()
             if len(escape) != 1:
                 raise self._invalid(token, "ESCAPE takes exactly one character")
+        if searched_length(pattern, escape) > SEARCHED_LENGTH_MAX:
+            reason = f"between two % there are more than {SEARCHED_LENGTH_MAX} characters, with _ among them"
+            raise self._invalid(pattern_token, reason)
         return Like(node, pattern, escape)
 
     def _membership(self, node: Expression, token: Token) -> Expression:

@@ -49,7 +49,8 @@ OPERATIONS: Final[dict[str, Callable[[int | float, int | float], int | float]]] 
     "%": _remainder,
 }
 
-_FLOAT_TEXT: Final = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
+# No two parts may take the same digits: the search would try each way to share them.
+_FLOAT_TEXT: Final = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*", re.ASCII)
 _INTEGER_TEXT: Final = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 
 

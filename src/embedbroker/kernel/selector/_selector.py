@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from embedclient.errors import RemoteProtocolError
 
 from ..message._message import Message
-from ._errors import InvalidSelector, NotANumber
+from ._errors import InvalidSelector, NoResult
 
 if TYPE_CHECKING:
     from ._evaluation import Condition
@@ -41,7 +41,7 @@ class Selector:
         """
         try:
             return self._condition(message) is True
-        except (NotANumber, RemoteProtocolError):
+        except (NoResult, RemoteProtocolError):
             return False
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from attrs import frozen
 __all__ = [
     "And",
     "Arithmetic",
+    "Between",
     "Comparison",
     "Constant",
     "Expression",
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 # Nodes of the tree. ``Constant``, ``Identifier``, ``Negation`` and ``Arithmetic`` are values, the others conditions.
-# BETWEEN has no node: the specification defines it, and NOT BETWEEN, as two comparisons.
 
 
 @frozen
@@ -55,6 +55,16 @@ class Comparison:
     operator: str
     left: Expression
     right: Expression
+
+
+@frozen
+class Between:
+    """Two comparisons with one left side, which is evaluated once; NOT BETWEEN is one of their opposites, or both."""
+
+    operand: Expression
+    low: Expression
+    high: Expression
+    negated: bool
 
 
 @frozen
@@ -91,5 +101,5 @@ class Or:
 
 
 Expression: TypeAlias = (
-    Constant | Identifier | Negation | Arithmetic | Comparison | Membership | Like | IsNull | Not | And | Or
+    Constant | Identifier | Negation | Arithmetic | Comparison | Between | Membership | Like | IsNull | Not | And | Or
 )

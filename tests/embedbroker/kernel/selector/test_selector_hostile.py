@@ -5,9 +5,13 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
+from attrs import field, frozen
 
+from embedbroker.kernel.selector._evaluation import APPENDED_LENGTH_MAX
 from embedbroker.kernel.selector._grammar import DEPTH_MAX, LENGTH_MAX
+from embedbroker.kernel.selector._like import like_matcher
 from embedbroker.kernel.selector._selector import InvalidSelector, parse_selector
+from embedclient.model import PropertyValue
 from tests.embedbroker.kernel.selector.selector_message import Letter
 
 LETTER = Letter(properties={"n": 7, "yes": True})
@@ -50,6 +54,61 @@ def test_a_text_beyond_the_length_limit_is_refused_unread() -> None:
     assert len(str(caught.value)) < 400
     with pytest.raises(InvalidSelector, match="pattern is longer"):
         parse_selector(f"a LIKE '{'_' * 5000}'")
+    with pytest.raises(InvalidSelector, match="between two %"):
+        parse_selector(f"a LIKE '%{'_' * 257}%'")
+    assert parse_selector(f"a LIKE '{'_' * 4000}'")
+    assert parse_selector(f"a LIKE '%{'a' * 4000}%'")
+
+
+class CountedText(str):
+    """A text that counts the characters that a search looks at."""
+
+    examined = 0
+
+    def find(self, sought: str, start: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+        last = len(self) if end is None else end
+        found = super().find(sought, start, last)
+        self.examined += (found + len(sought) if found >= 0 else last) - start
+        return found
+
+    def startswith(self, sought: str, start: int = 0) -> bool:  # type: ignore[override]
+        self.examined += len(sought)
+        return super().startswith(sought, start)
+
+    def __getitem__(self, key: object) -> str:
+        assert isinstance(key, slice)
+        taken = super().__getitem__(key)
+        self.examined += len(taken)
+        return taken
+
+
+NEARLY = "a" * 100_000
+# Each nearly fits at every place of the text.
+SLOW = {
+    "many segments": "%a" * 2000 + "%b",
+    "one long segment": f"%{'a' * 4000}b%",
+    "one segment with any characters": f"%_{'a' * 254}b%",
+    "any characters between": f"%{'_a' * 64}_b{'_a' * 63}%",
+    "segments with any characters": "%_a_b" * 800 + "%",
+    "any characters": f"%{'_' * 255}b%",
+}
+
+
+@pytest.mark.parametrize("pattern", SLOW.values(), ids=SLOW)
+def test_a_like_pattern_looks_at_each_character_of_a_text_a_few_times(pattern: str) -> None:
+    parse_selector(f"color LIKE '{pattern}'")
+    text = CountedText(NEARLY)
+    assert not like_matcher(pattern, None)(text)
+    assert 0 < text.examined < 3 * len(NEARLY)
+
+
+@pytest.mark.parametrize("pattern", SLOW.values(), ids=SLOW)
+def test_a_like_pattern_finds_the_one_place_where_it_fits(pattern: str) -> None:
+    matches = like_matcher(pattern, None)
+    sought = pattern.replace("%", "").replace("_", "c")
+    assert matches(f"{NEARLY}{sought}")
+    assert matches(f"{NEARLY}{sought}{NEARLY}") is pattern.endswith("%")
+    assert not matches(f"{NEARLY}{sought[:-1]}")
 
 
 def test_a_like_pattern_cannot_make_the_search_explode() -> None:
@@ -58,6 +117,44 @@ def test_a_like_pattern_cannot_make_the_search_explode() -> None:
     started = process_time()
     assert not selector.matches(letter)
     # A hundred times what it takes. An exploding search, in C code where nothing can be counted, never ends.
+    assert process_time() - started < 1.0
+
+
+@frozen
+class CountedLetter(Letter):
+    """A message that lists the properties that are read."""
+
+    reads: list[str] = field(factory=list)
+
+    def property(self, name: str) -> PropertyValue:
+        self.reads.append(name)
+        return self.properties.get(name)
+
+
+@pytest.mark.parametrize("kind", ["BETWEEN", "NOT BETWEEN"])
+def test_the_left_side_of_between_is_evaluated_once(kind: str) -> None:
+    levels = 16
+    text = "(text + (" * levels + "n" + f" {kind} 1 AND 2))" * levels
+    letter = CountedLetter(properties={"n": 7, "text": "a"})
+    selector = parse_selector(f"{text} {kind} 1 AND 2")
+    assert not selector.matches(letter)
+    assert sorted(letter.reads) == ["n", *["text"] * levels]
+
+
+def test_a_text_that_is_appended_to_itself_often_matches_nothing() -> None:
+    part = "(" + " + ".join(["color"] * 100) + ")"
+    letter = Letter(properties={"color": "a" * (APPENDED_LENGTH_MAX // 100)})
+    assert parse_selector(f"{part} LIKE 'a%'").matches(letter)
+    assert not parse_selector(f"({part} + {part}) LIKE 'a%'").matches(letter)
+    assert not parse_selector(f"NOT (({part} + {part}) LIKE 'b%')").matches(letter)
+
+
+@pytest.mark.parametrize("text", ["9" * 60_000 + "x", "9" * 60_000 + "." + "9" * 60_000 + "x"])
+def test_a_long_text_that_is_no_number_is_read_once(text: str) -> None:
+    letter = Letter(properties={"text": text, "x": 1.5})
+    started = process_time()
+    assert not parse_selector("convert_string_expressions:text = x").matches(letter)
+    # Hundreds of times what it takes. Trying each way to share the digits takes ten times as long as this.
     assert process_time() - started < 1.0
 
 
