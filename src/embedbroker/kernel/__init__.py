@@ -41,6 +41,7 @@ from .queueing._backlog import Bookmark, Reference, Restore
 from .queueing._backpressure import Backpressure
 from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from .queueing._queue import Consumer, ConsumerPort, Queue
+from .queueing._temporary_queues import TemporaryQueues
 from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
@@ -153,6 +154,7 @@ __all__ = [
     "Store",
     "StoredMessage",
     "StoredTransaction",
+    "TemporaryQueues",
     "Transaction",
     "TransactionState",
     "When",

@@ -79,12 +79,6 @@ class Teardown:
             self._address_manager.drop_idle_address(queue.definition)
         self.purge(queue)
 
-    def delete_temporary(self, name: str, identifier: int) -> None:
-        """Delete the temporary queue of a connection that ended, unless it is gone or another queue has its name."""
-        queue = self._address_manager.queues.get(name)
-        if queue is not None and queue.id == identifier:
-            self.delete_queue(queue)
-
     def purge(self, queue: Queue) -> None:
         """Take out everything that waits now or is scheduled; messages that arrive meanwhile stay."""
         doomed = self.take_waiting(queue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedbroker.config import AddressSettings
+from embedbroker.protocols.core._connection import CoreConnection
 from embedclient.errors import ErrorCode
 from embedclient.model import PropertyType
 from embedclient.wire.core import (
@@ -179,6 +180,39 @@ def test_temporary_queues_end_with_the_connection_and_not_with_the_session(stage
     assert (
         "t" not in stage.node.kernel.address_manager.queues and "t" not in stage.node.kernel.address_manager.addresses
     )
+
+
+def test_a_connection_forgets_a_temporary_queue_that_another_one_deleted(stage: Stage, peer: Peer) -> None:
+    (connection,) = stage.node.kernel.clients.connections
+    assert isinstance(connection, CoreConnection)
+    other = stage.connect().open_session()
+    for number in range(3):
+        peer.create_queue(f"t{number}", temporary=True)
+    assert len(connection.temporary_queues) == 3
+    for number in range(3):
+        other.send(DeleteQueue(f"t{number}"))
+    assert other.clear() == [DONE] * 3
+    assert len(connection.temporary_queues) == 0
+
+
+def test_a_temporary_queue_ends_with_the_connection_that_asked_for_it_last(stage: Stage, peer: Peer) -> None:
+    peer.create_queue("t", temporary=True)
+    other = stage.connect().open_session()
+    # As a client does that builds its session again behind a failover, while its old connection is not known as lost.
+    other.send(CreateQueueV2("t", "t", None, False, True, False, False, 1))
+    peer.lose()
+    assert "t" in stage.node.kernel.address_manager.queues
+    other.lose()
+    assert "t" not in stage.node.kernel.address_manager.queues
+
+
+def test_a_durable_queue_outlives_a_connection_that_asked_for_a_temporary_one_of_its_name(
+    stage: Stage, peer: Peer
+) -> None:
+    other = stage.connect().open_session()
+    other.send(CreateQueueV2("q", "q", None, False, True, False, False, 1))
+    other.lose()
+    assert "q" in stage.node.kernel.address_manager.queues
 
 
 def test_a_queue_that_has_the_name_of_a_temporary_one_stays_when_that_ones_connection_ends(

@@ -461,6 +461,8 @@ class AddressManager:
         """Forget an emptied queue without consumers; its address stays."""
         assert not queue.consumers, queue.name
         queue.deleted = True
+        if queue.keeper is not None:
+            queue.keeper.discard(queue)
         del self.queues[queue.name]
         if queue.definition.temporary and queue.name == queue.definition.address and _RANDOM_NAME.fullmatch(queue.name):
             while len(self._gone) >= _GONE_MAX:

@@ -28,7 +28,14 @@ from ._dispatcher import Dispatcher
 from ._groups import GroupDispatcher
 from ._scheduled import ScheduledReferences
 
-__all__ = ["Consumer", "ConsumerPort", "Queue", "QueueOwner"]
+__all__ = ["Consumer", "ConsumerPort", "Queue", "QueueKeeper", "QueueOwner"]
+
+
+class QueueKeeper(Protocol):
+    """Hold a queue until it is deleted: a connection, for its temporary queues."""
+
+    def discard(self, queue: Queue) -> None:
+        """Forget a queue, which was deleted or has another keeper."""
 
 
 class QueueOwner(Protocol):
@@ -228,6 +235,7 @@ class Queue:
         "filter",
         "id",
         "idle_since_ms",
+        "keeper",
         "killed_count",
         "name",
         "owner",
@@ -279,6 +287,8 @@ class Queue:
         self.swept = False
         self.idle_since_ms = 0
         self.deleted = False
+        # What must forget it when it is deleted.
+        self.keeper: QueueKeeper | None = None
 
     def statistics(self) -> QueueStatistics:
         """Return the current figures."""

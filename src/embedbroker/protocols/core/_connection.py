@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session, name_in_text
+from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session, TemporaryQueues, name_in_text
 from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, CHANNEL_USER_FIRST, ConnectionState, Role
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Instant
@@ -85,8 +85,7 @@ class CoreConnection:
         )
         self.state.open(service.now)
         self.sessions: dict[int, CoreSession] = {}
-        # Names and ids: a name may belong to another queue when this connection ends.
-        self.temporary_queues: dict[int, str] = {}
+        self.temporary_queues = TemporaryQueues()
         # Sessions with a refused reattachment that their client has not created again yet.
         self._refused_reattachments = 0
         self._has_dropped = False
@@ -491,9 +490,8 @@ class CoreConnection:
         self._leave_cluster()
         for session in list(self.sessions.values()):
             session.close(failed=True)
-        for identifier, name in list(self.temporary_queues.items()):
-            self.service.kernel.teardown.delete_temporary(name, identifier)
-        self.temporary_queues.clear()
+        for queue in self.temporary_queues:
+            self.service.kernel.teardown.delete_queue(queue)
         self.service.kernel.clients.remove_connection(self)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from embedbroker.kernel import ClientConnection
 
 if TYPE_CHECKING:
-    from embedbroker.kernel import Backpressure, Body, Kernel, Refused, Session
+    from embedbroker.kernel import Backpressure, Body, Kernel, Refused, Session, TemporaryQueues
     from embedclient.wire.core import CoreMessage, Packet, SessionSendContinuation
 
     from .._port import ConnectionPort
@@ -33,8 +33,8 @@ class Gate(Protocol):
 class SessionConnection(ClientConnection, Protocol):
     """Carry the frames of a session. A reattachment replaces it."""
 
-    #: Temporary queues that end with it: names by ids, as a later queue may have the name of one that is gone.
-    temporary_queues: dict[int, str]
+    #: Temporary queues that end with it.
+    temporary_queues: TemporaryQueues
 
     @property
     def link(self) -> ConnectionPort:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from attrs import evolve
 
 from embedbroker.config import AddressFullPolicy
-from embedbroker.kernel import Consumer, Outcome, QueueRequest, Refused, split_fqqn
+from embedbroker.kernel import Consumer, Outcome, Queue, QueueRequest, Refused, split_fqqn
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.wire.core import (
     CreateAddress,
@@ -147,8 +147,9 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
 
 def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> None:
     result = session.kernel_session.addresses.create_queue(request)
-    if not isinstance(result, Refused) and request.temporary:
-        session.connection.temporary_queues[result.id] = result.name
+    # A request without an answer may find a queue of this name that is there to stay.
+    if isinstance(result, Queue) and request.temporary and result.definition.temporary:
+        session.connection.temporary_queues.add(result)
     _done(session, result, wants_reply)
 
 
@@ -225,10 +226,7 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
 
 
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:
-    result = session.kernel_session.addresses.delete_queue(packet.queue_name)
-    if not isinstance(result, Refused):
-        session.connection.temporary_queues.pop(result.id, None)
-    _done(session, result, True)
+    _done(session, session.kernel_session.addresses.delete_queue(packet.queue_name), True)
 
 
 def _query_queue(session: CoreSession, packet: SessionQueueQuery) -> None:

@@ -834,8 +834,7 @@ class CoreSession:
         previous = self.connection
         if previous is not connection:
             previous.forget_session(self.channel_id, self)
-            connection.temporary_queues.update(previous.temporary_queues)
-            previous.temporary_queues.clear()
+            connection.temporary_queues.take_over(previous.temporary_queues)
         self.connection = connection
         pieces = self.channel.replay_after(last_confirmed_command_id)
         self._count_kept()
