@@ -32,6 +32,10 @@ from ._texts import ROUTING_TYPES, no_queue
 __all__ = ["QUEUE", "remove_all"]
 
 
+# Messages of a queue that are examined between two pauses.
+_PORTION = 512
+
+
 def _of(call: Call) -> Queue:
     queue = call.kernel.address_manager.queues.get(call.name)
     if queue is None:
@@ -325,9 +329,30 @@ def _give_up_matching(call: Call, filter_text: str | None) -> Work:
     return _each(call, call.name, _give_up(call), _selected(call, filter_text))
 
 
-def _one(call: Call, act: Callable[[Queue, Reference], None], message_id: int | None) -> Work:
-    count = yield from _each(call, call.name, act, lambda each: each.message.message_id == message_id)
+def _one(
+    call: Call,
+    act: Callable[[Queue, Reference], None],
+    message_id: int | None,
+    matches: Callable[[Reference], bool] = lambda each: True,
+) -> Work:
+    """Return True if the message was there. One that a cursor pins stays, which is not the same as none."""
+    count = yield from _each(call, call.name, act, lambda each: each.message.message_id == message_id and matches(each))
+    if not count:
+        yield from _refuse_pinned(call, message_id)
     return count == 1
+
+
+def _refuse_pinned(call: Call, message_id: int | None) -> Generator[None, None, None]:
+    queue, cursors = _of(call), call.kernel.cursors
+    refused = cursors.refusal(queue)
+    if refused is None:
+        return
+    after = -1
+    while portion := queue.backlog.behind(after, cursors.exempt_through(queue), _PORTION):
+        if any(entry[5] == message_id for entry in portion):
+            raise ManagementRefused(f"message {message_id} is pinned: {refused.text}")
+        after = portion[-1][0]
+        yield
 
 
 def _remove_one(call: Call, message_id: int | None) -> Work:
@@ -493,11 +518,7 @@ def _retry_all(call: Call) -> Work:
 
 
 def _retry_one(call: Call, message_id: int | None) -> Work:
-    def matches(reference: Reference) -> bool:
-        return reference.message.message_id == message_id and _origin(call, reference.message) is not None
-
-    count = yield from _each(call, call.name, _retrying(call), matches)
-    return count == 1
+    return _one(call, _retrying(call), message_id, lambda each: _origin(call, each.message) is not None)
 
 
 def _pause(call: Call, persist: bool | None = False) -> None:

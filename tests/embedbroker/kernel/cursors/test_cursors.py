@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
 from embedbroker.config import AddressSettings
-from embedbroker.kernel import Consumer, CursorRefused, Cursors, CursorState, Outcome, Pin, Reading, Refused
+from embedbroker.kernel import Consumer, CursorRefused, Cursors, CursorState, Leaving, Outcome, Pin, Reading, Refused
 from embedbroker.protocols import restore_message
 from tests.embedbroker.kernel.letters import letter, text_of
 from tests.embedbroker.kernel.stage import Stage, Taker
@@ -330,6 +332,28 @@ def test_a_range_that_its_reader_may_rely_on_is_left_alone_by_an_expiry_scan_tha
         cursors(stage).acknowledge("q", "c", "job", end)
     stage.run_all()
     assert stage.waiting("q") == []
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_a_range_that_is_pinned_while_its_queue_is_emptied_stays(stage: Stage, returned: bool) -> None:
+    send(stage, *map(str, range(400)))
+    kernel, queue = stage.kernel, stage.kernel.address_manager.queues["q"]
+    if returned:
+        session = stage.session()
+        stage.consumer(session, "q")
+        stage.run_all()
+        session.close(failed=False)
+        stage.run_all()
+    leaving = (reference for reference in kernel.teardown.take_waiting(queue) if reference is not None)
+    for reference in islice(leaving, 10):
+        kernel.removal.leave(queue, (reference,), Leaving.REMOVED)
+    opened(stage)
+    end = pinned(stage, 0, 300).end
+    for reference in leaving:
+        kernel.removal.leave(queue, (reference,), Leaving.REMOVED)
+    assert len(read(stage, 0, end)[0]) == 300
+    assert stage.waiting("q") == [str(number) for number in range(10, 310)]
+    assert pinned(stage, 0).lost == 0
 
 
 def test_a_pinned_range_does_not_expire_while_the_lease_is_in_force() -> None:
