@@ -56,8 +56,8 @@ def test_a_text_beyond_the_length_limit_is_refused_unread() -> None:
         parse_selector(f"a LIKE '{'_' * 5000}'")
     with pytest.raises(InvalidSelector, match="between two %"):
         parse_selector(f"a LIKE '%{'_' * 257}%'")
-    assert parse_selector(f"a LIKE '{'_' * 4000}'")
-    assert parse_selector(f"a LIKE '%{'a' * 4000}%'")
+    parse_selector(f"a LIKE '{'_' * 4000}'")
+    parse_selector(f"a LIKE '%{'a' * 4000}%'")
 
 
 class CountedText(str):
