@@ -259,6 +259,10 @@ class Session:
             self._admitted.add(name)
         return refused
 
+    def takes_requests(self, name: str) -> bool:
+        """Return True if messages to an address are requests to the broker, and are never routed."""
+        return name in self._internal
+
     def refusal_of_large(self, message: Message) -> Refused | None:
         """Return why a large message must not be sent, before its body arrives; None if it may.
 

@@ -59,6 +59,8 @@ VERBS: list[tuple[Callable[[Session], object], list[Check]]] = [
         lambda session: session.send(letter("m", address="a"), MULTICAST),
         [(Permission.SEND, "a", None)],
     ),
+    (lambda session: session.refusal_of_large(letter("m", address="a")), [(Permission.SEND, "a", None)]),
+    (lambda session: session.refusal_of_large(letter("m", address="a::q")), [(Permission.SEND, "a", "q")]),
     (lambda session: consume(session, browse=False), [(Permission.CONSUME, "a", "q")]),
     (lambda session: consume(session, browse=True), [(Permission.BROWSE, "a", "q")]),
     (

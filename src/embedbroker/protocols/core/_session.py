@@ -538,7 +538,12 @@ class CoreSession:
             )
         if not config.reject_empty_validated_user or message.property(_VALIDATED_USER):
             return message, None
-        refused = Refused(ErrorCode.ILLEGAL_STATE, "AMQ229225: Validated User is not set")
+        if self.kernel_session.takes_requests(message.address):
+            return message, None
+        # The permission first, as in Artemis.
+        refused = self.kernel_session.admit_send(message.address)
+        if refused is None:
+            refused = Refused(ErrorCode.ILLEGAL_STATE, "AMQ229225: Validated User is not set")
         self.kernel_session.fail_transaction(refused.text)
         return message, refused
 
