@@ -29,7 +29,7 @@ from attrs import frozen
 from pyspark.sql.datasource import InputPartition
 
 from embedclient.errors import JMSException
-from embedclient.model import describe_url
+from embedclient.model import describe_url, start_thread
 
 from ._broker_connection import BrokerConnection
 from ._frames import Block
@@ -439,8 +439,9 @@ class CursorSource:
     def _keep_renewing(self) -> None:
         """Start the renewal of leases: a batch may take longer than a lease, and Spark makes no call meanwhile."""
         if self._renewing is None:
-            self._renewing = threading.Thread(target=self._renew, name="embedbroker leases", daemon=True)
-            self._renewing.start()
+            renewing = threading.Thread(target=self._renew, name="embedbroker leases", daemon=True)
+            start_thread(renewing.start, "the renewal of leases")
+            self._renewing = renewing
 
     def _renew(self) -> None:
         pause_s = self._options.lease_ms / 1000 / _RENEWALS_PER_LEASE

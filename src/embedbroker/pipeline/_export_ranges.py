@@ -20,6 +20,7 @@ from uuid import uuid4
 from attrs import frozen
 
 from embedclient.errors import IllegalStateException, JMSException
+from embedclient.model import start_thread
 
 from ._broker_connection import BrokerConnection
 from ._cursor_source import CURSOR, CursorPartition, read_range
@@ -87,7 +88,7 @@ class _Pins:
         self._queues: list[str] = []
         self._stopped = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="embedbroker export", daemon=True)
-        self._renewing.start()
+        start_thread(self._renewing.start, "the renewal of leases")
 
     def ranges(self, queue: str, folder: ExportFolder, messages_per_part: int) -> list[QueueRange] | None:
         """Pin the content of a queue and return its ranges, or None if the broker refuses."""
@@ -112,7 +113,11 @@ class _Pins:
         self._stopped.set()
         # One time budget for all of it: a single request may take two minutes. The end of the link ends the rest.
         letting_go = threading.Thread(target=self._let_go, name="embedbroker export end", daemon=True)
-        letting_go.start()
+        try:
+            start_thread(letting_go.start, "the end of an export")
+        except JMSException:
+            self._let_go()
+            return
         letting_go.join(CLOSE_TIMEOUT_S)
         if letting_go.is_alive():
             _log.warning("the broker does not answer: the queues are let go when their leases run out")

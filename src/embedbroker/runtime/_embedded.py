@@ -35,7 +35,7 @@ from embedbroker.config import (
 )
 from embedbroker.node import check_filters, check_passwords
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
-from embedclient.model import Xid, did_you_mean
+from embedclient.model import Xid, did_you_mean, start_thread
 
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
@@ -577,7 +577,11 @@ class ThreadedBroker:
         self._error = None
         self._life = _Life()
         self._thread = threading.Thread(target=self._run, name=f"embedbroker {self._broker.config.name}", daemon=True)
-        self._thread.start()
+        try:
+            start_thread(self._thread.start, "a broker in a thread")
+        except ResourceAllocationException:
+            self._thread = None
+            raise
         try:
             self._begun.wait()
         except BaseException:  # Ctrl-C while a journal is read: the scope was not entered, so it would never be left

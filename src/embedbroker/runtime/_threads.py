@@ -12,6 +12,8 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
+from embedclient.model import is_thread_shortage
+
 __all__ = ["TRY_AGAIN_EVERY_S", "Threads", "run_at_most"]
 
 # How often work that a shortage delays is tried again, and how often the log reports it.
@@ -43,7 +45,7 @@ class Threads:
                     work, *arguments, limiter=self._limiter, abandon_on_cancel=abandon_on_cancel
                 )
             except RuntimeError as error:
-                if not _is_shortage(error):
+                if not is_thread_shortage(error):
                     raise
                 await self.wait_out(str(error))
 
@@ -62,13 +64,8 @@ def run_at_most(seconds: float, work: Callable[[], None], name: str) -> None:
     try:
         thread.start()
     except RuntimeError as error:
-        if not _is_shortage(error):
+        if not is_thread_shortage(error):
             raise
         work()
     else:
         thread.join(seconds)
-
-
-def _is_shortage(error: RuntimeError) -> bool:
-    """Return True if a thread could not start, which may succeed a moment later."""
-    return str(error).startswith("can't start new thread")

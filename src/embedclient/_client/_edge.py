@@ -80,7 +80,11 @@ class Edge(Protocol):
         """Wait as `settle` does, but end early when the task is cancelled; the next wait raises the cancellation."""
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Run work that may block, such as that of a file, in a thread. A cancellation waits for its end."""
+        """Run work that may block, such as that of a file, in a thread. A cancellation waits for its end.
+
+        Raises:
+            ThreadShortage: the operating system starts no thread; the work is not run later either.
+        """
 
     def signal(self) -> Signal: ...
 

@@ -20,7 +20,7 @@ from trio.lowlevel import checkpoint, checkpoint_if_cancelled, enable_ki_protect
 
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.model import Instant
-from embedclient.transport import ByteStream, TransportLost, dial
+from embedclient.transport import ByteStream, TransportLost, dial, run_in_thread
 
 from ._edge import PAUSES_PER_SWITCH, READ_BYTES_MAX
 from ._pump import Pump
@@ -165,7 +165,7 @@ class TrioEdge:
         return call.done
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work)
+        return await run_in_thread(work, "reading or writing a file")
 
     def signal(self) -> TrioSignal:
         return TrioSignal()

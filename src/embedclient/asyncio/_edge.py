@@ -7,6 +7,7 @@ exception of the user. Makes no decision about the protocol: the agent makes the
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,10 +15,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
+import outcome
+
 from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudget, settle_closing
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.errors import IllegalStateException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, ThreadShortage, is_thread_shortage
 from embedclient.tls import STALLED, TLSConnection, TLSError, TLSStoreError, connector_tls
 
 T = TypeVar("T")
@@ -311,7 +314,16 @@ class AsyncioEdge:
             task.cancel()
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        ended = self._loop.run_in_executor(None, work)
+        result: concurrent.futures.Future[T] = concurrent.futures.Future()
+        try:
+            self._loop.run_in_executor(None, partial(_run_into, result, work))
+        except RuntimeError as error:
+            # The executor keeps what it has no thread for, and one of its threads may take it later, or have taken it.
+            if result.cancel():
+                if not is_thread_shortage(error):
+                    raise
+                raise ThreadShortage("reading or writing a file") from error
+        ended = asyncio.wrap_future(result, loop=self._loop)
         try:
             return await asyncio.shield(ended)
         except asyncio.CancelledError:
@@ -420,6 +432,10 @@ class AsyncioEdge:
         except ValueError as error:  # from the codec of host names, before any name service is called
             names = " or ".join(repr(name) for name in (configuration.host, local[0]) if name)
             raise OSError(f"{names} is not the name of a host") from error
+        except RuntimeError as error:
+            if not is_thread_shortage(error):
+                raise
+            raise OSError(str(ThreadShortage(f"looking up the name {configuration.host!r}"))) from error
         return wire
 
     def _wire_maker(self, order: Dial) -> Callable[[], AsyncioWire]:
@@ -446,6 +462,17 @@ def _place(order: Dial) -> str:
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:
         return f"vm://{configuration.parameters['serverId']}"
     return f"{configuration.host}:{configuration.port}"
+
+
+def _run_into(result: concurrent.futures.Future[T], work: Callable[[], T]) -> None:
+    """Run work unless it was withdrawn, and set its result."""
+    if not result.set_running_or_notify_cancel():
+        return
+    ended = outcome.capture(work)
+    if isinstance(ended, outcome.Error):
+        result.set_exception(ended.error)
+    else:
+        result.set_result(ended.value)
 
 
 def _release(ended: asyncio.Future[None], _: Call[T]) -> None:

@@ -105,7 +105,7 @@ class ConnectionFactory:
             ConnectionLostException: no broker could be reached in the allowed attempts.
             JMSSecurityException: wrong user or password.
             InvalidClientIDException: another connection has this client id.
-            ResourceAllocationException: the system has no descriptors left for an event loop.
+            ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
         """
         portal = Portal.open()
         manager = self._inner.create_connection(user, password, client_id=client_id, auto_start=auto_start)
@@ -215,7 +215,7 @@ class ServerLocator:
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
-            ResourceAllocationException: the system has no descriptors left for an event loop.
+            ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
         """
         portal = Portal.open()
         return ClientSessionFactory(portal, portal.enter(self._inner.create_session_factory()), portal.close)

@@ -16,6 +16,7 @@ import outcome
 import trio
 
 from embedclient.errors import ConnectionClosedException, IllegalStateException, ResourceAllocationException
+from embedclient.model import start_thread
 
 CLOSED = "the connection is closed"
 _FORKED = "a connection cannot be used after a fork, for its thread stays in the parent: open another one"
@@ -37,10 +38,10 @@ class EventLoop:
         """Start the thread.
 
         Raises:
-            ResourceAllocationException: the system has no descriptors left for an event loop.
+            ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
         """
         loop = cls()
-        loop._thread.start()
+        start_thread(loop._thread.start, "a connection of a blocking program")
         try:
             loop._ready.wait()
         except BaseException:  # KeyboardInterrupt: no caller has the loop and could end its thread

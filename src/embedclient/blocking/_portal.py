@@ -7,6 +7,7 @@ client's classes.
 
 from __future__ import annotations
 
+import logging
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,7 +22,8 @@ import trio
 
 from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
 from embedclient.errors import ConnectionClosedException, IllegalStateException
-from embedclient.model import JMSMessage
+from embedclient.model import JMSMessage, ThreadShortage
+from embedclient.transport import run_in_thread
 
 from ._event_loop import CLOSED, EventLoop
 
@@ -30,6 +32,9 @@ P = ParamSpec("P")
 C = TypeVar("C", bound=Closeable)
 M = TypeVar("M", bound=JMSMessage | ClientMessage)
 
+_log = logging.getLogger("embedclient")
+# How often a listener is tried again that has no thread.
+_TRY_AGAIN_EVERY_S = 0.1
 # Only to detect a thread that ended without a result; results wake their waiters at once.
 _ALIVE_CHECK_S = 1.0
 # Objects that wait for listeners when their scope is left.
@@ -101,6 +106,16 @@ class _Job(Generic[T]):
         if result is None or (isinstance(result, outcome.Error) and isinstance(result.error, trio.Cancelled)):
             raise ConnectionClosedException(CLOSED)
         return result.unwrap()
+
+
+class _Threaded(partial[Awaitable[None]]):
+    """A listener in the form for the event loop. Two of one listener are equal, so that it can be removed."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Threaded) and bool(self.args[0] == other.args[0])
+
+    def __hash__(self) -> int:
+        return hash(_Threaded)  # a listener needs no hash, and there are few
 
 
 class _Scope(Generic[T]):
@@ -189,7 +204,6 @@ class Portal:
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop
         self._connection_scope: _Scope[object] | None = None
-        self._listeners: list[Callable[..., Awaitable[None]]] = []
         # Threads that were interrupted in a call that succeeded nevertheless, and the interrupting exception.
         self._interrupted: dict[int, BaseException] = {}
 
@@ -198,7 +212,7 @@ class Portal:
         """Start the thread.
 
         Raises:
-            ResourceAllocationException: the system has no descriptors left for an event loop.
+            ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
         """
         return cls(EventLoop.start())
 
@@ -357,16 +371,12 @@ class Portal:
             return None
         if iscoroutinefunction(listener):
             raise TypeError(f"the listeners of blocking programs are plain functions; {listener!r} is asynchronous")
-        return partial(self._run_listener, listener)
+        return _Threaded(self._run_listener, listener)
 
     def known_listener(self, listener: Callable[..., object]) -> Callable[..., Awaitable[None]]:
-        """Return the same as `listener`, but always the same object for one listener, so that it can be removed."""
-        for known in self._listeners:
-            if self.original(known) == listener:
-                return known
+        """Return the same as `listener`, for one that is added and removed, and never None."""
         adapted = self.listener(listener)
         assert adapted is not None
-        self._listeners.append(adapted)
         return adapted
 
     def original(self, adapted: Callable[..., object] | None) -> Callable[..., object] | None:
@@ -379,7 +389,18 @@ class Portal:
             for argument in arguments
         ]
         _listening.set(True)
-        await trio.to_thread.run_sync(partial(listener, *dressed), abandon_on_cancel=True)
+        call = partial(listener, *dressed)
+        is_logged = False
+        while True:
+            try:
+                await run_in_thread(call, "a listener", abandon_on_cancel=True)
+                return
+            except ThreadShortage as shortage:
+                # A listener that was not called has not failed: a rollback would use up an attempt of its message.
+                if not is_logged:
+                    _log.warning("a listener waits until it can be called: %s", shortage)
+                    is_logged = True
+                await trio.sleep(_TRY_AGAIN_EVERY_S)
 
     def _stop(self) -> None:
         self._loop.end()

@@ -28,6 +28,7 @@ from ._number_text import number_text
 from ._ping_period import ping_period_ms
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
+from ._thread_shortage import ThreadShortage, is_thread_shortage, start_thread
 from ._time import Entropy, Instant, make_uuid, uuid_text
 from ._tls import TLS, TLSContext, TLSSettings, as_tls, read_tls_parameter
 from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
@@ -106,6 +107,7 @@ __all__ = [
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",
+    "ThreadShortage",
     "Topic",
     "TransportConfiguration",
     "TypedValue",
@@ -122,6 +124,7 @@ __all__ = [
     "instance",
     "is_host_name",
     "is_readable",
+    "is_thread_shortage",
     "make_uuid",
     "number",
     "number_text",
@@ -133,6 +136,7 @@ __all__ = [
     "split_attributes",
     "split_fully_qualified_name",
     "split_members",
+    "start_thread",
     "subscription_queue_name",
     "unsupported_scheme",
     "url_parameters",

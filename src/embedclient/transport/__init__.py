@@ -8,6 +8,7 @@ from ._memory import memory_pair
 from ._registry import vm_connect, vm_listen
 from ._stream import ByteStream, Listener, TransportLost
 from ._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
+from ._threads import run_in_thread
 from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "listen_tcp",
     "memory_pair",
     "reserve_tcp",
+    "run_in_thread",
     "vm_connect",
     "vm_listen",
 ]

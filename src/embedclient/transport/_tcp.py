@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from embedclient.model import ThreadShortage, is_thread_shortage
+
 from ._stream import Buffer, TransportLost
 
 # The operating system lacks a resource that may come back; a listener that gave up here would never accept again.
@@ -408,6 +410,10 @@ async def _addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_F
         return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     except ValueError as error:
         raise _no_host_name(host) from error
+    except RuntimeError as error:
+        if not is_thread_shortage(error):
+            raise
+        raise OSError(errno.EAGAIN, str(ThreadShortage(f"looking up the name {host!r}"))) from error
 
 
 def _bind_local(opened: socket.socket, local_address: tuple[str, int]) -> None:

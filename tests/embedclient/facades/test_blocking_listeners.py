@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +56,25 @@ def test_what_cannot_be_a_listener_is_refused_at_once(url: str, listener: Any, r
         with pytest.raises(TypeError, match=reason):
             connection.exception_listener = listener
         assert consumer.message_listener is None
+
+
+def test_a_listener_that_was_removed_is_not_kept(url: str) -> None:
+    class Watcher:
+        def __call__(self, *_: object) -> None:
+            pass
+
+    with ConnectionFactory(url).connect() as connection:
+        for add, remove in (
+            (connection.add_failure_listener, connection.remove_failure_listener),
+            (connection.add_failover_listener, connection.remove_failover_listener),
+        ):
+            watcher = Watcher()
+            kept = weakref.ref(watcher)
+            add(watcher)
+            remove(watcher)
+            del watcher
+            gc.collect()
+            assert kept() is None
 
 
 def test_a_listener_needs_no_hash(url: str) -> None:
