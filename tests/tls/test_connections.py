@@ -86,3 +86,32 @@ async def test_certificates_of_clients_are_required(files: Files) -> None:
         assert await exchange(broker.url, known) == TEXT
         with pytest.raises(JMSException, match=r"it requires a certificate of this end; set keyStorePath"):
             await exchange(broker.url, files.trusting())
+
+
+@pytest.mark.parametrize("kind", ["pem", "p12"])
+async def test_certificates_of_an_authority_between_are_trusted_with_their_chain(kind: str, files: Files) -> None:
+    between = files.authority.intermediate()
+    stores = {}
+    for name, signed in (("server", between.sign("server", ("127.0.0.1",))), ("client", between.sign("client"))):
+        assert len(signed.certificates) == 2
+        content = signed.pem() if kind == "pem" else signed.pkcs12(PASSWORD, name)
+        stores[name] = files.write(f"chain-{name}.{kind}", content)
+    password = None if kind == "pem" else PASSWORD
+    tls = TLSSettings(
+        key_store_path=stores["server"],
+        key_store_password=password,
+        trust_store_path=files.trust,
+        need_client_auth=True,
+    )
+    async with EmbeddedBroker(tls=tls) as broker:
+        known = files.trusting(key_store_path=stores["client"], key_store_password=password)
+        assert await exchange(broker.url, known) == TEXT
+
+
+async def test_a_certificate_without_that_of_the_authority_between_is_not_trusted(files: Files) -> None:
+    signed = files.authority.intermediate().sign("server", ("127.0.0.1",))
+    key, begin, rest = signed.pem().partition(b"-----BEGIN CERTIFICATE-----")
+    alone = key + begin + rest.partition(begin)[0]
+    async with EmbeddedBroker(tls=files.serving(key_store_path=files.write("alone.pem", alone))) as broker:
+        with pytest.raises(JMSException, match=r"the broker's certificate is not signed by a trusted authority"):
+            await exchange(broker.url, files.trusting())

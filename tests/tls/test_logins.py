@@ -10,7 +10,7 @@ from embedclient import ConnectionFactory, Queue
 from embedclient.errors import JMSSecurityException
 from embedclient.tls._subject import subject_text
 
-from .certificates import Files
+from .certificates import Files, subject_of
 
 
 def broker(files: Files, user: User, **rules: object) -> EmbeddedBroker:
@@ -22,7 +22,7 @@ def broker(files: Files, user: User, **rules: object) -> EmbeddedBroker:
 async def test_a_client_is_the_user_that_its_certificate_names(files: Files) -> None:
     client = files.trusting(key_store_path=files.key("app"))
     async with (
-        broker(files, User("orders-app", roles=["amq"], certificate="CN=app")) as served,
+        broker(files, User("orders-app", roles=["amq"], certificate=subject_of("app"))) as served,
         ConnectionFactory(served.url, tls=client).connect() as connection,
         connection.session() as session,
         session.create_consumer(Queue("orders")) as consumer,
@@ -33,7 +33,7 @@ async def test_a_client_is_the_user_that_its_certificate_names(files: Files) -> 
 
 
 async def test_a_certificate_that_names_no_user_and_a_missing_one_get_no_session(files: Files) -> None:
-    user = User("orders-app", roles=["amq"], certificate="CN=app")
+    user = User("orders-app", roles=["amq"], certificate=subject_of("app"))
     other = files.trusting(key_store_path=files.key("other"))
     async with broker(files, user, need_client_auth=False, want_client_auth=True) as served:
         for client in (other, files.trusting()):
@@ -43,7 +43,7 @@ async def test_a_certificate_that_names_no_user_and_a_missing_one_get_no_session
 
 
 async def test_a_certificate_that_was_not_verified_names_nobody(files: Files) -> None:
-    user = User("orders-app", roles=["amq"], certificate="CN=app")
+    user = User("orders-app", roles=["amq"], certificate=subject_of("app"))
     client = files.trusting(key_store_path=files.key("app"))
     async with EmbeddedBroker(tls=files.serving(), users=[user]) as served:
         with pytest.raises(JMSSecurityException, match="AMQ229031"):

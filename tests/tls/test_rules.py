@@ -158,7 +158,7 @@ def test_certificates_that_were_revoked_are_refused(files: Files) -> None:
         .last_update(now - timedelta(days=1))
         .next_update(now + timedelta(days=1))
         .add_revoked_certificate(entry.build())
-        .sign(files.authority._signed.key, SHA256())
+        .sign(files.authority.key, SHA256())
     )
     path = files.write("revoked.crl", listed.public_bytes(Encoding.PEM))
     serving = files.serving(need_client_auth=True, trust_store_path=files.trust, crl_path=path)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 
 import pytest
 import trio
+import trustme
 
-from embedbroker.cli._certificates import Authority
 from embedbroker.pytest_plugin._link import Link
 from embedclient.tls import TLSConnection
 from embedclient.transport import ByteStream, TLSStream, connect_tcp, listen_tcp, memory_pair, vm_connect, vm_listen
@@ -92,14 +91,11 @@ def over_tls(open_pipes: OpenPipes) -> OpenPipes:
 @cache
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Of a server, and of a client that trusts it."""
-    authority = Authority.make()
+    authority = trustme.CA()
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.num_tickets = 0  # unread tickets turn the close of a client that only sends into a reset
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(authority.sign("server", ["localhost"]).pem())
-        file.flush()
-        serving.load_cert_chain(file.name)
-    return serving, ssl.create_default_context(cadata=authority.pem().decode())
+    authority.issue_cert("localhost").configure_cert(serving)
+    return serving, ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
 
 
 @pytest.fixture(
