@@ -49,7 +49,10 @@ _FIELDS: Fields = {
     "view-permission-method-match-pattern": ("view_permission_method_match_pattern", text),
     "journal-lock-acquisition-timeout": ("journal_lock_acquisition_timeout_ms", whole),
 }
-_NOTIFICATION_PLUGIN = "org.apache.activemq.artemis.core.server.plugin.impl.NotificationActiveMQServerPlugin"
+_PLUGINS = "org.apache.activemq.artemis.core.server.plugin.impl"
+_NOTIFICATION_PLUGIN = f"{_PLUGINS}.NotificationActiveMQServerPlugin"
+# Without it, messages would reach consumers that must not get them.
+_AUTHORIZATION_PLUGIN = f"{_PLUGINS}.BrokerMessageAuthorizationPlugin"
 _NOTIFICATION_SWITCHES = {
     "SEND_ADDRESS_NOTIFICATIONS": "send_address_notifications",
     "SEND_CONNECTION_NOTIFICATIONS": "send_connection_notifications",
@@ -123,7 +126,12 @@ def _notifications(core: Element, findings: Findings) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for holder in core.children.get("broker-plugins", []):
         for plugin in holder.children.get("broker-plugin", []):
-            if plugin.attributes.get("class-name", "").strip() != _NOTIFICATION_PLUGIN:
+            kind = plugin.attributes.get("class-name", "").strip()
+            if kind == _AUTHORIZATION_PLUGIN:
+                findings.refuse(
+                    plugin.place, f"{kind} is not supported; separate the messages by queues with permissions instead"
+                )
+            if kind != _NOTIFICATION_PLUGIN:
                 continue
             holder.taken = plugin.taken = True
             plugin.attribute("class-name")

@@ -379,6 +379,15 @@ def test_switches_of_the_notification_plugin_are_read_and_other_plugins_are_not(
     assert len(loaded.warnings) == 2
 
 
+def test_a_plugin_that_restricts_readers_is_refused(tmp_path: Path) -> None:
+    name = "org.apache.activemq.artemis.core.server.plugin.impl.BrokerMessageAuthorizationPlugin"
+    plugins = f"""<broker-plugins><broker-plugin class-name="{name}">
+      <property key="ROLE_PROPERTY" value="requiredRole"/>
+    </broker-plugin></broker-plugins>"""
+    (problem,) = refused_text(tmp_path, document(ACCEPTOR + "<security-enabled>false</security-enabled>" + plugins))
+    assert f"{name} is not supported; separate the messages by queues" in problem
+
+
 def test_changed_files_of_a_module_that_reloads_are_read_again(tmp_path: Path) -> None:
     write(tmp_path, modules(PROPERTIES))
     source = secured(tmp_path).config.user_source

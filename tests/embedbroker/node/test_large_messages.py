@@ -911,7 +911,7 @@ def test_diverted_large_message_shares_its_body(kind: str, exclusive: bool) -> N
     peer.consume("q", 2)
     run(stage)
     for original, whole in received(peer, 2):
-        assert whole == body
+        assert whole == body and original.message.property("k") is None and original.message.address == "q"
         peer.send(SessionAcknowledge(2, original.message.message_id, True))
     run(stage)
     assert files(stage) == [] and stage.node.kernel.memory.used_bytes == 0

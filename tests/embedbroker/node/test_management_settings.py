@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from embedbroker.config import AddressFullPolicy, AddressSettings, SecuritySetting, User, WildcardConfiguration
+from embedbroker.kernel import Permission, Principal
 from embedclient.wire.core import CreateQueueV2, NullResponse, SessionSend
 
 from .managing import Manager, manager_of
@@ -234,6 +235,28 @@ def test_settings_are_read_with_view_and_changed_with_edit(operation: str, argum
 
 
 # -- restarts --------------------------------------------------------------------------------------------------------
+
+
+def test_roles_are_whole_names_and_keep_view_and_edit_over_a_restart() -> None:
+    stage = secured(durable=True)
+    lists = ["", "", "", "", "", "", "xr1x", "", "xr1x", "xr1x", "r1", "r2"]
+    admin_of(stage).call("broker", "addSecuritySettings", "a.#", *lists)
+    expected = [
+        [role, *(role in names.split(",") for names in lists)]  # not a part of a listed name, as in Artemis
+        for role in ("r1", "r2", "xr1x")
+    ]
+    assert admin_of(stage).call("broker", "getRoles", "a.x") == expected
+    stage.boot()
+    assert admin_of(stage).call("broker", "getRoles", "a.x") == expected
+    security = stage.node.core.security
+    assert security is not None
+    granted = [
+        (user, permission)
+        for user in ("r1", "xr1x")
+        for permission in (Permission.MANAGE, Permission.CREATE_ADDRESS, Permission.VIEW, Permission.EDIT)
+        if security.allows(Principal(user, frozenset({user})), permission, "a.x", None)
+    ]
+    assert granted == [("r1", Permission.VIEW), ("xr1x", Permission.MANAGE), ("xr1x", Permission.CREATE_ADDRESS)]
 
 
 def test_settings_survive_a_restart_over_those_of_the_configuration() -> None:
