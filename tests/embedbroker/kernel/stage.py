@@ -170,12 +170,13 @@ class Stage:
         lags: bool = False,
         memory_limit_bytes: int = PLENTY,
         authority: Authority = ALLOW_ALL,
-        restored: tuple[AddressDefinition, QueueDefinition] | None = None,
+        restored: Sequence[AddressDefinition | QueueDefinition] = (),
+        store: LaggingStore | None = None,
         **config: object,
     ) -> None:
         self.log: list[str] = []
         self.ordinary: list[str] = []
-        self.store = LaggingStore()
+        self.store = store if store is not None else LaggingStore()
         broker = BrokerConfig(address_settings=settings, **config)  # type: ignore[arg-type]  # tests name real fields
         self.kernel = Kernel(
             broker,
@@ -186,9 +187,11 @@ class Stage:
             self._inform,
             authority=authority,
         )
-        if restored is not None:
-            self.kernel.address_manager.restore_address(restored[0])
-            self.kernel.address_manager.restore_queue(restored[1])
+        for definition in restored:
+            if isinstance(definition, AddressDefinition):
+                self.kernel.address_manager.restore_address(definition)
+            else:
+                self.kernel.address_manager.restore_queue(definition)
         self.kernel.now_ms = 1_700_000_000_000
         self.kernel.housekeeping.start(0.0)
         self.kernel.housekeeping.at_start()

@@ -14,11 +14,11 @@ from random import Random
 
 from attrs import frozen
 
-from embedbroker.kernel import CommitSet, FencingTokenRemoved
+from embedbroker.kernel import AddressDefinition, CommitSet, FencingTokenRemoved, QueueDefinition, SettingsDefinition
 from embedbroker.storage import Allocate, Journal, JournalState, Lane, Rename
 from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
-from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal
+from tests.embedbroker.storage.journal_model import NOW, SMALL, ModelState, RecordedJournal, StoredMessage
 from tests.embedbroker.storage.journal_traffic import replaced_by
 from tests.embedbroker.storage.journal_workload import Flow, Workload
 from tests.embedbroker.storage.twin_disk import TwinDisk
@@ -74,6 +74,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     hits["cursor"] += bool(state.cursors)
     hits["divert"] += bool(state.diverts)
     hits["settings"] += bool(state.settings)
+    count_changes(recorded, hits)
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -87,6 +88,25 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
         segment.is_merged and any(name in names for name in replaced_by(segment.name))
         for segment in statistics.segments
     )
+
+
+def count_changes(recorded: RecordedJournal, hits: Counter[str]) -> None:
+    """What a crash finds of changes that management made: recorded and safe, or on their way to the disk."""
+    for (name, (first, *others)), point in recorded.history:
+        safe = "safe" if point <= recorded.journal.reached else "on its way"
+        match first:
+            case QueueDefinition() if first.paused:
+                hits[f"pause of a queue {safe}"] += 1
+            case QueueDefinition() if first.exclusive or first.filter or first.group_buckets != -1:
+                hits[f"update of a queue {safe}"] += 1
+            case AddressDefinition() if first.paused:
+                hits[f"pause of an address {safe}"] += 1
+            case SettingsDefinition():
+                hits[f"settings of kind {first.kind} {safe}"] += 1
+            case StoredMessage() if first.deliver_at:
+                hits[f"scheduled message {safe}"] += 1
+            case _ if name == "update_delivery_count" and others[-1]:
+                hits[f"delayed redelivery {safe}"] += 1
 
 
 @frozen
@@ -115,6 +135,7 @@ def live(
     marks: bool = False,
     reads: bool = False,
     diverts: bool = False,
+    manages: bool = False,
 ) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
@@ -125,7 +146,7 @@ def live(
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = manner.workload.on(random, state)
         workload.decides, workload.marks, workload.reads = decides, marks, reads
-        workload.diverts = diverts
+        workload.diverts, workload.manages = diverts, manages
         use(recorded, workload, random.choice(manner.calls), looks=manner.looks)
         assert journal.state is JournalState.READY, (seed, journal.failure)
         assert not any("compaction found damage" in note for note in journal.notes), (seed, journal.notes)

@@ -55,6 +55,8 @@ class Workload:
     reads: bool = False
     # Whether diverts and settings come and go.
     diverts: bool = False
+    # Whether queues, addresses and settings change as management changes them.
+    manages: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -94,6 +96,8 @@ class Workload:
             *([(3, self._move_cursor), (1, self._remove_cursor)] if self.reads else ()),
             *([(3, self._divert), (1, self._remove_divert)] if self.diverts else ()),
             *([(3, self._set), (1, self._remove_settings)] if self.diverts else ()),
+            *([(4, self._change_queue), (2, self._pause_address)] if self.manages else ()),
+            *([(3, self._set_address), (3, self._set_security), (1, self._remove_settings)] if self.manages else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
@@ -274,6 +278,55 @@ class Workload:
     def _remove_settings(self) -> Call | None:
         settings = list(self.state.settings)
         return ("note", (SettingsRemoved(self.random.choice(settings)),)) if settings else None
+
+    def _change_queue(self) -> Call | None:
+        """A queue is paused or resumed, or one of its settings changes; the others stay."""
+        if not self.state.queues:
+            return None
+        random = self.random
+        queue = random.choice(list(self.state.queues.values()))
+        changes: dict[str, object] = random.choice(
+            (
+                {"paused": not queue.paused},
+                {"paused": not queue.paused},
+                {"exclusive": not queue.exclusive},
+                {"filter": None if queue.filter else f"n > {self.next_id} OR t = '\ud800'"},
+                {"group_buckets": random.choice((-1, 0, 7)), "group_rebalance": random.random() < 0.5},
+                {"group_first_key": None if queue.group_first_key else f"first {self.next_id}"},
+                {"max_consumers": random.choice((-1, 1)), "purge_on_no_consumers": random.random() < 0.5},
+                {"routing_type": 1 - queue.routing_type, "user": f"user {self.next_id}"},
+            )
+        )
+        return "add_queue", (evolve(queue, **changes),)
+
+    def _pause_address(self) -> Call | None:
+        """An address is paused, or resumed."""
+        if not self.state.addresses:
+            return None
+        address = self.random.choice(list(self.state.addresses.values()))
+        return "add_address", (evolve(address, paused=not address.paused),)
+
+    def _set_address(self) -> Call | None:
+        """Address settings come, or change."""
+        values = {
+            "max_delivery_attempts": self.random.randrange(9),
+            "redelivery_delay_multiplier": self.random.choice((1.0, 2.5)),
+            "dead_letter_address": self.random.choice(("DLQ", "other \ud800")),
+            "send_to_dla_on_no_route": self.random.random() < 0.5,
+        }
+        return self._settings_of("address", dict(self.random.sample(list(values.items()), 2)))
+
+    def _set_security(self) -> Call | None:
+        """Security settings come, or change."""
+        roles = [f"role {self.next_id}", *self.random.sample(["x", "y", "\ud800"], 2)]
+        return self._settings_of("security", {"send": roles, "consume": roles[:1], "browse": []})
+
+    def _settings_of(self, kind: str, values: dict[str, object]) -> Call:
+        known = [each for each in self.state.settings.values() if each.kind == kind]
+        if known and (len(known) > 3 or self.random.random() < 0.6):
+            return "note", (evolve(self.random.choice(known), values=values),)
+        number = self._take_id()
+        return "note", (SettingsDefinition(number, kind, f"a.{number}.#", values),)
 
     def _mark(self) -> Call | None:
         if self.state.fencing_tokens and self.random.random() < 0.8:

@@ -58,6 +58,26 @@ def test_diverts_are_lost_in_no_crash() -> None:
     assert hits["divert"] >= 50, hits
 
 
+CHANGES = (
+    "pause of a queue",
+    "pause of an address",
+    "update of a queue",
+    "settings of kind address",
+    "settings of kind security",
+    "scheduled message",
+    "delayed redelivery",
+)
+
+
+def test_changes_by_management_are_as_before_or_as_after_any_crash() -> None:
+    """A definition comes back as it was before a change or after it, with all its fields, and so do times."""
+    hits: Counter[str] = Counter()
+    for seed in range(7000, 7000 + CASES):
+        hits += live(seed, SimulatedDisk(), manages=True)
+    assert min(hits[f"{change} safe"] for change in CHANGES) >= 100, hits
+    assert min(hits[f"{change} on its way"] for change in CHANGES) >= 20, hits
+
+
 @pytest.mark.parametrize("settles_late", [False, True])
 def test_a_commit_set_and_its_marker_survive_any_crash_together(
     settles_late: bool, monkeypatch: pytest.MonkeyPatch
