@@ -1,4 +1,4 @@
-"""The whole kernel in step with a naive model of lists: who may get which message, when, in which order, how often.
+"""The whole kernel in step with a naive model of lists: which consumer may get which message, when, and how often.
 
 The model does not choose consumers. It decides whether each delivery is one that the rules allow, and that nothing
 waits that a consumer could take.

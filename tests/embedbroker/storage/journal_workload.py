@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from random import Random
+from typing import Any
 from zlib import crc32
 
 from attrs import Factory, define, evolve
@@ -285,19 +286,17 @@ class Workload:
             return None
         random = self.random
         queue = random.choice(list(self.state.queues.values()))
-        changes: dict[str, object] = random.choice(
-            (
-                {"paused": not queue.paused},
-                {"paused": not queue.paused},
-                {"exclusive": not queue.exclusive},
-                {"filter": None if queue.filter else f"n > {self.next_id} OR t = '\ud800'"},
-                {"group_buckets": random.choice((-1, 0, 7)), "group_rebalance": random.random() < 0.5},
-                {"group_first_key": None if queue.group_first_key else f"first {self.next_id}"},
-                {"max_consumers": random.choice((-1, 1)), "purge_on_no_consumers": random.random() < 0.5},
-                {"routing_type": 1 - queue.routing_type, "user": f"user {self.next_id}"},
-            )
+        kinds: tuple[dict[str, Any], ...] = (
+            {"paused": not queue.paused},
+            {"paused": not queue.paused},
+            {"exclusive": not queue.exclusive},
+            {"filter": None if queue.filter else f"n > {self.next_id} OR t = '\ud800'"},
+            {"group_buckets": random.choice((-1, 0, 7)), "group_rebalance": random.random() < 0.5},
+            {"group_first_key": None if queue.group_first_key else f"first {self.next_id}"},
+            {"max_consumers": random.choice((-1, 1)), "purge_on_no_consumers": random.random() < 0.5},
+            {"routing_type": 1 - queue.routing_type, "user": f"user {self.next_id}"},
         )
-        return "add_queue", (evolve(queue, **changes),)
+        return "add_queue", (evolve(queue, **random.choice(kinds)),)
 
     def _pause_address(self) -> Call | None:
         """An address is paused, or resumed."""
