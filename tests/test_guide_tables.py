@@ -213,6 +213,10 @@ COMMANDS = {
     "divert list": (MANAGEMENT, 20),
     "divert create": (MANAGEMENT, 21),
     "divert destroy": (MANAGEMENT, 1),
+    "user list": ("user", 2),
+    "user add": ("user", 3),
+    "user reset": ("user", 4),
+    "user remove": ("user", 5),
     "cert": ("cert", 0),
     "pipeline demo": ("pipeline", 5),
 }

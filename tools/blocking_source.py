@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.runtime._management import Management, ManagementCalls, SettingsCalls
+from embedbroker.runtime._management import Management, ManagementCalls, ServiceCalls, SettingsCalls
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -335,7 +335,7 @@ Each method is one call in the thread of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -365,26 +365,34 @@ MANAGEMENT_SETTINGS = '''
 class ThreadedSettingsCalls(ThreadedManagementCalls):
     """Read and change the settings of a running broker, and block."""
 '''
+MANAGEMENT_SERVICES = '''
+
+class ThreadedServiceCalls(ThreadedSettingsCalls):
+    """Manage the users, the acceptor and the message counters of a running broker, and block."""
+'''
 MANAGEMENT_CLASS = '''
 
-class ThreadedManagement(ThreadedSettingsCalls):
+class ThreadedManagement(ThreadedServiceCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 '''
 
 
 def management_source() -> str:
     """Return the text of the module with the blocking management, formatted as the project formats its code."""
-    calls, settings, typed = (
+    calls, settings, services, typed = (
         "\n".join(
             line
             for name, function in vars(source).items()
             if not name.startswith("_")
             for line in management_lines(name, function)
         )
-        for source in (ManagementCalls, SettingsCalls, Management)
+        for source in (ManagementCalls, SettingsCalls, ServiceCalls, Management)
     )
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
-    text = f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_SETTINGS}{settings}\n{MANAGEMENT_CLASS}{typed}\n"
+    text = (
+        f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_SETTINGS}{settings}\n{MANAGEMENT_SERVICES}{services}\n"
+        f"{MANAGEMENT_CLASS}{typed}\n"
+    )
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 

@@ -18,7 +18,16 @@ from ._ha_policy import (
 from ._matches import Matches
 from ._misfits import exposure, misfits
 from ._role import Role
-from ._security import ANY_ROLE, GuestLogin, ResourceLimits, SecuritySetting, User, UserSource, certificate_pattern
+from ._security import (
+    ANY_ROLE,
+    GuestLogin,
+    ResourceLimits,
+    SecuritySetting,
+    User,
+    UserChange,
+    UserSource,
+    certificate_pattern,
+)
 from ._settings_json import (
     PERMISSIONS,
     address_settings_as_json,
@@ -57,6 +66,7 @@ __all__ = [
     "SharedStorePrimary",
     "Transformer",
     "User",
+    "UserChange",
     "UserSource",
     "WildcardConfiguration",
     "address_settings_as_json",

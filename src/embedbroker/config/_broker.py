@@ -66,8 +66,9 @@ def _host(config: BrokerConfig, attribute: Attribute[str], value: object) -> Non
 
 
 def _user_source(_config: BrokerConfig, _attribute: Attribute[Any], value: object) -> None:
-    if value is not None and not callable(getattr(value, "refresh", None)):
-        raise TypeError(f"user_source must have a method refresh, and {type(value).__name__} has none")
+    for method in ("refresh", "list_users", "change"):
+        if value is not None and not callable(getattr(value, method, None)):
+            raise TypeError(f"user_source must have a method {method}, and {type(value).__name__} has none")
 
 
 def _expression(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
@@ -180,6 +181,7 @@ class BrokerConfig:
         name: Name in log lines, in the directory's lock, in ``vm_url``.
         host: Host on which the broker listens.
         port: Port on which the broker listens, 0 to 65,535; 0 takes a free one.
+        acceptor_name: Name of the place where the broker listens, in management.
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a server: clients must use TLS. None: no TLS.
         data_directory: Directory of the journal; None keeps everything in memory.
         ha_policy: Part of the broker in a live and backup group.
@@ -199,8 +201,9 @@ class BrokerConfig:
             security settings.
         users: Users with their passwords and roles.
         guest: Admits clients without valid credentials; None refuses them.
-        user_source: Reads users and guest login again when their files change, as `load_config` sets it for login
-            modules with ``reload=true``; None: they stay as they are.
+        user_source: Reads users and guest login from their files, and changes the files, as `load_config` sets it for
+            a ``login.config``. It reads files again that changed, of login modules with ``reload=true``. None: users
+            are those of this configuration, and management changes them until the broker stops.
         security_settings: Roles with permissions, by match text; None: every user with a role may do everything.
         resource_limits: Limits by the name of the user.
         populate_validated_user: Whether messages carry the user that sent them, as ``_AMQ_VALIDATED_USER``.
@@ -215,6 +218,9 @@ class BrokerConfig:
         view_permission_method_match_pattern: Regular expression of the methods for which ``view`` is enough.
         send_address_notifications: Whether addresses that are added or removed are notifications.
         send_connection_notifications: Whether connections that are created or destroyed are notifications.
+        message_counter_enabled: Whether messages that each queue got are sampled, in total and by the hour.
+        message_counter_sample_period_ms: Time from one sample to the next.
+        message_counter_max_day_history: Days of which the counts by the hour are kept.
         global_max_size_bytes: Memory for messages, beyond which producers wait for credits; None: half of the memory
             the process may use. 0 is refused, because producers would wait for ever.
         global_max_size_margin_bytes: Memory above that, beyond which sends are refused; None: half as much again, at
@@ -268,6 +274,7 @@ class BrokerConfig:
     name: str = field(default="embedbroker", validator=named)
     host: str = field(default="127.0.0.1", validator=_host)
     port: int = field(default=0, validator=whole(0, 65_535))
+    acceptor_name: str = field(default="artemis", validator=named)
     tls: TLS | None = field(default=None, validator=as_tls, repr=_tls_text)
     data_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
@@ -303,6 +310,9 @@ class BrokerConfig:
     )
     send_address_notifications: bool = field(default=False, validator=instance(bool))
     send_connection_notifications: bool = field(default=False, validator=instance(bool))
+    message_counter_enabled: bool = field(default=False, validator=instance(bool))
+    message_counter_sample_period_ms: int = field(default=10_000, validator=_positive)
+    message_counter_max_day_history: int = field(default=10, validator=_positive)
     global_max_size_bytes: int | None = field(default=None, validator=optional(_positive))
     global_max_size_margin_bytes: int | None = field(default=None, validator=optional(_whole))
     partial_frames_bytes_max: int | None = field(default=None, validator=optional(_positive))

@@ -20,6 +20,7 @@ __all__ = [
     "ResourceLimits",
     "SecuritySetting",
     "User",
+    "UserChange",
     "UserSource",
     "as_limits",
     "as_security_settings",
@@ -31,6 +32,7 @@ ANY_ROLE = "*"
 """Stands for every user that has a role."""
 
 _limit = whole(-1)
+_SHOWN_MAX = 200
 
 
 def _roles(value: object) -> frozenset[str]:
@@ -110,14 +112,63 @@ class GuestLogin:
     credentials_invalidate: bool = field(default=False, validator=instance(bool))
 
 
-class UserSource(Protocol):
-    """Read users from files that may change while the broker runs."""
+@frozen
+class UserChange:
+    """Hold one change of the users of a broker.
 
-    def refresh(self) -> tuple[tuple[User, ...], GuestLogin | None] | None:
+    Attributes:
+        name: Name of the user.
+        adds: Whether the user must not exist yet; otherwise it must exist.
+        removes: Whether the user is removed.
+        password: New password, plain; None keeps the present one.
+        hashes: Whether a hash of the password is stored in its place.
+        roles: All roles from now on; None keeps the present ones.
+    """
+
+    name: str
+    adds: bool = False
+    removes: bool = False
+    password: str | None = field(default=None, repr=False)
+    hashes: bool = False
+    roles: tuple[str, ...] | None = None
+
+    def check(self, *, exists: bool) -> None:
+        """Check that the user exists if it must, and does not if it must not.
+
+        Raises:
+            ValueError: The text of Artemis.
+        """
+        if self.adds and exists:
+            raise ValueError(f"AMQ229223: User {self.name[:_SHOWN_MAX]} already exists")
+        if not self.adds and not exists:
+            raise ValueError(f"AMQ229224: User {self.name[:_SHOWN_MAX]} does not exist")
+
+
+class UserSource(Protocol):
+    """Read users from files that may change while the broker runs, and change them."""
+
+    def refresh(self, *, always: bool = False) -> tuple[tuple[User, ...], GuestLogin | None] | None:
         """Return users and guest login if the files changed since the last call; None otherwise.
+
+        Args:
+            always: Whether the files are read although they did not change, or are not observed.
 
         Raises:
             ValueError: The changed files are wrong. The next call raises it only after a further change.
+        """
+
+    def list_users(self, name: str | None) -> dict[str, list[str]]:
+        """Return the roles of one user, or of each of them, as the files have them now.
+
+        Raises:
+            ValueError: The files cannot be read.
+        """
+
+    def change(self, change: UserChange) -> None:
+        """Change the files. They are read by the next `refresh`.
+
+        Raises:
+            ValueError: The change is not possible, or a file cannot be written; the text is for the operator.
         """
 
 

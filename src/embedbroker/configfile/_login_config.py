@@ -1,25 +1,26 @@
 """``login.config`` beside a broker.xml: the login modules that `artemis create` writes, and their files.
 
-Responsible for the modules for users in properties files and for guests. Does not depend on permissions and on the
-elements of a broker.xml.
+Responsible for the modules for users in properties files and for guests, and for changes of these files. Does not
+depend on permissions and on the elements of a broker.xml.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attrs import evolve, field, frozen
 
-from embedbroker.config import GuestLogin, User
-from embedbroker.security import InvalidHash, StoredPassword
+from embedbroker.config import GuestLogin, User, UserChange
+from embedbroker.security import SALT_BYTES, InvalidHash, StoredPassword, hash_password_as_artemis
 
 from ._findings import Findings
-from ._java_properties import read_properties
+from ._java_properties import PropertiesFile, read_properties
 from ._substitution import CircularProperties, substitute
 
-__all__ = ["FILE_NAME", "LoginConfig", "ReloadedLogin", "read_login_config"]
+__all__ = ["FILE_NAME", "LoginConfig", "LoginFiles", "read_login_config"]
 
 FILE_NAME = "login.config"
 _DOMAIN = "activemq"
@@ -43,6 +44,9 @@ class LoginConfig:
     guest: GuestLogin | None = None
     #: Files of the modules that must be read again after a change.
     reloaded: tuple[Path, ...] = ()
+    #: Files of users and of roles of the first module for users with passwords; None without one.
+    changed: tuple[Path, Path] | None = None
+    domain: str = ""
 
 
 @frozen
@@ -52,31 +56,38 @@ class _Module:
     options: dict[str, str] = field(factory=dict)
 
 
-class ReloadedLogin:
-    """Read the users of a login configuration again when the files of its modules with ``reload=true`` change.
+class LoginFiles:
+    """Read the users of a login configuration again, and change them.
+
+    Files of its modules with ``reload=true`` are read again when they change.
 
     Args:
         folder: Directory of ``login.config``.
         properties: Values for references in files.
-        files: Files of these modules.
+        login: What the files contain now.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], files: tuple[Path, ...]) -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str], login: LoginConfig) -> None:
         self._folder = folder
         self._properties = dict(properties)
-        self._files = files
+        self._files = login.reloaded
+        self._changed = login.changed
+        self._domain = login.domain
         self._stamps = self._stamped()
 
-    def refresh(self) -> tuple[tuple[User, ...], GuestLogin | None] | None:
+    def refresh(self, *, always: bool = False) -> tuple[tuple[User, ...], GuestLogin | None] | None:
         """Return users and guest login if a file changed since the last call that read it; None otherwise.
 
         A change that could not be read counts as one again: the reason may pass, such as a shortage of descriptors.
+
+        Args:
+            always: Whether files are read that did not change, or are not observed.
 
         Raises:
             ConfigFileError: The files are wrong now.
         """
         stamps = self._stamped()
-        if stamps == self._stamps:
+        if stamps == self._stamps and not always:
             return None
         findings = Findings()
         login = read_login_config(self._folder, self._properties, findings)
@@ -84,6 +95,47 @@ class ReloadedLogin:
         # Those from before the files were read: a change during that is a further one.
         self._stamps = stamps
         return (login.users, login.guest) if login is not None else ((), None)
+
+    def list_users(self, name: str | None) -> dict[str, list[str]]:
+        """Return the roles of each user in the files, or of one name, which need not be a user, as in Artemis."""
+        users, roles = self._opened()
+        names = [name] if name else users.values
+        members = {role: [each.strip() for each in listed.split(",")] for role, listed in roles.values.items()}
+        return {user: sorted(role for role in members if user in members[role]) for user in names}
+
+    def change(self, change: UserChange) -> None:
+        """Change the file of users and that of roles, each of which is replaced as a whole.
+
+        Raises:
+            ValueError: The user exists already, or does not, or a file cannot be read or written.
+        """
+        users, roles = self._opened()
+        change.check(exists=change.name in users.values)
+        if change.removes:
+            users.remove(change.name)
+        elif change.password is not None:
+            users.set(change.name, _stored(change.password, hashes=change.hashes))
+        if change.roles is not None or change.removes:
+            _set_roles(roles, change.name, change.roles or ())
+        # A crash between the two files must leave an operation that can be repeated: a new user comes last.
+        for file in (roles, users) if change.adds else (users, roles):
+            try:
+                file.write()
+            except OSError as error:
+                raise ValueError(f"the files of users cannot be written: {error.strerror or error}") from None
+
+    def _opened(self) -> tuple[PropertiesFile, PropertiesFile]:
+        if self._changed is None:
+            raise ValueError(f"AMQ229222: Failed to find login module entry {self._domain} from JAAS configuration")
+        files = []
+        for path, title in zip(
+            self._changed, ("AMQ229220: Failed to load user", "AMQ229221: Failed to load role"), strict=True
+        ):
+            try:
+                files.append(PropertiesFile(path))
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{title} file: {path}: {getattr(error, 'strerror', None) or error}") from None
+        return files[0], files[1]
 
     def _stamped(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(path) for path in self._files]
@@ -95,6 +147,31 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _stored(password: str, *, hashes: bool) -> str:
+    """Return a password as the file of users has it.
+
+    Raises:
+        InvalidHash: It is ``ENC(...)`` without a hash in it: with such a file there would be no users at all.
+    """
+    stored = hash_password_as_artemis(password, os.urandom(SALT_BYTES)) if hashes else password
+    StoredPassword(stored)
+    return stored
+
+
+def _set_roles(file: PropertiesFile, user: str, wanted: Sequence[str]) -> None:
+    """Let a user have these roles only. A role without a user is removed from the file, as in Artemis."""
+    present = file.values
+    for role in dict.fromkeys([*present, *wanted]):
+        members = [each for each in present.get(role, "").split(",") if each]
+        after = [each for each in members if each.strip() != user]
+        if role in wanted:
+            after.append(user)
+        if after and after != members:
+            file.set(role, ",".join(after))
+        elif members and not after:
+            file.remove(role)
 
 
 class _Malformed(ValueError):
@@ -123,7 +200,7 @@ def read_login_config(folder: Path, properties: Mapping[str, str], findings: Fin
     if modules is None:
         findings.refuse(str(path), f"has no entry {domain!r}, which bootstrap.xml names")
         return None
-    return _login_of(modules, path, findings)
+    return evolve(_login_of(modules, path, findings), domain=domain, changed=_changed(modules, folder))
 
 
 def _domain(folder: Path, findings: Findings) -> str | None:
@@ -177,6 +254,15 @@ def _reloaded(modules: list[_Module], folder: Path) -> Iterator[Path]:
             for option in options.get(module.kind, ()):
                 if module.options.get(option):
                     yield base / module.options[option]
+
+
+def _changed(modules: list[_Module], folder: Path) -> tuple[Path, Path] | None:
+    """Return the files of the first module for users with passwords."""
+    for module in modules:
+        if module.kind == _PROPERTIES and module.options.get(_USERS) and module.options.get(_ROLES):
+            base = folder / module.options.get("baseDir", "")
+            return base / module.options[_USERS], base / module.options[_ROLES]
+    return None
 
 
 def _guest(module: _Module) -> GuestLogin:

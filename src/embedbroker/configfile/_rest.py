@@ -25,7 +25,7 @@ _REASONS = {
     "core/broadcast-groups": _NO_DISCOVERY,
     "core/discovery-groups": _NO_DISCOVERY,
     "core/store": "the journal is files of journal-directory",
-    "core/management-address": "there are no management messages yet",
+    "core/management-address": "management messages go to activemq.management",
     "core/journal-datasync": "every batch is synced to the disk",
     "core/journal-sync-transactional": "every batch is synced to the disk",
     "core/journal-sync-non-transactional": "every batch is synced to the disk",
@@ -40,7 +40,7 @@ _AS_IT_IS_BELOW = {
             create-bindings-dir resolve-protocols
         """,
         "false": """
-            graceful-shutdown-enabled message-counter-enabled purge-page-folders log-journal-write-rate
+            graceful-shutdown-enabled purge-page-folders log-journal-write-rate
             suppress-session-notifications mirror-page-transaction
         """,
         "-1": "global-max-messages min-disk-free server-dump-interval memory-measure-interval",

@@ -16,7 +16,7 @@ from embedclient.model import did_you_mean
 
 from ._document import Element
 from ._findings import Findings
-from ._login_config import FILE_NAME, LoginConfig, ReloadedLogin, read_login_config
+from ._login_config import FILE_NAME, LoginConfig, LoginFiles, read_login_config
 from ._mapping import named_once, required_attribute, value_of
 from ._values import boolean, secret, whole
 
@@ -129,13 +129,14 @@ def security_values(core: Element, folder: Path, properties: Mapping[str, str], 
         findings.warn(str(folder / FILE_NAME), "is missing, so there are no users, and every login is refused")
     if not settings:
         findings.warn(f"{core.place}/security-settings", "are missing, so every operation of a user is refused")
+    source = None if login is None else LoginFiles(folder, properties, login)
     login = login or LoginConfig()
     return values | {
         "security_enabled": True,
         "security_settings": settings or {},
         "users": login.users,
         "guest": login.guest,
-        "user_source": ReloadedLogin(folder, properties, login.reloaded) if login.reloaded else None,
+        "user_source": source,
     }
 
 

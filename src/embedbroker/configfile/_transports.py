@@ -95,6 +95,8 @@ def _protocols(url: TransportURL) -> list[str]:
 
 def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[str, Any], findings: Findings) -> None:
     values["host"], values["port"] = url.host, url.port
+    if name := element.attribute("name"):
+        values["acceptor_name"] = name
     if url.other_hosts:
         findings.warn(
             element.place, f"this broker listens on one host, {url.host}, not on {', '.join(url.other_hosts)}"

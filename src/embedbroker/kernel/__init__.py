@@ -16,8 +16,10 @@ from ._definitions import (
     SettingsRemoved,
 )
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
+from ._host_tasks import HostTask, TaskKind
 from ._kernel import Kernel
 from ._large_bodies import LargeBodies
+from ._message_counters import MessageCounters, QueueCounter
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
 from ._recovery import MessageRecord, Recovery, StoredTransaction
 from ._refusal import Refused, Scope, name_in_text
@@ -113,6 +115,7 @@ __all__ = [
     "FencingTokenRemoved",
     "FencingTokens",
     "HeuristicOutcome",
+    "HostTask",
     "InternalBinding",
     "InvalidSelector",
     "Kernel",
@@ -122,6 +125,7 @@ __all__ = [
     "MemoryBodies",
     "MemoryStore",
     "Message",
+    "MessageCounters",
     "MessageRecord",
     "Observers",
     "OnFinished",
@@ -131,6 +135,7 @@ __all__ = [
     "Pin",
     "Principal",
     "Queue",
+    "QueueCounter",
     "QueueDefinition",
     "QueueRequest",
     "QueueStatistics",
@@ -154,6 +159,7 @@ __all__ = [
     "Store",
     "StoredMessage",
     "StoredTransaction",
+    "TaskKind",
     "TemporaryQueues",
     "Transaction",
     "TransactionState",

@@ -1,4 +1,4 @@
-"""Timed work of the broker: scheduled messages, expiry scans, removal of what is idle, time-outs of transactions.
+"""Timed work of the broker: scheduled messages, expiry scans, removal of what is idle, time-outs, message counters.
 
 Responsible for when that is due and for doing it in bounded slices. Does not depend on how a message is moved.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._clock import Clock
+from ._message_counters import MessageCounters
 from ._schedule import Schedule
 from ._teardown import Teardown
 from .addressing._address import Address
@@ -32,7 +34,7 @@ _NEVER = math.inf
 
 
 class Housekeeping:
-    """Run two periodic scans; a period of -1 switches one off. Times are monotonic seconds."""
+    """Run periodic scans; a period of -1 switches one off. Times are monotonic seconds."""
 
     __slots__ = (
         "_address_manager",
@@ -40,6 +42,8 @@ class Housekeeping:
         "_calls",
         "_clock",
         "_config",
+        "_counters",
+        "_counting",
         "_cursors",
         "_diverts",
         "_due",
@@ -69,6 +73,7 @@ class Housekeeping:
         expiry: Expiry,
         teardown: Teardown,
         schedule: Schedule,
+        counters: MessageCounters,
         log: Callable[[str], None],
         inform: Callable[[str], None],
     ) -> None:
@@ -83,22 +88,29 @@ class Housekeeping:
         self._teardown = teardown
         self._schedule = schedule
         self._calls = schedule.calls
+        self._counters = counters
         self._log = log
         self._inform = inform
         self._expiry_period = config.message_expiry_scan_period_ms / 1000
         self._idle_period = config.address_queue_scan_period_ms / 1000
         self._expiry_due = _NEVER
         self._idle_due = _NEVER
-        # The earlier of the two: each step compares it with the time.
+        # The earliest of them and of the message counters: each step compares it with the time.
         self._due = _NEVER
         self._scan: Iterator[bool] | None = None
         self._sweep: Iterator[bool] | None = None
+        self._counting: Iterator[None] | None = None
 
     def start(self, now: float) -> None:
         """Count the periods from now."""
         self._expiry_due = now + self._expiry_period if self._expiry_period > 0 else _NEVER
         self._idle_due = now + self._idle_period if self._idle_period > 0 else _NEVER
-        self._due = min(self._expiry_due, self._idle_due)
+        self._counters.restart_period()
+        self.reschedule()
+
+    def reschedule(self) -> None:
+        """Follow a changed time of one of the scans."""
+        self._due = min(self._expiry_due, self._idle_due, self._counters.due)
 
     def at_start(self) -> None:
         """Drop what was auto-created and is empty, and provide what is configured. Must run once, before clients come.
@@ -129,7 +141,7 @@ class Housekeeping:
 
     def next_deadline(self, now: float) -> float:
         """Return when `run` has work to do; infinity for never."""
-        if self._scan is not None or self._sweep is not None:
+        if self._scan is not None or self._sweep is not None or self._counting is not None:
             return now
         earliest, branches = self._due, self._branches
         if branches.unprepared:
@@ -142,7 +154,7 @@ class Housekeeping:
         return earliest
 
     def run(self, now: float) -> None:
-        """Do what is due: at most one slice of scheduled messages, one of an expiry scan, and one of a sweep."""
+        """Do what is due: at most one slice of scheduled messages, and one of each scan."""
         self._schedule.release_due(self._config.work_per_step_max)
         self._branches.run(now)
         if self._scan is None and now >= self._expiry_due:
@@ -158,7 +170,13 @@ class Housekeeping:
             )
         if self._sweep is not None and next(self._sweep, None) is None:
             self._sweep = None
-        self._due = min(self._expiry_due, self._idle_due)
+        if self._counting is None and now >= self._counters.due:
+            self._counting = self._counters.sample()
+        if self._counting is not None:
+            queues_at_once = max(self._config.work_per_step_max // _QUEUE_COST, 1)
+            if sum(1 for _ in islice(self._counting, queues_at_once)) < queues_at_once:
+                self._counting = None
+        self.reschedule()
 
     def _expire_all(self, queues: list[Queue], before_ms: int) -> Iterator[bool]:
         """Move every waiting message whose time has passed; yield after each slice."""

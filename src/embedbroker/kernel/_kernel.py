@@ -22,6 +22,7 @@ from ._ids import Ids
 from ._invariants import check_memory, check_queue, check_visibility
 from ._large_bodies import LargeBodies
 from ._memory import MemoryAccount
+from ._message_counters import MessageCounters
 from ._observer import Observers
 from ._router import Router
 from ._schedule import Schedule
@@ -120,9 +121,10 @@ class Kernel:
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
             self.schedule,
         )  # fmt: skip
+        self.message_counters = MessageCounters(config, self.clock, self.address_manager)
         self.housekeeping = Housekeeping(
             config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
-            self.expiry, self.teardown, self.schedule, log, self.inform,
+            self.expiry, self.teardown, self.schedule, self.message_counters, log, self.inform,
         )  # fmt: skip
 
     def _compose_settling(self) -> None:

@@ -162,6 +162,12 @@ class CommitObserver:
     def security_changed(self, settings: Mapping[str, SecuritySetting]) -> None:
         """Observe that other security settings are in force."""
 
+    def acceptor_started(self, host: str, port: int) -> None:
+        """Observe that connections are accepted again."""
+
+    def acceptor_stopped(self, host: str, port: int) -> None:
+        """Observe that connections are not accepted any more."""
+
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
 
@@ -190,6 +196,8 @@ class CommitSubscribers:
     """Hold callables by event, in order of subscription; see `CommitObserver`."""
 
     __slots__ = (
+        "acceptor_started",
+        "acceptor_stopped",
         "access_refused",
         "address_added",
         "address_changed",
@@ -227,6 +235,8 @@ class CommitSubscribers:
         self.access_refused: list[Callable[[Principal, Permission, str, str | None], None]] = []
         self.login_refused: list[Callable[[str | None, str, str, str | None], None]] = []
         self.security_changed: list[Callable[[Mapping[str, SecuritySetting]], None]] = []
+        self.acceptor_started: list[Callable[[str, int], None]] = []
+        self.acceptor_stopped: list[Callable[[str, int], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 

@@ -1,5 +1,6 @@
 """Management: one registry of the attributes and operations of a broker, for messages, Python and the command line."""
 
+from ._acceptor_control import ACCEPTOR
 from ._address_control import ADDRESS
 from ._broker_control import BROKER
 from ._diverts import DIVERT
@@ -11,6 +12,7 @@ from ._registry import (
     BrokerView,
     Control,
     Failure,
+    HostCall,
     Kind,
     Letter,
     ManagementRefused,
@@ -28,6 +30,7 @@ __all__ = [
     "BrokerView",
     "Control",
     "Failure",
+    "HostCall",
     "Kind",
     "Letter",
     "ManagementRefused",
@@ -40,5 +43,5 @@ __all__ = [
     "Success",
 ]
 
-CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT)
+CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR)
 """The controls of a broker, in the order of the documentation."""

@@ -15,12 +15,15 @@ from embedbroker.kernel import (
     QueueRequest,
     QueueUpdate,
     Session,
+    TaskKind,
 )
 
 from . import _client_lists, _diverts, _lists
+from ._acceptor_control import ACCEPTOR_ATTRIBUTES
 from ._diverts import divert_names, divert_text
+from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
 from ._queue_requests import queue_request, queue_update
-from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
+from ._registry import Attribute, Call, Control, HostCall, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._settings import SETTINGS_OPERATIONS
 from ._texts import (
     address_text,
@@ -31,6 +34,7 @@ from ._texts import (
     routing_type_of,
     routing_types_of,
 )
+from ._users import USER_OPERATIONS
 
 __all__ = ["BROKER", "VERSION"]
 
@@ -55,6 +59,10 @@ def _uptime_ms(call: Call) -> int:
 def _memory_percentage(call: Call) -> int:
     memory = call.kernel.memory
     return 100 * memory.used_bytes // memory.limit_bytes if memory.limit_bytes else 0
+
+
+def _disk_usage(_call: Call) -> HostCall:
+    return HostCall(TaskKind.MEASURE_DISK, None, lambda usage: usage)
 
 
 def _ha_policy(call: Call) -> str:
@@ -169,6 +177,7 @@ _ATTRIBUTES = (
         "Names of all addresses.",
     ),
     Attribute("DivertNames", "String[]", divert_names, "Names of diverts."),
+    *ACCEPTOR_ATTRIBUTES,
     Attribute("BridgeNames", "String[]", lambda call: [], "Names of bridges; not available yet."),
     Attribute(
         "SecurityEnabled",
@@ -195,6 +204,9 @@ _ATTRIBUTES = (
         lambda call: call.kernel.config.persist_delivery_count_before_delivery,
         "Delivery counts are on disk before a delivery.",
     ),
+    *BROKER_COUNTER_ATTRIBUTES,
+    Attribute("DiskStoreUsage", "double", _disk_usage, "Part of the disk that is in use, 0 to 1."),
+    Attribute("MaxDiskUsage", "int", lambda call: 100, "Percent of the disk at which producers wait; no limit."),
 )
 
 
@@ -517,6 +529,8 @@ _OPERATIONS = (
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
     Operation("listPreparedTransactions", (), "String[]", _prepared, "XA branches that are in doubt."),
     *SETTINGS_OPERATIONS,
+    *USER_OPERATIONS,
+    *BROKER_COUNTER_OPERATIONS,
     *_diverts.OPERATIONS,
     *_lists.OPERATIONS,
     *_client_lists.OPERATIONS,

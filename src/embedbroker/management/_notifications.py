@@ -23,6 +23,8 @@ from embedbroker.kernel import (
 )
 from embedclient.model import Properties, PropertyType
 
+from ._acceptor_control import ACCEPTOR_FACTORY
+
 __all__ = ["Notifications", "Publisher"]
 
 _BYTE, _INT, _LONG, _STRING, _NULL = (
@@ -196,6 +198,24 @@ class Notifications(CommitObserver):
             properties.set("_AMQ_CertSubjectDN", subject or _NO_SUBJECT, _STRING)
             properties.set("_AMQ_RemoteAddress", peer, _STRING)
             self._publish("SECURITY_AUTHENTICATION_VIOLATION", properties)
+
+    # -- acceptors -----------------------------------------------------------------------------------------------
+
+    def acceptor_started(self, host: str, port: int) -> None:
+        """Publish ACCEPTOR_STARTED. The start with the broker itself is before any subscriber."""
+        self._publish_acceptor("ACCEPTOR_STARTED", host, port)
+
+    def acceptor_stopped(self, host: str, port: int) -> None:
+        """Publish ACCEPTOR_STOPPED."""
+        self._publish_acceptor("ACCEPTOR_STOPPED", host, port)
+
+    def _publish_acceptor(self, kind: str, host: str, port: int) -> None:
+        if self._is_wanted:
+            properties = Properties()
+            properties.set("factory", ACCEPTOR_FACTORY, _STRING)
+            properties.set("host", host, _STRING)
+            properties.set("port", port, _INT)
+            self._publish(kind, properties)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

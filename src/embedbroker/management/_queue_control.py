@@ -21,6 +21,7 @@ from embedbroker.kernel import (
 from embedclient.errors import RemoteProtocolError
 
 from ._client_lists import consumer_rows, consumers_of
+from ._message_counters import QUEUE_COUNTER_OPERATIONS
 from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, shown
 from ._paging import plain_text
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
@@ -656,6 +657,7 @@ _OPERATIONS = (
     Operation("resetMessagesAcknowledged", (), "void", _reset_acknowledged, "Count from 0 again.", changes=True),
     Operation("resetMessagesExpired", (), "void", _reset_expired, "Count from 0 again.", changes=True),
     Operation("resetMessagesKilled", (), "void", _reset_killed, "Count from 0 again.", changes=True),
+    *QUEUE_COUNTER_OPERATIONS,
 )
 
 

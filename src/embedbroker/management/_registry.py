@@ -18,8 +18,19 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from embedbroker.kernel import AT_ONCE_MAX, Kernel, Message, Permission, Principal, Refused, Session
-from embedclient.model import Instant
+from embedbroker.config import UserChange
+from embedbroker.kernel import (
+    AT_ONCE_MAX,
+    HostTask,
+    Kernel,
+    Message,
+    Permission,
+    Principal,
+    Refused,
+    Session,
+    TaskKind,
+)
+from embedclient.model import Entropy, Instant
 
 __all__ = [
     "PENDING_MAX",
@@ -28,6 +39,7 @@ __all__ = [
     "Call",
     "Control",
     "Failure",
+    "HostCall",
     "Kind",
     "Letter",
     "ManagementRefused",
@@ -36,6 +48,7 @@ __all__ = [
     "Registry",
     "Respond",
     "Success",
+    "UserStore",
     "done",
 ]
 
@@ -107,6 +120,24 @@ class Parameter:
     kind: Kind
 
 
+class UserStore(Protocol):
+    """Hold the users of a running broker."""
+
+    @property
+    def roles_by_user(self) -> dict[str, list[str]]:
+        """Return the roles of each user."""
+
+    def new_hash(self, password: str, salt: bytes) -> Callable[[], str]:
+        """Return the work of hashing a password."""
+
+    def change_user(self, change: UserChange) -> None:
+        """Change a user, whose password is hashed already if it is to be.
+
+        Raises:
+            ValueError: The change is not possible; nothing is changed.
+        """
+
+
 class BrokerView(Protocol):
     """Provide what management needs of the broker around the kernel."""
 
@@ -115,6 +146,13 @@ class BrokerView(Protocol):
     now: Instant
     started: bool
     started_at: Instant
+    entropy: Entropy
+    #: Tasks for the host, which takes them at the end of the step.
+    host_tasks: list[HostTask]
+
+    @property
+    def security(self) -> UserStore | None:
+        """Return the users; None for a broker that admits every client."""
 
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member of the cluster."""
@@ -164,6 +202,27 @@ class Call:
         """Return the kernel of the broker."""
         return self.broker.kernel
 
+    @property
+    def caller(self) -> str:
+        """Return the user of the call for a line of the log."""
+        user = self.session.principal.user
+        return f"user {user!r:.200}" if user else "a caller without a user name"
+
+
+@frozen
+class HostCall:
+    """Result of an operation that the host completes.
+
+    Attributes:
+        kind: Kind of the task.
+        argument: Argument of the task.
+        finish: Returns the result of the operation for the answer of the host; may raise ManagementRefused.
+    """
+
+    kind: TaskKind
+    argument: object
+    finish: Callable[[object], object]
+
 
 @frozen
 class Attribute:
@@ -182,7 +241,7 @@ class Attribute:
 
 @frozen
 class Operation:
-    """Describe an operation. ``run`` takes the call and the arguments, and returns a result or `Work`."""
+    """Describe an operation. ``run`` takes the call and the arguments, and returns a result, `HostCall` or `Work`."""
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -235,12 +294,15 @@ class Control:
 class Registry:
     """Carry out calls on the resources of one broker."""
 
-    __slots__ = ("_broker", "_controls", "_pending")
+    __slots__ = ("_broker", "_controls", "_last_task", "_pending", "_tasks")
 
     def __init__(self, broker: BrokerView, controls: Sequence[Control]) -> None:
         self._broker = broker
         self._controls = {control.name: control for control in controls}
         self._pending = 0
+        self._last_task = 0
+        # What goes on with the answer of the host, by the number of the task.
+        self._tasks: dict[int, Callable[[object, str | None], None]] = {}
 
     @property
     def controls(self) -> tuple[Control, ...]:
@@ -320,6 +382,9 @@ class Registry:
             except ManagementRefused as refused:
                 outcome: Success | Failure = Failure(refused.text)
             else:
+                if isinstance(value, HostCall):
+                    self._request(value, answer, changes=changes)
+                    return
                 outcome = Success(value, changes)
             self._pending -= 1
             answer(outcome)
@@ -330,6 +395,29 @@ class Registry:
         done_at_once = sum(1 for _ in islice(driver, AT_ONCE_MAX))
         if done_at_once == AT_ONCE_MAX:
             deferred.add(driver)
+
+    def _request(self, call: HostCall, answer: Respond, *, changes: bool) -> None:
+        """Let the host do a task. The operation is under way until the host answers."""
+
+        def go_on(value: object, failure: str | None) -> None:
+            self._pending -= 1
+            if failure is not None:
+                answer(Failure(failure))
+                return
+            try:
+                result = call.finish(value)
+            except ManagementRefused as refused:
+                answer(Failure(refused.text))
+            else:
+                answer(Success(result, changes))
+
+        self._last_task += 1
+        self._tasks[self._last_task] = go_on
+        self._broker.host_tasks.append(HostTask(self._last_task, call.kind, call.argument))
+
+    def on_task_done(self, number: int, value: object, failure: str | None) -> None:
+        """Complete the operation that waits for a task: with the value, or with the text of a failure."""
+        self._tasks.pop(number)(value, failure)
 
 
 def done(result: T | Refused) -> T:

@@ -22,6 +22,7 @@ from ._inputs import (
     PeerClosed,
     ReloadDiverts,
     ReplaceUsers,
+    TaskDone,
     Tick,
     Written,
 )
@@ -32,6 +33,7 @@ from ._outputs import (
     CheckPassword,
     CloseConnection,
     Dial,
+    HostTask,
     LetBrokersIn,
     Level,
     Managed,
@@ -43,6 +45,7 @@ from ._outputs import (
     SendBytes,
     StopListening,
     Stopped,
+    TaskKind,
 )
 
 __all__ = [
@@ -61,6 +64,7 @@ __all__ = [
     "Dialed",
     "DiskDone",
     "DiskFailed",
+    "HostTask",
     "Input",
     "LetBrokersIn",
     "Level",
@@ -84,6 +88,8 @@ __all__ = [
     "SendBytes",
     "StopListening",
     "Stopped",
+    "TaskDone",
+    "TaskKind",
     "Tick",
     "Written",
     "check_filters",

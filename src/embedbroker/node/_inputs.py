@@ -39,6 +39,7 @@ __all__ = [
     "PeerClosed",
     "ReloadDiverts",
     "ReplaceUsers",
+    "TaskDone",
     "Tick",
     "Written",
 ]
@@ -144,6 +145,15 @@ class ReloadDiverts:
 
 
 @frozen
+class TaskDone:
+    """The answer to a HostTask with that number: its value, or the text of a failure."""
+
+    number: int
+    value: object
+    failure: str | None
+
+
+@frozen
 class AuditFailed:
     """The disk of the audit log failed to do the requested work."""
 
@@ -165,6 +175,7 @@ Input: TypeAlias = (
     | DecideBranch
     | Manage
     | ReloadDiverts
+    | TaskDone
     | AuditFailed
 )
 

@@ -48,6 +48,7 @@ from ._inputs import (
     PeerClosed,
     ReloadDiverts,
     ReplaceUsers,
+    TaskDone,
     Tick,
     Written,
 )
@@ -191,7 +192,7 @@ class Node:
         input: (
             DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
             | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | ReloadDiverts
-            | AuditFailed
+            | TaskDone | AuditFailed
             | Command
         ),
         now: Instant,
@@ -231,6 +232,8 @@ class Node:
                 self._owner_requests.on_call(input)
             case ReloadDiverts():
                 self._owner_requests.on_reload(input)
+            case TaskDone():
+                self._owner_requests.on_task_done(input)
             case AuditFailed():
                 self._audit.on_input(input, self._step)
             case Command():
@@ -239,8 +242,9 @@ class Node:
                 assert_never(input)
 
     def _replace_users(self, wanted: ReplaceUsers) -> None:
-        if self.core.security is not None:
-            self.core.security.replace(evolve(self.config, users=wanted.users, guest=wanted.guest))
+        security = self.core.security
+        if security is not None and not security.has(wanted.users, wanted.guest):
+            security.replace(evolve(self.config, users=wanted.users, guest=wanted.guest))
             self._log.info(f"security: users are read again: there are {len(wanted.users)}")
 
     def next_deadline(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import frozen
 
 from embedbroker.ha import RoleChanged
+from embedbroker.kernel import HostTask, TaskKind
 from embedclient.engine import CloseConnection, Dial, SendBytes, TransportOutput
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = [
     "CheckPassword",
     "CloseConnection",
     "Dial",
+    "HostTask",
     "LetBrokersIn",
     "Level",
     "Managed",
@@ -32,6 +34,7 @@ __all__ = [
     "SendBytes",
     "StopListening",
     "Stopped",
+    "TaskKind",
 ]
 
 
@@ -125,6 +128,6 @@ class Stopped:
 # As text: a node without a journal does not load the definition of a disk.
 Output: TypeAlias = (
     "TransportOutput | PauseReading | ResumeReading | AuditWork | DiskWork | LockWork | LeaseWork | Notice"
-    " | BranchDecided | Managed | CheckPassword | Ready"
+    " | BranchDecided | Managed | CheckPassword | HostTask | Ready"
     " | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

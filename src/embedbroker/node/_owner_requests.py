@@ -14,7 +14,7 @@ from embedbroker.protocols import CoreService
 
 from ._current_step import CurrentStep
 from ._gate import DurabilityGate
-from ._inputs import DecideBranch, Manage, ReloadDiverts
+from ._inputs import DecideBranch, Manage, ReloadDiverts, TaskDone
 from ._outputs import BranchDecided, Managed
 from ._part import Part
 
@@ -76,6 +76,10 @@ class OwnerRequests(Part):
             registry.invoke(self._session, wanted.resource, wanted.operation, wanted.arguments, respond)
         else:
             registry.read(self._session, wanted.resource, wanted.attribute or "", respond)
+
+    def on_task_done(self, done: TaskDone) -> None:
+        """Complete the management call that waits for a task of the host."""
+        self._core.management.on_task_done(done.number, done.value, done.failure)
 
     def run(self, step: CurrentStep) -> None:
         """Answer what is durable: up to the point to which replies may go."""

@@ -11,6 +11,7 @@ from embedbroker import storage
 from embedbroker.config import BrokerConfig
 from embedbroker.ha import Activation
 from embedbroker.kernel import Kernel
+from embedbroker.protocols import CoreService
 from embedclient.model import Instant
 
 from ._admission import Admission
@@ -36,6 +37,7 @@ __all__ = [
     "ClusterPart",
     "EarlyReplicaWork",
     "End",
+    "HostTasks",
     "JournalProgress",
     "JournalWork",
     "KernelWork",
@@ -59,6 +61,17 @@ class PasswordHashes(Part):
     def run(self, step: CurrentStep) -> None:
         for check in self._checks.take_new():
             step.output(CheckPassword(check))
+
+
+class HostTasks(Part):
+    """The tasks of management for the host."""
+
+    def __init__(self, core: CoreService) -> None:
+        self.waiting = self._tasks = core.host_tasks
+
+    def run(self, step: CurrentStep) -> None:
+        step.outputs += self._tasks
+        self._tasks.clear()
 
 
 class ActivationPart(Part):

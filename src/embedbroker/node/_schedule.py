@@ -20,6 +20,7 @@ from ._parts import (
     ClusterPart,
     EarlyReplicaWork,
     End,
+    HostTasks,
     JournalProgress,
     JournalWork,
     KernelWork,
@@ -133,6 +134,7 @@ def make_schedule(
         # Output for brokers, the owner and clients.
         ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None,
         s.owner_requests,
+        HostTasks(s.core),
         PasswordHashes(s.core.security) if s.core.security is not None else None,
         s.connections,
         # In front of all outputs so far: what clients receive is in the audit log before.

@@ -64,8 +64,11 @@ class Endpoint:
         self._reservation = reservation
         self._acceptor_tls = None if config.tls is None else AcceptorTLS(config.tls)
 
-    async def listen(self) -> list[Listener]:
+    async def listen(self, port: int = 0) -> list[Listener]:
         """Accept peers.
+
+        Args:
+            port: Port to listen on again, if the configuration leaves it open; 0 takes a free one.
 
         Raises:
             ResourceAllocationException: the text names the address that is not available.
@@ -74,20 +77,32 @@ class Endpoint:
         try:
             if tls is not None:
                 tls.check()
-            listeners = await self._listen()
+            listeners = await self._listen(port)
         except (TransportLost, OSError, TLSStoreError) as error:
             self.give_back()
             raise _refused(self.config, error) from error
         # A listener without a port is for clients of this process, whose bytes leave it for no network.
         return [TLSListener(each, tls) if tls is not None and each.port else each for each in listeners]
 
-    async def _listen(self) -> list[Listener]:
+    def reload(self) -> None:
+        """Read the files of TLS again, for connections from now on.
+
+        Raises:
+            ResourceAllocationException: the files cannot be used, and what they were before stays in force.
+        """
+        if self._acceptor_tls is not None:
+            try:
+                self._acceptor_tls.reload()
+            except TLSStoreError as error:
+                raise ResourceAllocationException(str(error)) from error
+
+    async def _listen(self, port: int) -> list[Listener]:
         config, reservation = self.config, self._reservation
         if self._network is not None:
             return await self._network.listen(config)
         if reservation is not None:
             return [*reservation.listen()]
-        return [*await listen_tcp(config.host, config.port)]
+        return [*await listen_tcp(config.host, config.port or port)]
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
         """Open the byte pipe to another broker, with the TLS settings of this one.

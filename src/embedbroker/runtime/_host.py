@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker import locks, storage
-from embedbroker.config import DivertConfiguration, Role, UserSource
+from embedbroker.config import DivertConfiguration, Role, UserChange, UserSource
 from embedbroker.node import (
     Accepted,
     BranchDecided,
@@ -31,6 +32,7 @@ from embedbroker.node import (
     Dial,
     Dialed,
     DialFailed,
+    HostTask,
     Input,
     LetBrokersIn,
     Level,
@@ -50,9 +52,12 @@ from embedbroker.node import (
     SendBytes,
     StopListening,
     Stopped,
+    TaskDone,
+    TaskKind,
     Tick,
     Written,
 )
+from embedclient.errors import ResourceAllocationException
 from embedclient.model import TransportConfiguration, Xid
 from embedclient.transport import ByteStream, Listener, TLSFailed, TLSStream, TransportLost, dial
 
@@ -69,6 +74,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Host"]
 
+T = TypeVar("T")
+
 READ_BYTES = 256 * 1024
 # The bytes that writes took are reported in sums of this size: a step per write would cost as much as a small message.
 REPORT_WRITTEN_BYTES = 128 * 1024
@@ -83,6 +90,12 @@ HASH_THREADS = 2
 _TLS_WARNED_EVERY_S = 60.0
 _TLS_WARNED_MAX = 1_000
 
+_OF_ACCEPTOR = (
+    TaskKind.LOOK_AT_ACCEPTOR,
+    TaskKind.START_ACCEPTOR,
+    TaskKind.STOP_ACCEPTOR,
+    TaskKind.RELOAD_ACCEPTOR,
+)
 _LEVELS = {Level.INFO: logging.INFO, Level.WARNING: logging.WARNING, Level.ERROR: logging.ERROR}
 
 
@@ -92,11 +105,13 @@ class _Peer:
     ``paused`` is set while the peer is not read; the event is set when it is read again.
     """
 
-    __slots__ = ("closing", "number", "paused", "stream", "unreported", "unsent")
+    __slots__ = ("closing", "listener", "number", "paused", "stream", "unreported", "unsent")
 
-    def __init__(self, number: int, stream: ByteStream) -> None:
+    def __init__(self, number: int, stream: ByteStream, listener: Listener | None = None) -> None:
         self.number = number
         self.stream = stream
+        #: What accepted it; None for a connection that was dialed here.
+        self.listener = listener
         self.unsent: deque[memoryview] = deque()
         self.unreported = 0
         self.closing = False
@@ -107,6 +122,31 @@ class _Peer:
         paused, self.paused = self.paused, None
         if paused is not None:
             paused.set()
+
+
+class Acceptor(Protocol):
+    """Control where a broker accepts connections over the network."""
+
+    @property
+    def is_accepting(self) -> bool:
+        """Return True if connections are accepted."""
+
+    async def start_acceptor(self) -> int:
+        """Accept connections again; return the port, or 0 without a change.
+
+        Raises:
+            ResourceAllocationException: the address is not available.
+        """
+
+    def stop_acceptor(self) -> int:
+        """Accept no more connections, and close those that were accepted; return the port, or 0 without a change."""
+
+    def reload_acceptor(self) -> None:
+        """Read the files of TLS again.
+
+        Raises:
+            ResourceAllocationException: the files cannot be used.
+        """
 
 
 class Host:
@@ -131,6 +171,10 @@ class Host:
         self.user_source: UserSource | None = None
         # The reason why their files cannot be used now; empty if they can.
         self._users_problem = ""
+        # One change of their files at a time.
+        self._users_change = trio.Lock()
+        #: What management starts and stops.
+        self.acceptor: Acceptor | None = None
         self.on_stop_listening: Callable[[], None] = lambda: None
         self.on_let_brokers_in: Callable[[bool], None] = lambda wanted: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
@@ -174,6 +218,9 @@ class Host:
         self._nursery.start_soon(self._keep_time)
         if self._lanes is not None:
             self._lanes.start()
+        if self.user_source is not None:
+            # The configuration has the users of the time at which it was loaded; this may be a later start.
+            self._refresh_users(self.user_source, always=True)
         self.feed(Command(CommandKind.START))
 
     def stop(self, *, fails_over: bool = False) -> None:
@@ -231,7 +278,13 @@ class Host:
                 stream = await listener.accept()
             except TransportLost:
                 return
-            self._nursery.start_soon(self._receive, stream)
+            self._nursery.start_soon(self._receive, stream, listener)
+
+    def drop_accepted(self, listeners: Collection[Listener]) -> None:
+        """Close every connection that these listeners accepted, without a notice to its peer."""
+        for peer in [peer for peer in self._peers.values() if peer.listener in listeners]:
+            self._lose(peer, "the acceptor was stopped")
+        self._step_waiting()
 
     @enable_ki_protection
     def make_room(self) -> bool:
@@ -323,6 +376,8 @@ class Host:
                 self._calls.make(output.request, (output.value, output.failure))
             case CheckPassword():
                 self._nursery.start_soon(self._check_password, output.check.number, output.check.run)
+            case HostTask():
+                self._nursery.start_soon(self._do_task, output)
             case Ready():
                 self.ready.set()
             case RoleChanged():
@@ -357,18 +412,18 @@ class Host:
     # -- connections ---------------------------------------------------------------------------------------------
 
     @enable_ki_protection
-    async def _receive(self, stream: ByteStream) -> None:
+    async def _receive(self, stream: ByteStream, listener: Listener) -> None:
         """Serve an accepted connection until its end."""
         number = self._next_number
         self._next_number += 1
         if self.user_source is not None:
             self._refresh_users(self.user_source)
-        await self._converse(_Peer(number, stream), Accepted(number, stream.peer))
+        await self._converse(_Peer(number, stream, listener), Accepted(number, stream.peer))
 
-    def _refresh_users(self, source: UserSource) -> None:
+    def _refresh_users(self, source: UserSource, *, always: bool = False) -> None:
         """Read users again if their files changed. Files that cannot be used leave the previous users in force."""
         try:
-            changed = source.refresh()
+            changed = source.refresh(always=always)
             if changed is not None:
                 self._users_problem = ""
                 self.feed(ReplaceUsers(*changed))
@@ -536,10 +591,70 @@ class Host:
     @enable_ki_protection
     async def _check_password(self, number: int, check: Callable[[], bool]) -> None:
         """Compute a hash in a thread: it takes milliseconds, in which the broker serves other clients."""
-        while (matches := await self._hash_threads.run(_computed, check, abandon_on_cancel=True)) is None:
-            await self._hash_threads.wait_out("no memory for the hash of a password")
+        matches = await self._compute(check)
         if not self._given_up and not self.stopped.is_set():
             self.feed(PasswordChecked(number, matches))
+
+    async def _compute(self, work: Callable[[], T]) -> T:
+        """Return the result of a computation in a thread; wait for a shortage of memory to pass."""
+        while (result := await self._hash_threads.run(_computed, work, abandon_on_cancel=True)) is None:
+            await self._hash_threads.wait_out("no memory for the hash of a password")
+        return result
+
+    # -- tasks of management -------------------------------------------------------------------------------------
+
+    @enable_ki_protection
+    async def _do_task(self, task: HostTask) -> None:
+        """Carry out a task, and step the node with the answer."""
+        try:
+            done = TaskDone(task.number, await self._carry_out(task), None)
+        except ValueError as error:
+            done = TaskDone(task.number, None, str(error))
+        if not self._given_up and not self.stopped.is_set():
+            self.feed(done)
+
+    async def _carry_out(self, task: HostTask) -> object:
+        """Return the answer to a task.
+
+        Raises:
+            ValueError: The task cannot be carried out; the text is for the caller.
+        """
+        argument, source = task.argument, self.user_source
+        if task.kind is TaskKind.COMPUTE:
+            return await self._compute(cast(Callable[[], object], argument))
+        if task.kind is TaskKind.MEASURE_DISK:
+            return await self._hash_threads.run(_disk_usage, self.node.config.data_directory, abandon_on_cancel=True)
+        if task.kind in _OF_ACCEPTOR:
+            return await self._control_acceptor(task.kind)
+        assert source is not None, "without files the node changes its users itself"
+        if task.kind is TaskKind.LIST_USERS:
+            assert isinstance(argument, str | None)
+            return await self._hash_threads.run(source.list_users, argument, abandon_on_cancel=True)
+        assert task.kind is TaskKind.CHANGE_USERS and isinstance(argument, UserChange)
+        async with self._users_change:
+            await self._hash_threads.run(source.change, argument)
+        changed = source.refresh(always=True)
+        assert changed is not None, "they are read always"
+        self._users_problem = ""
+        self.feed(ReplaceUsers(*changed))
+        return None
+
+    async def _control_acceptor(self, kind: TaskKind) -> object:
+        acceptor = self.acceptor
+        assert acceptor is not None, "a broker that serves has one"
+        try:
+            match kind:
+                case TaskKind.LOOK_AT_ACCEPTOR:
+                    return acceptor.is_accepting
+                case TaskKind.START_ACCEPTOR:
+                    return await acceptor.start_acceptor()
+                case TaskKind.STOP_ACCEPTOR:
+                    return acceptor.stop_acceptor()
+                case _:
+                    acceptor.reload_acceptor()
+                    return None
+        except ResourceAllocationException as error:
+            raise ValueError(str(error)) from None
 
     # -- locks ---------------------------------------------------------------------------------------------------
 
@@ -557,9 +672,25 @@ class Host:
             self.feed(answer)
 
 
-def _computed(check: Callable[[], bool]) -> bool | None:
-    """Return the result of a check, or None if there was no memory for it."""
+def _disk_usage(directory: str | None) -> float:
+    """Return the part of the disk of a directory that is in use.
+
+    Raises:
+        ValueError: The directory cannot be reached.
+    """
+    if directory is None:
+        return 0.0
     try:
-        return check()
+        found = shutil.disk_usage(directory)
+    except OSError as error:
+        raise ValueError(f"the disk of {directory} cannot be measured: {error.strerror or error}") from None
+    # What is kept for the system's administrator is in use for a broker.
+    return 1 - found.free / found.total if found.total else 1.0
+
+
+def _computed(work: Callable[[], T]) -> T | None:
+    """Return the result of a computation, or None if there was no memory for it."""
+    try:
+        return work()
     except MemoryError:
         return None

@@ -139,6 +139,7 @@ class Life:
                         self.host.audit_on(self._audit.disk)
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
                     self.host.user_source = self._config.user_source
+                    self.host.acceptor = self
                     self.host.on_stop_listening = self._stop_listening
                     self.host.on_let_brokers_in = self._let_brokers_in
                     nursery.start_soon(self._serve)
@@ -281,6 +282,51 @@ class Life:
             self._place.keep()
         except ResourceAllocationException as error:
             self._logger.warning("the port of this broker is lost: %s", error)
+
+    # -- the acceptor, as management controls it -----------------------------------------------------------------
+
+    @property
+    def is_accepting(self) -> bool:
+        """Return True if connections over the network are accepted."""
+        return any(listener.port for listener in self._listeners)
+
+    async def start_acceptor(self) -> int:
+        """Listen again; return the port, or 0 if the broker listens already.
+
+        Raises:
+            ResourceAllocationException: the address is not available, or the files of TLS cannot be used.
+        """
+        async with self._binding:
+            if self.is_accepting:
+                return 0
+            for listener in await self._place.listen(self.port):
+                self._let_in(listener)
+            if self._lets_nobody_in:
+                self._stop_listening()
+            return self.port
+
+    def stop_acceptor(self) -> int:
+        """Accept no more, and close the accepted connections; return the port, or 0 if there was no listener.
+
+        Clients of this process that use the name of the broker go on.
+        """
+        closed = [listener for listener in self._listeners if listener.port]
+        for listener in closed:
+            listener.close()
+        if not closed:
+            return 0
+        self._listeners = [listener for listener in self._listeners if not listener.port]
+        self._keep_place()
+        self.host.drop_accepted(closed)
+        return self.port
+
+    def reload_acceptor(self) -> None:
+        """Read the files of TLS again, for connections from now on.
+
+        Raises:
+            ResourceAllocationException: the files cannot be used.
+        """
+        self._place.reload()
 
     async def stop(self, *, fails_over: bool) -> None:
         """Stop in an orderly way."""

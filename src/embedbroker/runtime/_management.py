@@ -7,7 +7,7 @@ owner may do everything: no permission is checked.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -168,7 +168,108 @@ class SettingsCalls(ManagementCalls):
         await self.invoke("broker", "removeSecuritySettings", match)
 
 
-class Management(SettingsCalls):
+class ServiceCalls(SettingsCalls):
+    """Manage the users, the acceptor and the message counters of a running broker."""
+
+    # -- users ---------------------------------------------------------------------------------------------------
+
+    async def users(self) -> dict[str, list[str]]:
+        """Return the roles of each user."""
+        rows: list[dict[str, Any]] = json.loads(await self.invoke("broker", "listUser", ""))
+        return {row["username"]: row["roles"] for row in rows}
+
+    async def add_user(self, name: str, password: str, roles: Sequence[str], *, plaintext: bool = False) -> None:
+        """Add a user, which may log in at once.
+
+        A broker that was loaded with a ``login.config`` writes the user to its files. Otherwise the user exists until
+        the broker stops.
+
+        Args:
+            name: Name of the user.
+            password: Password of the user.
+            roles: Names of roles, at least one.
+            plaintext: Whether the password is stored in plain text, and not as a hash.
+        """
+        await self.invoke("broker", "addUser", name, password, ",".join(roles), plaintext)
+
+    async def reset_user(
+        self,
+        name: str,
+        *,
+        password: str | None = None,
+        roles: Sequence[str] | None = None,
+        plaintext: bool = False,
+    ) -> None:
+        """Give a user another password, other roles, or both. Its sessions keep what they have.
+
+        Args:
+            name: Name of the user.
+            password: New password; None keeps the present one.
+            roles: All roles from now on; None keeps the present ones.
+            plaintext: Whether the password is stored in plain text, and not as a hash.
+        """
+        listed = None if roles is None else ",".join(roles)
+        await self.invoke("broker", "resetUser", name, password, listed, plaintext)
+
+    async def remove_user(self, name: str) -> None:
+        """Remove a user. Its sessions go on."""
+        await self.invoke("broker", "removeUser", name)
+
+    # -- acceptors -----------------------------------------------------------------------------------------------
+
+    async def acceptor_names(self) -> list[str]:
+        """Return the names of the places where the broker listens; there is one."""
+        return [name for name, _class, _parameters in await self.get("broker", "Acceptors")]
+
+    async def is_acceptor_started(self, name: str) -> bool:
+        """Return True if an acceptor accepts connections."""
+        started: bool = await self.get(f"acceptor.{name}", "Started")
+        return started
+
+    async def start_acceptor(self, name: str) -> None:
+        """Accept connections again, on the same port. One that is started stays so."""
+        await self.invoke(f"acceptor.{name}", "start")
+
+    async def stop_acceptor(self, name: str) -> None:
+        """Accept no more connections, and close those that came over the acceptor, without a notice to clients.
+
+        Connections of this process over ``vm_url`` go on.
+        """
+        await self.invoke(f"acceptor.{name}", "stop")
+
+    async def reload_acceptor(self, name: str) -> None:
+        """Read the files of TLS again, for connections from now on. If they cannot be used, nothing changes."""
+        await self.invoke(f"acceptor.{name}", "reload")
+
+    # -- message counters ----------------------------------------------------------------------------------------
+
+    async def enable_message_counters(self, *, period_ms: int | None = None) -> None:
+        """Sample the message counters of all queues until a restart.
+
+        Args:
+            period_ms: Milliseconds from one sample to the next; None keeps the present period.
+        """
+        if period_ms is not None:
+            await self.invoke("broker", "setMessageCounterSamplePeriod", period_ms)
+        await self.invoke("broker", "enableMessageCounters")
+
+    async def disable_message_counters(self) -> None:
+        """Sample no more, and forget the counts and their histories."""
+        await self.invoke("broker", "disableMessageCounters")
+
+    async def message_counter(self, queue: str) -> dict[str, Any]:
+        """Return the message counter of a queue as of its last sample; the guide lists the names."""
+        row: dict[str, Any] = json.loads(await self.invoke(f"queue.{queue}", "listMessageCounter"))
+        return row
+
+    async def message_counter_history(self, queue: str) -> list[dict[str, Any]]:
+        """Return the days of a queue's history, each with the messages that were added by the hour."""
+        found: dict[str, Any] = json.loads(await self.invoke(f"queue.{queue}", "listMessageCounterHistory"))
+        days: list[dict[str, Any]] = found["dayCounters"]
+        return days
+
+
+class Management(ServiceCalls):
     """Read and change a running broker; `EmbeddedBroker.management` returns it.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of

@@ -5,7 +5,7 @@ Each method is one call in the thread of the broker.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -90,7 +90,89 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
         self._run(lambda: self._management.remove_security_settings(match))
 
 
-class ThreadedManagement(ThreadedSettingsCalls):
+class ThreadedServiceCalls(ThreadedSettingsCalls):
+    """Manage the users, the acceptor and the message counters of a running broker, and block."""
+
+    def users(self) -> dict[str, list[str]]:
+        """Return the roles of each user."""
+        return self._run(lambda: self._management.users())
+
+    def add_user(self, name: str, password: str, roles: Sequence[str], *, plaintext: bool = False) -> None:
+        """Add a user, which may log in at once.
+
+        A broker that was loaded with a ``login.config`` writes the user to its files. Otherwise the user exists until
+        the broker stops.
+
+        Args:
+            name: Name of the user.
+            password: Password of the user.
+            roles: Names of roles, at least one.
+            plaintext: Whether the password is stored in plain text, and not as a hash.
+        """
+        self._run(lambda: self._management.add_user(name, password, roles, plaintext=plaintext))
+
+    def reset_user(
+        self, name: str, *, password: str | None = None, roles: Sequence[str] | None = None, plaintext: bool = False
+    ) -> None:
+        """Give a user another password, other roles, or both. Its sessions keep what they have.
+
+        Args:
+            name: Name of the user.
+            password: New password; None keeps the present one.
+            roles: All roles from now on; None keeps the present ones.
+            plaintext: Whether the password is stored in plain text, and not as a hash.
+        """
+        self._run(lambda: self._management.reset_user(name, password=password, roles=roles, plaintext=plaintext))
+
+    def remove_user(self, name: str) -> None:
+        """Remove a user. Its sessions go on."""
+        self._run(lambda: self._management.remove_user(name))
+
+    def acceptor_names(self) -> list[str]:
+        """Return the names of the places where the broker listens; there is one."""
+        return self._run(lambda: self._management.acceptor_names())
+
+    def is_acceptor_started(self, name: str) -> bool:
+        """Return True if an acceptor accepts connections."""
+        return self._run(lambda: self._management.is_acceptor_started(name))
+
+    def start_acceptor(self, name: str) -> None:
+        """Accept connections again, on the same port. One that is started stays so."""
+        self._run(lambda: self._management.start_acceptor(name))
+
+    def stop_acceptor(self, name: str) -> None:
+        """Accept no more connections, and close those that came over the acceptor, without a notice to clients.
+
+        Connections of this process over ``vm_url`` go on.
+        """
+        self._run(lambda: self._management.stop_acceptor(name))
+
+    def reload_acceptor(self, name: str) -> None:
+        """Read the files of TLS again, for connections from now on. If they cannot be used, nothing changes."""
+        self._run(lambda: self._management.reload_acceptor(name))
+
+    def enable_message_counters(self, *, period_ms: int | None = None) -> None:
+        """Sample the message counters of all queues until a restart.
+
+        Args:
+            period_ms: Milliseconds from one sample to the next; None keeps the present period.
+        """
+        self._run(lambda: self._management.enable_message_counters(period_ms=period_ms))
+
+    def disable_message_counters(self) -> None:
+        """Sample no more, and forget the counts and their histories."""
+        self._run(lambda: self._management.disable_message_counters())
+
+    def message_counter(self, queue: str) -> dict[str, Any]:
+        """Return the message counter of a queue as of its last sample; the guide lists the names."""
+        return self._run(lambda: self._management.message_counter(queue))
+
+    def message_counter_history(self, queue: str) -> list[dict[str, Any]]:
+        """Return the days of a queue's history, each with the messages that were added by the hour."""
+        return self._run(lambda: self._management.message_counter_history(queue))
+
+
+class ThreadedManagement(ThreadedServiceCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 
     def queue_names(self) -> list[str]:

@@ -9,9 +9,17 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ResourceLimits, SecuritySetting
+from embedbroker.config import (
+    DEFAULT_CLUSTER_PASSWORD,
+    BrokerConfig,
+    GuestLogin,
+    ResourceLimits,
+    SecuritySetting,
+    User,
+    UserChange,
+)
 from embedbroker.kernel import (
     Clock,
     CommitObserver,
@@ -28,6 +36,7 @@ from embedclient.errors import ErrorCode
 from ._credentials import Credentials
 from ._failed_logins import FailedLogins, address_of
 from ._password_checks import PasswordChecks
+from ._passwords import NewHash
 from ._permissions import Permissions
 from ._refusal_lines import RefusalLines
 
@@ -94,8 +103,8 @@ class SecurityManager(CommitObserver):
         self._take(config)
 
     def _take(self, config: BrokerConfig) -> None:
-        self._config = config
         self._credentials = Credentials(config.users, config.guest, config.authentication_cache_size)
+        self._config = config
         self._use_permissions()
 
     def _use_permissions(self) -> None:
@@ -116,6 +125,10 @@ class SecurityManager(CommitObserver):
         self._observers = kernel.observers
         kernel.observers.subscribe(self)
 
+    def has(self, users: tuple[User, ...], guest: GuestLogin | None) -> bool:
+        """Return True if these users and this guest login are in force."""
+        return (users, guest) == (self._config.users, self._config.guest)
+
     def replace(self, config: BrokerConfig) -> None:
         """Use other users and settings from now on. Caches are emptied; sessions keep their users and roles.
 
@@ -125,6 +138,42 @@ class SecurityManager(CommitObserver):
         self._take(config)
         for session in self._sessions:
             session.forget_admitted()
+
+    # -- changes of users ----------------------------------------------------------------------------------------
+
+    @property
+    def roles_by_user(self) -> dict[str, list[str]]:
+        """Return the roles of each user in force."""
+        return {user.name: sorted(user.roles) for user in self._config.users}
+
+    def new_hash(self, password: str, salt: bytes) -> Callable[[], str]:
+        """Return the work of hashing a password of a user, which takes milliseconds.
+
+        Args:
+            password: Plain password.
+            salt: Random bytes, `SALT_BYTES` of them.
+        """
+        return NewHash(password, salt)
+
+    def change_user(self, change: UserChange) -> None:
+        """Change the users in force until the broker stops. The password of the change is stored unchanged.
+
+        Raises:
+            ValueError: The user exists already, or does not, or a value is not possible; nothing is changed.
+        """
+        users = {user.name: user for user in self._config.users}
+        known = users.get(change.name)
+        change.check(exists=known is not None)
+        if change.removes:
+            del users[change.name]
+        else:
+            password, roles, certificate = change.password, change.roles, None
+            if known is not None:
+                password = known.password if password is None else password
+                roles = tuple(known.roles) if roles is None else roles
+                certificate = known.certificate
+            users[change.name] = User(change.name, password, roles or (), certificate)
+        self.replace(evolve(self._config, users=tuple(users.values())))
 
     def statistics(self) -> SecurityStatistics:
         """Return the current figures."""

@@ -12,7 +12,7 @@ import re
 
 from attrs import field, frozen
 
-__all__ = ["SALT_BYTES", "InvalidHash", "StoredPassword", "hash_password", "hash_password_as_artemis"]
+__all__ = ["SALT_BYTES", "InvalidHash", "NewHash", "StoredPassword", "hash_password", "hash_password_as_artemis"]
 
 SALT_BYTES = 32
 """Random bytes for a new hash."""
@@ -67,6 +67,18 @@ def hash_password_as_artemis(password: str, salt: bytes) -> str:
     """
     found = _pbkdf2(password, salt, _ARTEMIS_ITERATIONS, _HASH_BYTES)
     return f"ENC({_ARTEMIS_ITERATIONS}:{salt.hex().upper()}:{found.hex().upper()})"
+
+
+@frozen
+class NewHash:
+    """Hold the work of hashing a new password, for a thread of the host."""
+
+    _password: str = field(repr=False)
+    _salt: bytes = field(repr=False)
+
+    def __call__(self) -> str:
+        """Return the hash, as `hash_password` does."""
+        return hash_password(self._password, self._salt)
 
 
 @frozen

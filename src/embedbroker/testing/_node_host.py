@@ -30,6 +30,7 @@ from embedbroker.node import (
     DialFailed,
     DiskDone,
     DiskFailed,
+    HostTask,
     Input,
     LetBrokersIn,
     Level,
@@ -45,6 +46,8 @@ from embedbroker.node import (
     RoleChanged,
     SendBytes,
     Stopped,
+    TaskDone,
+    TaskKind,
     Tick,
     Written,
 )
@@ -400,9 +403,9 @@ class NodeHost:
                 check()
         self._arm()
 
-    def _carry_out(self, outputs: list[Output]) -> list[Written | PasswordChecked]:
+    def _carry_out(self, outputs: list[Output]) -> list[Written | PasswordChecked | TaskDone]:
         """Carry out the node's outputs in order. Return what must be reported after all of them."""
-        written: list[Written | PasswordChecked] = []
+        written: list[Written | PasswordChecked | TaskDone] = []
         for output in outputs:
             match output:
                 case AuditWork() if self.audit is not None:
@@ -443,6 +446,8 @@ class NodeHost:
                         answer(output)
                 case CheckPassword():
                     written.append(PasswordChecked(output.check.number, output.check.run()))
+                case HostTask():
+                    written.append(_task_done(output))
                 case Ready():
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:
@@ -512,3 +517,11 @@ class NodeHost:
         self._links.clear()
         self._backlog.clear()
         self._dialing.clear()
+
+
+def _task_done(task: HostTask) -> TaskDone:
+    """Answer a task of management: the simulated process has no files of users."""
+    if task.kind is TaskKind.COMPUTE:
+        assert callable(task.argument)
+        return TaskDone(task.number, task.argument(), None)
+    return TaskDone(task.number, None, f"a simulated broker cannot {task.kind.value}")

@@ -30,7 +30,7 @@ from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._thread_shortage import ThreadShortage, is_thread_shortage, start_thread
 from ._time import Entropy, Instant, make_uuid, uuid_text
-from ._tls import TLS, TLSContext, TLSSettings, as_tls, read_tls_parameter
+from ._tls import TLS, TLSContext, TLSSettings, as_tls, read_tls_parameter, tls_parameter_name
 from ._transport_names import ACCEPTOR_PARAMETERS, CONNECTOR_PARAMETERS, TLS_PARAMETERS
 from ._url import (
     URLParameter,
@@ -138,6 +138,7 @@ __all__ = [
     "split_members",
     "start_thread",
     "subscription_queue_name",
+    "tls_parameter_name",
     "unsupported_scheme",
     "url_parameters",
     "uuid_text",

@@ -17,7 +17,7 @@ from ._similar_name import did_you_mean
 if TYPE_CHECKING:
     from attrs import Attribute
 
-__all__ = ["TLS", "TLSContext", "TLSSettings", "as_tls", "read_tls_parameter"]
+__all__ = ["TLS", "TLSContext", "TLSSettings", "as_tls", "read_tls_parameter", "tls_parameter_name"]
 
 # The oldest first. Java's lists often have the last one, which names a form of the first message only.
 PROTOCOLS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
@@ -183,3 +183,8 @@ def as_tls(_: object, attribute: Attribute[Any], value: object) -> None:
     """Check a value that switches TLS on: `TLSSettings`, a context of `ssl`, or None."""
     if value is not None and not isinstance(value, TLSSettings) and not callable(getattr(value, "wrap_bio", None)):
         raise TypeError(f"{attribute.name} must be TLSSettings or an ssl.SSLContext, not {type(value).__name__}")
+
+
+def tls_parameter_name(field_name: str) -> str:
+    """Return the name that a field of `TLSSettings` has in URLs."""
+    return _IN_URLS[field_name]

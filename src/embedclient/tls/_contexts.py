@@ -80,6 +80,14 @@ class _CurrentContext:
                         _log.error("TLS: the certificates stay as they were%s: %s", when, error)
         return context
 
+    def reload(self) -> None:
+        """Read the files now.
+
+        Raises:
+            TLSStoreError: the files cannot be used, and the present context stays in force.
+        """
+        self._load()
+
     def _load(self) -> ssl.SSLContext:
         settings = self._settings
         named = (settings.key_store_path, settings.trust_store_path, settings.crl_path)
@@ -110,6 +118,15 @@ class AcceptorTLS:
             TLSConnection(self.context(), server_side=True)
         except TLSError as error:
             raise TLSStoreError(error.reason) from error
+
+    def reload(self) -> None:
+        """Read the files again, for the next connection. A context that the program made stays.
+
+        Raises:
+            TLSStoreError: the files cannot be used, and the present context stays in force.
+        """
+        if self._current is not None:
+            self._current.reload()
 
     def context(self) -> TLSContext:
         """Return the context for the next connection.

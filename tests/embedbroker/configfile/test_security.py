@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
 
 import pytest
 from attrs import fields
 
-from embedbroker.config import BrokerConfig, GuestLogin, ResourceLimits, SecuritySetting, User
+from embedbroker.config import (
+    BrokerConfig,
+    GuestLogin,
+    ResourceLimits,
+    SecuritySetting,
+    User,
+    UserChange,
+    UserSource,
+)
 from embedbroker.configfile._java_properties import parse_properties
-from embedbroker.security import hash_password_as_artemis, mask
+from embedbroker.security import StoredPassword, hash_password_as_artemis, mask
 from tests.embedbroker.configfile.config_files import ACCEPTOR, Loaded, document, load, load_text, refused, refused_text
 
 HASH = hash_password_as_artemis("secret", bytes(32))
@@ -419,4 +430,120 @@ def test_changed_files_that_are_wrong_are_reported_until_they_can_be_used(tmp_pa
 
 def test_files_of_a_module_that_does_not_reload_are_read_once(tmp_path: Path) -> None:
     write(tmp_path, modules(PROPERTIES.replace("reload=true", "reload=false")))
-    assert secured(tmp_path).config.user_source is None
+    source = secured(tmp_path).config.user_source
+    assert source is not None
+    (tmp_path / "artemis-users.properties").write_text("admin = new")
+    assert source.refresh() is None
+    # After a change by management the files are read in any case.
+    assert source.refresh(always=True) == ((User("admin", "new", roles=["amq"]),), None)
+
+
+# -- changes of the files --------------------------------------------------------------------------------------------
+
+USERS = "# the users\nadmin = one\n\n! a second one\nother=two\nlast: \\\n   three"
+ROLES = "## roles\namq = admin,other\nview=other\n"
+
+
+def changed(folder: Path, users: str = USERS, roles: str = ROLES) -> UserSource:
+    write(folder, modules(PROPERTIES))
+    (folder / "artemis-users.properties").write_text(users)
+    (folder / "artemis-roles.properties").write_text(roles)
+    source = secured(folder).config.user_source
+    assert source is not None
+    return source
+
+
+def texts(folder: Path) -> tuple[str, str]:
+    return tuple((folder / f"artemis-{name}.properties").read_text() for name in ("users", "roles"))  # type: ignore[return-value]
+
+
+def test_a_new_user_stands_behind_the_others_and_comments_stay(tmp_path: Path) -> None:
+    source = changed(tmp_path)
+    (tmp_path / "artemis-users.properties").chmod(0o640)
+    source.change(UserChange("a b", adds=True, password="p=\u20ac", roles=("amq", "new role")))
+    users, roles = texts(tmp_path)
+    assert users == USERS + "\na\\ b = p=\\u20AC\n"
+    assert roles == "## roles\namq = admin,other,a b\nview=other\nnew\\ role = a b\n"
+    assert (tmp_path / "artemis-users.properties").stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+    refreshed = source.refresh()
+    assert refreshed is not None and refreshed[0][-1] == User("a b", "p=\u20ac", roles=["amq", "new role"])
+
+
+def test_other_passwords_and_roles_stand_in_their_places(tmp_path: Path) -> None:
+    source = changed(tmp_path)
+    source.change(UserChange("other", password="changed", roles=("view", "extra")))
+    assert texts(tmp_path) == (
+        USERS.replace("other=two", "other = changed"), "## roles\namq = admin\nview=other\nextra = other\n"
+    )  # fmt: skip
+    source.change(UserChange("last", roles=("view",)))
+    assert texts(tmp_path)[1] == "## roles\namq = admin\nview = other,last\nextra = other\n"
+    source.change(UserChange("admin", password="ninety"))
+    assert texts(tmp_path)[0].startswith("# the users\nadmin = ninety\n\n! a second one\n")
+
+
+def test_a_removed_user_has_no_role_and_a_role_without_users_goes(tmp_path: Path) -> None:
+    source = changed(tmp_path)
+    source.change(UserChange("other", removes=True))
+    assert texts(tmp_path) == (USERS.replace("other=two\n", ""), "## roles\namq = admin\n")
+    assert source.list_users(None) == {"admin": ["amq"], "last": []}
+    # As in Artemis a name need not be that of a user.
+    assert source.list_users("nope") == {"nope": []}
+
+
+def test_hashes_are_those_of_artemis(tmp_path: Path) -> None:
+    source = changed(tmp_path)
+    source.change(UserChange("admin", password="new", hashes=True))
+    stored = parse_properties(texts(tmp_path)[0])["admin"]
+    assert re.fullmatch("ENC\\(1024:[0-9A-F]{64}:[0-9A-F]{128}\\)", stored)
+    assert StoredPassword(stored).matches("new")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (UserChange("admin", adds=True, password="x", roles=("amq",)), "AMQ229223: User admin already exists"),
+        (UserChange("nope", password="x"), "AMQ229224: User nope does not exist"),
+        (UserChange("nope", removes=True), "AMQ229224: User nope does not exist"),
+        (UserChange("admin", password="ENC(nonsense)"), "does not contain a hash"),
+    ],
+)
+def test_a_change_that_is_not_possible_leaves_the_files(tmp_path: Path, change: UserChange, text: str) -> None:
+    source = changed(tmp_path)
+    with pytest.raises(ValueError, match=text):
+        source.change(change)
+    assert texts(tmp_path) == (USERS, ROLES)
+
+
+def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = changed(tmp_path)
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        with pytest.raises(ValueError, match="cannot be written: No space left on device"):
+            source.change(UserChange("admin", password="x"))
+    assert texts(tmp_path) == (USERS, ROLES)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    (tmp_path / "artemis-roles.properties").unlink()
+    with pytest.raises(ValueError, match=r"AMQ229221: Failed to load role file: .*artemis-roles\.properties"):
+        source.change(UserChange("admin", password="x"))
+
+
+def test_without_a_module_for_users_nothing_can_be_changed(tmp_path: Path) -> None:
+    write(tmp_path, modules(GUEST))
+    source = secured(tmp_path).config.user_source
+    assert source is not None
+    with pytest.raises(ValueError, match="AMQ229222: Failed to find login module entry activemq from JAAS"):
+        source.list_users(None)
+
+
+def test_a_link_to_a_file_of_users_stays_a_link(tmp_path: Path) -> None:
+    source = changed(tmp_path)
+    target = tmp_path / "elsewhere.properties"
+    (tmp_path / "artemis-users.properties").rename(target)
+    (tmp_path / "artemis-users.properties").symlink_to(target)
+    source.change(UserChange("admin", removes=True))
+    assert (tmp_path / "artemis-users.properties").is_symlink() and "admin" not in target.read_text()

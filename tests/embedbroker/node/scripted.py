@@ -5,6 +5,7 @@ Responsible for turning a node's outputs into what each peer has seen. Refuses t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from embedbroker.node import (
     CommandKind,
     DiskDone,
     DiskFailed,
+    HostTask,
     Input,
     Level,
     LockDone,
@@ -34,6 +36,8 @@ from embedbroker.node import (
     RoleChanged,
     SendBytes,
     Stopped,
+    TaskDone,
+    TaskKind,
     Tick,
     Written,
 )
@@ -281,6 +285,9 @@ class Stage:
         # Checks of passwords that were ordered; with `checks_passwords` False they wait for `finish_password_checks`.
         self.password_checks: list[PasswordCheck] = []
         self.checks_passwords = True
+        # Tasks of management that are not done, and what does others.
+        self.host_tasks: list[HostTask] = []
+        self.on_task: Callable[[HostTask], object] | None = None
         self.locks = locks
         self.session: LockSession | None = None
         self.lock_work: LockWork | None = None
@@ -348,6 +355,13 @@ class Stage:
                 self.password_checks.append(output.check)
                 if self.checks_passwords:
                     self.finish_password_checks()
+            case HostTask():
+                if self.on_task is not None:
+                    self.on_task(output)
+                    return
+                self.host_tasks.append(output)
+                if output.kind is TaskKind.COMPUTE and self.checks_passwords:
+                    self.finish_computations()
             case DiskWork():
                 self.work.append(output)
             case LockWork():
@@ -366,6 +380,13 @@ class Stage:
         checks, self.password_checks = self.password_checks, []
         for check in checks:
             self.step(PasswordChecked(check.number, check.run()))
+
+    def finish_computations(self) -> None:
+        """Let the host answer the computations that were ordered."""
+        for task in [task for task in self.host_tasks if task.kind is TaskKind.COMPUTE]:
+            self.host_tasks.remove(task)
+            assert callable(task.argument)
+            self.step(TaskDone(task.number, task.argument(), None))
 
     def run(self) -> int:
         """Tick while the node wants to go on at once; returns how often."""

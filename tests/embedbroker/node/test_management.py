@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from embedbroker.node import TaskDone, TaskKind
 from embedclient.wire.core import MessageType, NullResponse, SessionReceiveMessage, SessionSend, decode_text
 
 from .managing import Manager, request_of
@@ -123,9 +124,14 @@ def test_every_attribute_of_every_control_can_be_read(manager: Manager) -> None:
     manager.peer.create_queue("q")
     manager.peer.send(SessionSend(letter("one"), False, -1))
     java = {"boolean": bool, "int": int, "long": int, "String": str, "Long": int, "String[]": list, "double": float}
-    java["Map"] = dict
+    java |= {"Map": dict, "Object[]": list}
+    stage = manager.peer.stage
+    # What the host answers.
+    answers = {TaskKind.MEASURE_DISK: 0.25, TaskKind.LOOK_AT_ACCEPTOR: True}
+    stage.on_task = lambda task: stage.step(TaskDone(task.number, answers[task.kind], None))
     manager.call("broker", "createDivert", "d", "r", "q", "other", False, "a = 1", ADD_HEADERS, '{"k":"v"}', "PASS")
-    for control, resource in zip(CONTROLS, ("broker", "address.q", "queue.q", "divert.d"), strict=True):
+    resources = ("broker", "address.q", "queue.q", "divert.d", "acceptor.artemis")
+    for control, resource in zip(CONTROLS, resources, strict=True):
         for attribute in control.attributes.values():
             value = manager.read(resource, attribute.name)
             assert value is None or type(value) is java[attribute.type], attribute.name

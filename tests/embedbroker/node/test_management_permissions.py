@@ -49,6 +49,11 @@ CASES = [
     case("queue.q", "sendMessagesToDeadLetterAddress", '[""]', P.CONSUME),
     case("queue.q", "moveMessages", '["","n"]', P.CONSUME, P.SEND),
     case("queue.q", "resetMessagesAdded", None, P.CONSUME),
+    case("queue.q", "listMessageCounter", None),
+    case("queue.q", "resetMessageCounter", None, P.CONSUME),
+    case("broker", "enableMessageCounters", None),
+    case("broker", "listUser", '[""]'),
+    case("broker", "addUser", '["new","p","tester",true]'),
     case("broker", "createAddress", '["new","ANYCAST"]', P.CREATE_ADDRESS),
     case("broker", "updateAddress", '["a","ANYCAST,MULTICAST"]', P.CREATE_ADDRESS),
     case("broker", "createQueue", '["a","ANYCAST","x",null,true,-1,false,true]', P.CREATE_DURABLE_QUEUE),
@@ -145,6 +150,19 @@ def test_view_and_edit_are_checked_for_each_method_of_each_resource() -> None:
     assert "mops.broker.getVersion" in manager.failure("broker", operation="getVersion")
     # What does not exist is reported as such.
     assert manager.failure("queue.q", operation="nope") == "AMQ229069: no operation nope/0"
+
+
+def test_users_are_listed_with_view_and_changed_with_edit() -> None:
+    viewer = checked_manager(P.VIEW, "mops.broker.#")
+    assert '"tester"' in viewer.call("broker", "listUser", "")
+    body = '["new","p","tester",true]'
+    assert "'EDIT' on address mops.broker.addUser" in viewer.failure("broker", operation="addUser", body=body)
+    assert '"new"' not in viewer.call("broker", "listUser", "")
+    editor = checked_manager(P.EDIT, "mops.broker.addUser")
+    assert editor.call("broker", "addUser", "new", "p", "tester", True) is None
+    for operation, body in (("removeUser", '["new"]'), ("resetUser", '["new","p",null]')):
+        assert "'EDIT'" in editor.failure("broker", operation=operation, body=body)
+    assert "'VIEW'" in editor.failure("broker", operation="listUser", body='[""]')
 
 
 def test_prefix_and_pattern_are_configured() -> None:

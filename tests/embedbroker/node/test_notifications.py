@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from embedbroker.config import DivertConfiguration
 from embedbroker.kernel import Divert
+from embedbroker.node import TaskDone
 from embedclient.wire.core import (
     CreateQueueV2,
     DeleteQueue,
@@ -16,6 +17,7 @@ from embedclient.wire.core import (
     SessionStart,
 )
 
+from .managing import manager_of
 from .scripted import Peer, Stage, letter
 
 ADDRESS = "activemq.notifications"
@@ -53,6 +55,26 @@ class Listener:
 
 def other(stage: Stage) -> Peer:
     return stage.connect().open_session("other")
+
+
+def test_an_acceptor_that_is_stopped_and_started() -> None:
+    stage = Stage()
+    listener, manager = Listener(stage), manager_of(stage)
+    listener.take()
+    stage.on_task = lambda task: stage.step(TaskDone(task.number, 61616, None))
+    for operation in ("stop", "start"):
+        manager.call("acceptor.artemis", operation)
+    stopped, started = listener.take()
+    common = {
+        "factory": "org.apache.activemq.artemis.core.remoting.impl.netty.NettyAcceptorFactory",
+        "host": "127.0.0.1", "port": 61616,
+    }  # fmt: skip
+    assert stopped == {**common, "_AMQ_NotifType": "ACCEPTOR_STOPPED"}
+    assert started == {**common, "_AMQ_NotifType": "ACCEPTOR_STARTED"}
+    # What changes nothing is no event.
+    stage.on_task = lambda task: stage.step(TaskDone(task.number, 0, None))
+    manager.call("acceptor.artemis", "stop")
+    assert listener.take() == []
 
 
 def test_nothing_is_made_while_no_queue_is_bound() -> None:

@@ -113,12 +113,12 @@ def parts_of(stage: Stage) -> list[str]:
 def test_a_broker_has_only_the_parts_of_its_configuration() -> None:
     alone = parts_of(Stage())
     assert alone == [
-        "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "OwnerRequests", "Connections",
+        "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "OwnerRequests", "HostTasks", "Connections",
         "End",
     ]  # fmt: skip
     durable = parts_of(Stage(durable=True))
     assert durable == [
-        "ConnectionChecks", "KernelWork", "Recovery", "JournalProgress", "OrderlyStopEnd", "OwnerRequests",
+        "ConnectionChecks", "KernelWork", "Recovery", "JournalProgress", "OrderlyStopEnd", "OwnerRequests", "HostTasks",
         "Connections", "JournalWork", "End",
     ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,32 @@ async def test_a_broker_that_does_not_run_has_no_management() -> None:
         await broker.stop()
         with pytest.raises(IllegalStateException):
             await management.queue_names()
+
+
+async def test_message_counters_are_enabled_shown_and_disabled() -> None:
+    async with EmbeddedBroker() as broker, ConnectionFactory(broker.vm_url).connect() as connection:
+        management = broker.management
+        async with connection.session() as session:
+            await session.create_producer("queue://orders").send("x")
+        names = ("MessageCounterEnabled", "MessageCounterSamplePeriod")
+        await management.enable_message_counters(period_ms=3_600_000)
+        assert [await management.get("broker", name) for name in names] == [True, 3_600_000]
+        counter = await management.message_counter("orders")
+        # Samples have the time of the broker: tests of the node let it pass.
+        assert [counter[name] for name in ("destinationName", "messageCount", "count")] == ["orders", 1, 0]
+        (day,) = await management.message_counter_history("orders")
+        assert len(day["counters"]) == 24 and max(day["counters"]) == 0
+        await management.disable_message_counters()
+        assert [await management.get("broker", name) for name in names] == [False, 3_600_000]
+
+
+async def test_the_use_of_the_disk_is_that_of_the_directory(tmp_path: Path) -> None:
+    async with EmbeddedBroker() as broker:
+        assert await broker.management.get("broker", "DiskStoreUsage") == 0.0
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        usage, limit = [await broker.management.get("broker", name) for name in ("DiskStoreUsage", "MaxDiskUsage")]
+        free = shutil.disk_usage(tmp_path)
+        assert abs(usage - (1 - free.free / free.total)) < 0.1 and 0 < usage < 1 and limit == 100
 
 
 def test_the_blocking_form() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from embedbroker import EmbeddedBroker, User, load_config
 from embedclient import ConnectionFactory
-from embedclient.errors import JMSSecurityException
+from embedclient.errors import JMSException, JMSSecurityException
 
 MODULE = "org.apache.activemq.artemis.spi.core.security.jaas.PropertiesLoginModule"
 XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
@@ -91,6 +92,70 @@ def fail_to_open(patch: pytest.MonkeyPatch, path: Path) -> None:
         return opened(file, *arguments, **named)
 
     patch.setattr(io, "open", fail)
+
+
+async def test_management_writes_the_files_and_the_users_hold_at_once_and_after_a_restart(folder: Path) -> None:
+    # Without reload=true: a change of the files alone would count with the next start.
+    (folder / "login.config").write_text(LOGIN.replace("reload=true", "reload=false"))
+    config = load_config(folder / "broker.xml")
+    async with EmbeddedBroker(config, port=0, failed_login_delay_ms=0) as broker:
+        management = broker.management
+        await management.add_user("new", "n", ["amq", "view"])
+        assert await management.users() == {"app": ["amq"], "new": ["amq", "view"]}
+        async with ConnectionFactory(broker.url).connect("new", "n") as connection, connection.session() as session:
+            await session.create_producer("queue://orders").send("x")
+        await management.reset_user("app", password="two", plaintext=True)
+        assert await is_admitted(broker, "two") and not await is_admitted(broker, "one")
+        with pytest.raises(JMSException, match="AMQ229223: User new already exists"):
+            await management.add_user("new", "n", ["amq"])
+        await broker.stop()
+        await broker.start()
+        assert await is_admitted(broker, "two")
+        await management.remove_user("app")
+        assert not await is_admitted(broker, "two")
+        assert await management.users() == {"new": ["amq", "view"]}
+    assert (folder / "roles.properties").read_text() == "amq = new\nview = new\n"
+    assert [user.name for user in load_config(folder / "broker.xml").users] == ["new"]
+
+
+async def test_many_changes_at_once_lose_nothing(folder: Path) -> None:
+    config = load_config(folder / "broker.xml")
+    async with EmbeddedBroker(config, port=0) as broker, trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(broker.management.add_user, f"user{number}", "p", ["amq"])
+    assert len(load_config(folder / "broker.xml").users) == 21
+
+
+async def test_files_that_cannot_be_used_fail_the_call_and_leave_the_users(folder: Path) -> None:
+    config = load_config(folder / "broker.xml")
+    async with EmbeddedBroker(config, port=0, failed_login_delay_ms=0) as broker:
+        (folder / "roles.properties").unlink()
+        with pytest.raises(JMSException, match="AMQ229221: Failed to load role file"):
+            await broker.management.remove_user("app")
+        (folder / "roles.properties").write_text("amq=app\n")
+        (folder / "users.properties").write_text("app=one\nbroken=ENC(nonsense)\n")
+        with pytest.raises(JMSException, match="the password of user 'broken'"):
+            await broker.management.reset_user("app", password="two")
+        assert await is_admitted(broker, "one")
+
+
+async def test_users_of_a_program_are_changed_until_the_broker_stops() -> None:
+    async with EmbeddedBroker(users=[User("app", "one", roles=["amq"])], failed_login_delay_ms=0) as broker:
+        await broker.management.reset_user("app", password="two")
+        await broker.management.add_user("new", "n", ["amq"], plaintext=True)
+        assert await is_admitted(broker, "two") and not await is_admitted(broker, "one")
+        assert await broker.management.users() == {"app": ["amq"], "new": ["amq"]}
+        await broker.crash()
+        await broker.start()
+        assert await is_admitted(broker, "one") and await broker.management.users() == {"app": ["amq"]}
+
+
+def test_the_blocking_form_changes_users() -> None:
+    with EmbeddedBroker.in_thread(users=[User("app", "one", roles=["amq"])]) as broker:
+        broker.management.add_user("new", "n", ["amq"])
+        broker.management.reset_user("new", roles=["view"])
+        broker.management.remove_user("app")
+        assert broker.management.users() == {"new": ["view"]}
 
 
 async def test_users_that_the_program_gives_are_not_replaced(folder: Path) -> None:

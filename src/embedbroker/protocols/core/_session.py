@@ -20,6 +20,7 @@ from embedbroker.kernel import (
     MANAGEMENT_ADDRESS,
     Body,
     Consumer,
+    HostTask,
     InternalBinding,
     Kernel,
     Permission,
@@ -132,6 +133,7 @@ class CoreService:
         "cluster",
         "entropy",
         "gate",
+        "host_tasks",
         "kernel",
         "metadata",
         "node_id",
@@ -154,6 +156,8 @@ class CoreService:
         self._request_server: RequestServer | None = None
         self._management: Registry | None = None
         self._management_server: ManagementServer | None = None
+        # Tasks of management for the host, taken at the end of the step.
+        self.host_tasks: list[HostTask] = []
         self._notifications = NotificationWatch(kernel)
         self.now = Instant(0.0, 0)
         # When clients were served first.

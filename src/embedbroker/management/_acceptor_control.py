@@ -1,0 +1,132 @@
+"""The control ``acceptor``: the place on the network where a broker accepts connections.
+
+Responsible for the attributes and operations of Artemis. Does not depend on listeners and connections: a task of the
+host starts and stops them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from attrs import fields
+
+from embedbroker.config import BrokerConfig
+from embedbroker.kernel import Kernel, TaskKind
+from embedclient.model import TLSSettings, tls_parameter_name
+
+from ._registry import Attribute, Call, Control, HostCall, Operation
+
+__all__ = ["ACCEPTOR", "ACCEPTOR_ATTRIBUTES", "ACCEPTOR_FACTORY"]
+
+ACCEPTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyAcceptorFactory"
+_HIDDEN = "****"
+
+
+def _parameters(config: BrokerConfig) -> dict[str, str]:
+    """Return the parameters as a URL of Artemis has them: texts, without passwords."""
+    found = {"scheme": "tcp", "host": config.host, "port": str(config.port)}
+    if config.tls is not None:
+        found["sslEnabled"] = "true"
+    if isinstance(config.tls, TLSSettings):
+        default = TLSSettings()
+        for field in fields(TLSSettings):
+            value = getattr(config.tls, field.name)
+            if value != getattr(default, field.name):
+                found[tls_parameter_name(field.name)] = _HIDDEN if "password" in field.name else _shown(value)
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _same(answer: object) -> object:
+    return answer
+
+
+def _started(_call: Call) -> HostCall:
+    return HostCall(TaskKind.LOOK_AT_ACCEPTOR, None, _same)
+
+
+def _start(call: Call) -> HostCall:
+    def finish(port: object) -> None:
+        if isinstance(port, int) and port:
+            observers = call.kernel.observers
+            observers.call(observers.commit.acceptor_started, call.kernel.config.host, port)
+            _log(call, f"started acceptor {call.name!r}")
+
+    return HostCall(TaskKind.START_ACCEPTOR, None, finish)
+
+
+def _stop(call: Call) -> HostCall:
+    def finish(port: object) -> None:
+        if isinstance(port, int) and port:
+            observers = call.kernel.observers
+            observers.call(observers.commit.acceptor_stopped, call.kernel.config.host, port)
+            _log(call, f"stopped acceptor {call.name!r}: its connections are closed")
+
+    return HostCall(TaskKind.STOP_ACCEPTOR, None, finish)
+
+
+def _reload(call: Call) -> HostCall:
+    def finish(_answer: object) -> None:
+        _log(call, f"reloaded the TLS files of acceptor {call.name!r}")
+
+    return HostCall(TaskKind.RELOAD_ACCEPTOR, None, finish)
+
+
+def _log(call: Call, line: str) -> None:
+    call.kernel.inform(f"management: {call.caller} {line}")
+
+
+def _exists(kernel: Kernel, name: str) -> bool:
+    return name == kernel.config.acceptor_name
+
+
+ACCEPTOR = Control(
+    "acceptor",
+    (
+        Attribute("Name", "String", lambda call: call.name, "Name."),
+        Attribute("FactoryClassName", "String", lambda call: ACCEPTOR_FACTORY, "Class that makes it in Artemis."),
+        Attribute(
+            "Parameters", "Map", lambda call: _parameters(call.kernel.config), "Parameters of its URL; no passwords."
+        ),
+        Attribute("Started", "boolean", _started, "It accepts connections."),
+    ),
+    (
+        Operation("start", (), "void", _start, "Accept connections again, on the same port.", changes=True),
+        Operation(
+            "stop", (), "void", _stop, "Accept no more connections, and close those that came over it.", changes=True
+        ),
+        Operation("reload", (), "void", _reload, "Read the files of TLS again, for new connections.", changes=True),
+    ),
+    _exists,
+)
+
+
+def _configuration(call: Call) -> Mapping[str, object]:
+    config = call.kernel.config
+    return {
+        "name": config.acceptor_name,
+        "factoryClassName": ACCEPTOR_FACTORY,
+        "params": _parameters(config),
+        "extraProps": {},
+    }
+
+
+def _acceptors(call: Call) -> list[list[object]]:
+    row = _configuration(call)
+    return [[row["name"], row["factoryClassName"], row["params"]]]
+
+
+def _acceptors_as_json(call: Call) -> str:
+    return json.dumps([_configuration(call)], ensure_ascii=False, separators=(",", ":"))
+
+
+ACCEPTOR_ATTRIBUTES = (
+    Attribute("Acceptors", "Object[]", _acceptors, "Name, class and parameters of each acceptor; there is one."),
+    Attribute("AcceptorsAsJSON", "String", _acceptors_as_json, "The same as JSON."),
+)

@@ -1,0 +1,187 @@
+"""Operations on message counters, of ``broker`` and of a queue.
+
+Responsible for the JSON of Artemis, with its texts of dates, which are in UTC. Does not depend on when queues are
+sampled.
+"""
+
+from __future__ import annotations
+
+import json
+
+from embedbroker.kernel import Permission, Queue, QueueCounter
+
+from ._registry import Attribute, Call, Kind, ManagementRefused, Operation, Parameter, done
+from ._texts import no_queue
+
+__all__ = ["BROKER_COUNTER_ATTRIBUTES", "BROKER_COUNTER_OPERATIONS", "QUEUE_COUNTER_OPERATIONS"]
+
+_SECOND_MS, _DAY_S = 1000, 86_400
+# Artemis only warns of a shorter period, too.
+_PERIOD_MS_WARNED = 1000
+
+
+# -- dates -----------------------------------------------------------------------------------------------------------
+
+
+def _date(day: int) -> str:
+    """Return a day in the short form of Java for the United States, such as ``11/26/26``.
+
+    The year begins in March, so that the day which some years lack is its last one.
+    """
+    era, of_era = divmod(day + 719_468, 146_097)
+    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * of_year + 2) // 153
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    year = year_of_era + 400 * era + (month <= 2)
+    return f"{month}/{of_year - (153 * shifted + 2) // 5 + 1}/{year % 100:02}"
+
+
+def _moment(ms: int) -> str:
+    """Return a time in the form of Java for the United States, such as ``11/26/26, 1:05:09 PM``."""
+    day, second = divmod(ms // _SECOND_MS, _DAY_S)
+    minute, seconds = divmod(second, 60)
+    hour, minutes = divmod(minute, 60)
+    return f"{_date(day)}, {(hour - 1) % 12 + 1}:{minutes:02}:{seconds:02} {'AM' if hour < 12 else 'PM'}"
+
+
+# -- of a queue ------------------------------------------------------------------------------------------------------
+
+
+def _queue(call: Call) -> Queue:
+    queue = call.kernel.address_manager.queues.get(call.name)
+    if queue is None:
+        raise no_queue(call.name)
+    return queue
+
+
+def _counter(call: Call) -> QueueCounter:
+    return call.kernel.message_counters.of(_queue(call))
+
+
+def _list(call: Call) -> str:
+    counter = _counter(call)
+    count_delta, depth_delta = counter.take_deltas()
+    row = {
+        "destinationName": counter.queue.name,
+        "destinationSubscription": None,
+        "destinationDurable": counter.queue.definition.durable,
+        "count": counter.count,
+        "countDelta": count_delta,
+        "messageCount": counter.queue.message_count,
+        "messageCountDelta": depth_delta,
+        "lastAddTimestamp": _moment(counter.added_ms),
+        "lastAckTimestamp": _moment(counter.acknowledged_ms),
+        "updateTimestamp": _moment(counter.updated_ms),
+    }
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+
+
+def _list_history(call: Call) -> str:
+    counter, kernel = _counter(call), call.kernel
+    counter.extend_history(kernel.now_ms, kernel.message_counters.days_max)
+    days = [{"date": _date(day.day), "counters": day.hours} for day in counter.days]
+    return json.dumps({"dayCounters": days}, separators=(",", ":"))
+
+
+def _reset(call: Call) -> None:
+    done(call.session.addresses.use_queue(call.name, Permission.CONSUME))
+    _counter(call).reset()
+
+
+QUEUE_COUNTER_OPERATIONS = (
+    Operation("listMessageCounter", (), "String", _list, "Message counter as JSON, as of the last sample."),
+    Operation("listMessageCounterHistory", (), "String", _list_history, "Added messages by day and hour as JSON."),
+    Operation("resetMessageCounter", (), "void", _reset, "Let its message counter begin with 0.", changes=True),
+)
+
+
+# -- of the broker ---------------------------------------------------------------------------------------------------
+
+
+def _enable(call: Call) -> None:
+    call.kernel.message_counters.enable()
+    call.kernel.housekeeping.reschedule()
+
+
+def _disable(call: Call) -> None:
+    call.kernel.message_counters.disable()
+    call.kernel.housekeeping.reschedule()
+
+
+def _reset_all(call: Call) -> None:
+    call.kernel.message_counters.reset()
+
+
+def _reset_all_histories(call: Call) -> None:
+    call.kernel.message_counters.reset_histories()
+
+
+def _set_period(call: Call, period_ms: int | None) -> None:
+    if period_ms is None or period_ms <= 0:
+        raise ManagementRefused(f"AMQ229047: invalid value: {period_ms} sample period must be greater than 0")
+    if period_ms < _PERIOD_MS_WARNED:
+        call.kernel.log(f"AMQ224072: Message Counter Sample Period too short: {period_ms}")
+    counters = call.kernel.message_counters
+    if period_ms != counters.period_ms:
+        counters.period_ms = period_ms
+        counters.restart_period()
+        call.kernel.housekeeping.reschedule()
+
+
+def _set_days(call: Call, count: int | None) -> None:
+    if count is None or count <= 0:
+        raise ManagementRefused(f"AMQ229046: invalid value: {count} count must be greater than 0")
+    call.kernel.message_counters.days_max = count
+
+
+BROKER_COUNTER_ATTRIBUTES = (
+    Attribute(
+        "MessageCounterEnabled",
+        "boolean",
+        lambda call: call.kernel.message_counters.enabled,
+        "The message counters of queues are sampled.",
+    ),
+    Attribute(
+        "MessageCounterSamplePeriod",
+        "long",
+        lambda call: call.kernel.message_counters.period_ms,
+        "Milliseconds from one sample to the next.",
+    ),
+    Attribute(
+        "MessageCounterMaxDayCount",
+        "int",
+        lambda call: call.kernel.message_counters.days_max,
+        "Days in the history of a message counter.",
+    ),
+)
+
+BROKER_COUNTER_OPERATIONS = (
+    Operation("enableMessageCounters", (), "void", _enable, "Sample message counters until a restart.", changes=True),
+    Operation("disableMessageCounters", (), "void", _disable, "Sample no more, and forget the counts.", changes=True),
+    Operation(
+        "setMessageCounterSamplePeriod",
+        (Parameter("newPeriod", Kind.LONG),),
+        "void",
+        _set_period,
+        "Set the period in milliseconds, until a restart.",
+        changes=True,
+    ),
+    Operation(
+        "setMessageCounterMaxDayCount",
+        (Parameter("count", Kind.INTEGER),),
+        "void",
+        _set_days,
+        "Set the days of histories, until a restart.",
+        changes=True,
+    ),
+    Operation("resetAllMessageCounters", (), "void", _reset_all, "Let all counters begin with 0.", changes=True),
+    Operation(
+        "resetAllMessageCounterHistories",
+        (),
+        "void",
+        _reset_all_histories,
+        "Let all histories begin now.",
+        changes=True,
+    ),
+)
