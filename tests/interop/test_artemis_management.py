@@ -56,5 +56,7 @@ def test_checks_of_node_and_queue(broker: BrokerUnderTest) -> None:
     options = ["--anycast", "--durable", "--auto-create-address", "--preserve-on-no-consumers", "--silent"]
     run(broker, "queue", "create", "--name", name, "--address", name, *options)
     assert "Checks run: 1, Failures: 0, Errors: 0" in run(broker, "check", "node", "--up")[-1]
+    limits = ("--diskUsage=99", "--memoryUsage=99", "--up")
+    assert "Checks run: 3, Failures: 0, Errors: 0" in run(broker, "check", "node", *limits)[-1]
     checks = ("check", "queue", "--name", name, "--up", "--produce", 2, "--browse", 2, "--consume", 2)
     assert "Checks run: 4, Failures: 0, Errors: 0" in run(broker, *checks)[-1]
