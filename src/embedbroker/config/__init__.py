@@ -2,7 +2,7 @@
 
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._addresses import AddressConfiguration, QueueConfiguration
-from ._broker import BrokerConfig, MemoryShares
+from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._ha_policy import (
@@ -47,6 +47,8 @@ __all__ = [
     "AddressSettingsRepository",
     "BrokerConfig",
     "ClusterConnection",
+    "ConfigurationSource",
+    "ConfigurationWatch",
     "DivertConfiguration",
     "DivertRoutingType",
     "GuestLogin",

@@ -6,6 +6,7 @@ with first-set-value-wins merging. Does not depend on queues, messages or files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -223,8 +224,16 @@ class AddressSettingsRepository:
         entries = {known: each for known, each in self.entries.items() if known != match}
         if settings is not None:
             entries[match] = settings
+        self.replace_all(entries)
+
+    def replace_all(self, entries: Mapping[str, AddressSettings]) -> None:
+        """Use other settings for all matches from now on.
+
+        Raises:
+            ValueError: A text is not a match; nothing is changed.
+        """
         self._matches = Matches(entries, self.wildcards)
-        self.entries = entries
+        self.entries = dict(entries)
         self._cache.clear()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 from attrs import Attribute, field, frozen
 
@@ -33,7 +33,7 @@ from ._security import (
 )
 from ._wildcards import WildcardConfiguration
 
-__all__ = ["BrokerConfig", "MemoryShares"]
+__all__ = ["BrokerConfig", "ConfigurationSource", "ConfigurationWatch", "MemoryShares"]
 
 _DEFAULT_ADDRESS_SETTINGS = {
     "#": AddressSettings(dead_letter_address="DLQ", expiry_address="ExpiryQueue"),
@@ -69,6 +69,11 @@ def _user_source(_config: BrokerConfig, _attribute: Attribute[Any], value: objec
     for method in ("refresh", "list_users", "change"):
         if value is not None and not callable(getattr(value, method, None)):
             raise TypeError(f"user_source must have a method {method}, and {type(value).__name__} has none")
+
+
+def _configuration_source(_config: BrokerConfig, _attribute: Attribute[Any], value: object) -> None:
+    if value is not None and not callable(getattr(value, "watch", None)):
+        raise TypeError(f"configuration_source must have a method watch, and {type(value).__name__} has none")
 
 
 def _expression(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
@@ -155,6 +160,32 @@ def _matches(config: BrokerConfig, attribute: Attribute[Any], value: object) -> 
             raise ValueError(f"{attribute.name}: {error}") from None
 
 
+class ConfigurationWatch(Protocol):
+    """Look at a configuration file during one life of a broker."""
+
+    @property
+    def current(self) -> BrokerConfig:
+        """Return the last configuration that was read without an error."""
+
+    def refresh(self) -> BrokerConfig | None:
+        """Return the configuration if the file changed since it was last read without an error; None otherwise.
+
+        Raises:
+            ValueError: The file is missing, cannot be read, or is wrong; the text names the file and the place in it.
+        """
+
+
+class ConfigurationSource(Protocol):
+    """Read a configuration again from a file that may change while the broker runs."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """Return the configuration as it was loaded, before a program changed values of it."""
+
+    def watch(self) -> ConfigurationWatch:
+        """Begin to look for changes since the file was loaded."""
+
+
 @frozen
 class MemoryShares:
     """Hold shares of memory in bytes.
@@ -204,6 +235,9 @@ class BrokerConfig:
         user_source: Reads users and guest login from their files, and changes the files, as `load_config` sets it for
             a ``login.config``. It reads files again that changed, of login modules with ``reload=true``. None: users
             are those of this configuration, and management changes them until the broker stops.
+        configuration_source: Reads the configuration again when its file changes, as `load_config` sets it; None: no
+            file is looked at.
+        configuration_file_refresh_period_ms: Period at which that file is looked at; -1 or 0: never.
         security_settings: Roles with permissions, by match text; None: every user with a role may do everything.
         resource_limits: Limits by the name of the user.
         populate_validated_user: Whether messages carry the user that sent them, as ``_AMQ_VALIDATED_USER``.
@@ -294,6 +328,10 @@ class BrokerConfig:
     users: tuple[User, ...] = field(default=(), converter=as_users)
     guest: GuestLogin | None = field(default=None, validator=optional(instance(GuestLogin)))
     user_source: UserSource | None = field(default=None, validator=_user_source, eq=False, repr=False)
+    configuration_source: ConfigurationSource | None = field(
+        default=None, validator=_configuration_source, eq=False, repr=False
+    )
+    configuration_file_refresh_period_ms: int = field(default=5_000, validator=_time)
     security_settings: dict[str, SecuritySetting] | None = field(
         default=None, converter=as_security_settings, validator=_matches
     )

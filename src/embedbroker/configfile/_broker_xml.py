@@ -43,6 +43,7 @@ _FIELDS: Fields = {
     "message-counter-max-day-history": ("message_counter_max_day_history", whole),
     "journal-file-size": ("segment_size_bytes", size),
     "audit-retention": ("audit_retention", size),
+    "configuration-file-refresh-period": ("configuration_file_refresh_period_ms", whole),
     "populate-validated-user": ("populate_validated_user", boolean),
     "reject-empty-validated-user": ("reject_empty_validated_user", boolean),
     "authentication-cache-size": ("authentication_cache_size", whole),

@@ -12,13 +12,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from embedbroker.config import BrokerConfig
 
 from ._broker_xml import broker_config
+from ._configuration_file import ConfigurationFile
 from ._document import read_document
 from ._findings import Findings
 from ._names_check import check_names
 from ._rest import warn_about_rest
+from ._stamp import stamp_of
 
 __all__ = ["load_config"]
 
@@ -38,6 +42,8 @@ def load_config(
     directories start at the directory of the file. If that is called ``etc``, as in the directory that ``artemis
     create`` makes, they start at its parent. The property ``artemis.instance`` overrides both.
 
+    A broker with this configuration looks at the file each ``configuration_file_refresh_period_ms`` and adopts changes.
+
     A request of the file that this broker does not support yet is a warning, one line for each name.
 
     Args:
@@ -52,6 +58,25 @@ def load_config(
     """
     file = Path(path)
     given = {} if properties is None else _texts(properties)
+    warn = _logger.warning if on_warning is None else on_warning
+    warned: set[str] = set()
+    stamp = stamp_of(file)
+
+    def load() -> BrokerConfig:
+        config, warnings = _read(file, given)
+        # Read again, a file has only its new warnings logged.
+        for line in warnings:
+            if line not in warned:
+                warned.add(line)
+                warn(line)
+        return config
+
+    config = load()
+    return evolve(config, configuration_source=ConfigurationFile(file, stamp, config, load))
+
+
+def _read(file: Path, given: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """Return the configuration of a file, and the warnings about it."""
     folder = file.absolute().parent
     instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder)).absolute()
     known = {
@@ -67,10 +92,7 @@ def load_config(
     findings.raise_if_wrong()
     assert config is not None, "without errors there is a configuration"
     warn_about_rest(root, findings)
-    warn = _logger.warning if on_warning is None else on_warning
-    for line in findings.warnings:
-        warn(line)
-    return config
+    return config, findings.warnings
 
 
 def _texts(properties: Mapping[Any, Any]) -> dict[str, str]:

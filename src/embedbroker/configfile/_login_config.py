@@ -18,6 +18,7 @@ from embedbroker.security import SALT_BYTES, InvalidHash, StoredPassword, hash_p
 
 from ._findings import Findings
 from ._java_properties import PropertiesFile, read_properties
+from ._stamp import Stamp, stamp_of
 from ._substitution import CircularProperties, substitute
 
 __all__ = ["FILE_NAME", "LoginConfig", "LoginFiles", "read_login_config"]
@@ -137,16 +138,8 @@ class LoginFiles:
                 raise ValueError(f"{title} file: {path}: {getattr(error, 'strerror', None) or error}") from None
         return files[0], files[1]
 
-    def _stamped(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(path) for path in self._files]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    def _stamped(self) -> list[Stamp]:
+        return [stamp_of(path) for path in self._files]
 
 
 def _stored(password: str, *, hashes: bool) -> str:

@@ -14,7 +14,14 @@ from embedclient.model import Xid
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from embedbroker.config import DivertConfiguration, GuestLogin, User
+    from embedbroker.config import (
+        AddressConfiguration,
+        AddressSettings,
+        DivertConfiguration,
+        GuestLogin,
+        SecuritySetting,
+        User,
+    )
     from embedbroker.storage import DiskFault
 
 __all__ = [
@@ -37,7 +44,7 @@ __all__ = [
     "Manage",
     "PasswordChecked",
     "PeerClosed",
-    "ReloadDiverts",
+    "ReloadConfiguration",
     "ReplaceUsers",
     "TaskDone",
     "Tick",
@@ -137,11 +144,17 @@ class Manage:
 
 
 @frozen
-class ReloadDiverts:
-    """Adopt the diverts of a configuration that has changed; answered by Managed, whose failure names refusals."""
+class ReloadConfiguration:
+    """Adopt parts of a configuration that has changed; answered by Managed, whose failure names refusals.
+
+    None keeps a part. ``security_settings`` are those in force: `BrokerConfig.permissions`.
+    """
 
     request: int
-    diverts: Mapping[str, DivertConfiguration]
+    address_settings: Mapping[str, AddressSettings] | None = None
+    security_settings: Mapping[str, SecuritySetting] | None = None
+    diverts: Mapping[str, DivertConfiguration] | None = None
+    addresses: Mapping[str, AddressConfiguration] | None = None
 
 
 @frozen
@@ -174,7 +187,7 @@ Input: TypeAlias = (
     | Command
     | DecideBranch
     | Manage
-    | ReloadDiverts
+    | ReloadConfiguration
     | TaskDone
     | AuditFailed
 )

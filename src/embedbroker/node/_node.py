@@ -46,7 +46,7 @@ from ._inputs import (
     Manage,
     PasswordChecked,
     PeerClosed,
-    ReloadDiverts,
+    ReloadConfiguration,
     ReplaceUsers,
     TaskDone,
     Tick,
@@ -191,8 +191,8 @@ class Node:
         self,
         input: (
             DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
-            | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage | ReloadDiverts
-            | TaskDone | AuditFailed
+            | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage
+            | ReloadConfiguration | TaskDone | AuditFailed
             | Command
         ),
         now: Instant,
@@ -230,7 +230,7 @@ class Node:
                 self._owner_requests.on_decision(input)
             case Manage():
                 self._owner_requests.on_call(input)
-            case ReloadDiverts():
+            case ReloadConfiguration():
                 self._owner_requests.on_reload(input)
             case TaskDone():
                 self._owner_requests.on_task_done(input)

@@ -14,7 +14,7 @@ from embedbroker.protocols import CoreService
 
 from ._current_step import CurrentStep
 from ._gate import DurabilityGate
-from ._inputs import DecideBranch, Manage, ReloadDiverts, TaskDone
+from ._inputs import DecideBranch, Manage, ReloadConfiguration, TaskDone
 from ._outputs import BranchDecided, Managed
 from ._part import Part
 
@@ -43,11 +43,25 @@ class OwnerRequests(Part):
         # Behind what it took, which may be carried out over several steps.
         kernel.deferred.add_action(lambda: waiting.append((kernel.store.point(), answer)))
 
-    def on_reload(self, wanted: ReloadDiverts) -> None:
-        """Adopt diverts; the answer names those that are refused. The others hold."""
-        refusals = self._kernel.diverts.reload(wanted.diverts)
-        failure = "; ".join([refused.text for refused in refusals]) or None
-        self.waiting.append((self._kernel.store.point(), Managed(wanted.request, None, failure)))
+    def on_reload(self, wanted: ReloadConfiguration) -> None:
+        """Adopt parts of a configuration, in the order of Artemis; the answer names refusals. The rest holds."""
+        kernel = self._kernel
+        try:
+            kernel.settings_table.reload(wanted.address_settings, wanted.security_settings)
+        except ValueError as error:
+            self.waiting.append((0, Managed(wanted.request, None, str(error))))
+            return
+        refusals: list[str] = []
+        if wanted.diverts is not None:
+            refusals += [refused.text for refused in kernel.diverts.reload(wanted.diverts)]
+        for name, address in (wanted.addresses or {}).items():
+            refusals += [
+                f"address {name!r}: {refused.text}" for refused in kernel.configured_addresses.reload(name, address)
+            ]
+        for settings in (wanted.address_settings or {}).values():
+            # As at the start: what is moved there would be lost.
+            kernel.address_manager.provide_targets(settings)
+        self.waiting.append((kernel.store.point(), Managed(wanted.request, None, "; ".join(refusals) or None)))
 
     def on_call(self, wanted: Manage) -> None:
         """Read an attribute, or run an operation; the answer contains the result or the failure."""

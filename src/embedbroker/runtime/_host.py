@@ -18,7 +18,15 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker import locks, storage
-from embedbroker.config import DivertConfiguration, Role, UserChange, UserSource
+from embedbroker.config import (
+    AddressConfiguration,
+    AddressSettings,
+    DivertConfiguration,
+    Role,
+    SecuritySetting,
+    UserChange,
+    UserSource,
+)
 from embedbroker.node import (
     Accepted,
     BranchDecided,
@@ -45,7 +53,7 @@ from embedbroker.node import (
     PauseReading,
     PeerClosed,
     Ready,
-    ReloadDiverts,
+    ReloadConfiguration,
     ReplaceUsers,
     ResumeReading,
     RoleChanged,
@@ -250,12 +258,19 @@ class Host:
         self.feed(Manage(number, resource, attribute, operation, arguments))
         return await self._calls.wait(number)
 
-    async def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> tuple[object, str | None] | None:
-        """Adopt diverts; return the answer as `manage` does."""
+    async def reload(
+        self,
+        *,
+        address_settings: Mapping[str, AddressSettings] | None = None,
+        security_settings: Mapping[str, SecuritySetting] | None = None,
+        diverts: Mapping[str, DivertConfiguration] | None = None,
+        addresses: Mapping[str, AddressConfiguration] | None = None,
+    ) -> tuple[object, str | None] | None:
+        """Adopt parts of a configuration; return the answer as `manage` does. None keeps a part."""
         number = self._next_number
         self._next_number += 1
         self._calls.expect(number)
-        self.feed(ReloadDiverts(number, diverts))
+        self.feed(ReloadConfiguration(number, address_settings, security_settings, diverts, addresses))
         return await self._calls.wait(number)
 
     def _abandon_requests(self) -> None:

@@ -143,6 +143,7 @@ class Life:
                     self.host.on_stop_listening = self._stop_listening
                     self.host.on_let_brokers_in = self._let_brokers_in
                     nursery.start_soon(self._serve)
+                    self._follow_configuration(nursery)
                     self.host.start()
         except BaseExceptionGroup as group:
             bugs, _cancellations = group.split(Exception)
@@ -156,6 +157,16 @@ class Life:
             self.close()
             self._watch.become(Role.STOPPED, text)
             raise BrokerFailed(text) from bugs
+
+    def _follow_configuration(self, nursery: trio.Nursery) -> None:
+        """Adopt changes of the configuration file, if there is one."""
+        config = self._config
+        source, period_ms = config.configuration_source, config.configuration_file_refresh_period_ms
+        if source is not None and period_ms > 0:
+            from ._configuration_watch import FollowedConfiguration
+
+            followed = FollowedConfiguration(source, config, self.host, self._logger)
+            nursery.start_soon(followed.run, period_ms / 1000)
 
     def _on_role(self, role: Role, in_sync: bool) -> None:
         """Publish the role. A broker is live only when it can be reached, so that role waits for the listeners."""

@@ -15,6 +15,7 @@ from attrs import frozen
 from embedbroker.config import (
     PERMISSIONS,
     AddressSettings,
+    BrokerConfig,
     DivertConfiguration,
     SecuritySetting,
     address_settings_as_json,
@@ -22,7 +23,10 @@ from embedbroker.config import (
     as_diverts,
     security_setting_of_json,
 )
+from embedbroker.node import check_filters
 from embedclient.errors import IllegalStateException, JMSException
+
+from ._configuration_watch import reloaded_parts
 
 if TYPE_CHECKING:
     from ._host import Host
@@ -166,6 +170,25 @@ class SettingsCalls(ManagementCalls):
     async def remove_security_settings(self, match: str) -> None:
         """Remove the permissions of a match. Those of the configuration are back after a restart."""
         await self.invoke("broker", "removeSecuritySettings", match)
+
+    async def reload_configuration(self, config: BrokerConfig) -> None:
+        """Adopt security settings, address settings, diverts and addresses of a configuration that has changed.
+
+        As in Artemis: settings that management set stay in force, queues that exist get the configured values, diverts
+        change as with `reload_diverts`, and what is missing stays. All other values need a restart. A broker with the
+        configuration of `load_config` does this by itself when its file changes.
+
+        Args:
+            config: The whole configuration, such as `load_config(file)`.
+
+        Raises:
+            ValueError: A filter is not a selector; nothing is changed.
+            JMSException: Some parts are refused; the text names them. The others hold.
+        """
+        if not isinstance(config, BrokerConfig):
+            raise TypeError(f"config must be a BrokerConfig, not {type(config).__name__}")
+        check_filters(config)
+        self._result(await self._host().reload(**reloaded_parts(config)))
 
 
 class ServiceCalls(SettingsCalls):
@@ -583,7 +606,7 @@ class Management(ServiceCalls):
         Raises:
             JMSException: Some are refused; the text names them. The others hold.
         """
-        self._result(await self._host().reload_diverts(as_diverts(diverts)))
+        self._result(await self._host().reload(diverts=as_diverts(diverts)))
 
     async def _rows(self, operation: str) -> list[dict[str, str]]:
         """Return all rows of a list. The broker returns them in pages: one result has a limited size."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from embedbroker.config import AddressSettings, DivertConfiguration, SecuritySetting
+    from embedbroker.config import AddressSettings, BrokerConfig, DivertConfiguration, SecuritySetting
 
     from ._management import AddressInfo, Management, QueueInfo
 
@@ -88,6 +88,22 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
     def remove_security_settings(self, match: str) -> None:
         """Remove the permissions of a match. Those of the configuration are back after a restart."""
         self._run(lambda: self._management.remove_security_settings(match))
+
+    def reload_configuration(self, config: BrokerConfig) -> None:
+        """Adopt security settings, address settings, diverts and addresses of a configuration that has changed.
+
+        As in Artemis: settings that management set stay in force, queues that exist get the configured values, diverts
+        change as with `reload_diverts`, and what is missing stays. All other values need a restart. A broker with the
+        configuration of `load_config` does this by itself when its file changes.
+
+        Args:
+            config: The whole configuration, such as `load_config(file)`.
+
+        Raises:
+            ValueError: A filter is not a selector; nothing is changed.
+            JMSException: Some parts are refused; the text names them. The others hold.
+        """
+        self._run(lambda: self._management.reload_configuration(config))
 
 
 class ThreadedServiceCalls(ThreadedSettingsCalls):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedbroker.cli.command_processes import COMMAND, broker, finished, started
+from tests.embedbroker.cli.command_processes import COMMAND, CommandProcess, broker, finished, started
 
 CANNOT_START = 3
 
@@ -209,6 +209,32 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
         assert process.event()["name"] == "bob"
     assert (tmp_path / "other").is_dir()
     assert not (tmp_path / "data").exists()
+
+
+def test_a_changed_file_is_adopted_and_one_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
+    period = "<configuration-file-refresh-period>20</configuration-file-refresh-period>"
+    file, changed = tmp_path / "broker.xml", tmp_path / "changed.xml"
+
+    def write(inner: str) -> None:
+        changed.write_text(BROKER_XML.replace("</core>", f"{period}\n{inner}</core>"))
+        changed.replace(file)
+
+    def next_line(process: CommandProcess) -> str:
+        while "configuration" not in (line := process.error_line()):
+            assert line, "the broker ended"
+        return line.partition(" ")[2].partition(" ")[2]
+
+    write("")
+    with started("run", "--json", "-v", "--config", file, "--name", "bob") as process:
+        url = process.event()["url"]
+        write("<diverts>")
+        why = f"{file}: line 7, column 12: mismatched tag"
+        assert next_line(process) == f"ERROR the configuration is not changed, its file cannot be used: {why}\n"
+        divert = "<address>orders</address><forwarding-address>audit</forwarding-address>"
+        write(f"<diverts><divert name='copy'>{divert}</divert></diverts>")
+        assert next_line(process).startswith("INFO the configuration is read again: ")
+        shown = finished("divert", "list", "--json", "--url", url)
+        assert [json.loads(line)["UniqueName"] for line in shown.stdout.splitlines()] == ["copy"]
 
 
 def test_every_error_of_a_file_stands_in_the_one_line(tmp_path: Path) -> None:

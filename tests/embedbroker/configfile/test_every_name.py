@@ -171,6 +171,7 @@ CORE: dict[str, tuple[str, str, object]] = {
     "journal-file-size": ("1 MiB", "segment_size_bytes", 1024 * 1024),
     "large-messages-directory": ("/some/bodies", "large_messages_directory", "/some/bodies"),
     "audit-directory": ("/some/audit", "audit_directory", "/some/audit"),
+    "configuration-file-refresh-period": ("700", "configuration_file_refresh_period_ms", 700),
     "audit-retention": ("1GiB", "audit_retention", 1024**3),
     "management-message-rbac": ("true", "management_message_rbac", True),
     "management-rbac-prefix": ("ops", "management_rbac_prefix", "ops"),

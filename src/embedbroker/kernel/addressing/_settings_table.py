@@ -66,6 +66,9 @@ class SettingsTable:
         self._log = log
         # Numbers of the records by kind and match.
         self._recorded: dict[tuple[str, str], int] = {}
+        # What management set and is in force, by match.
+        self._set_addresses: dict[str, AddressSettings] = {}
+        self._set_security: dict[str, SecuritySetting] = {}
 
     def security_of(self, address: str) -> SecuritySetting | None:
         """Return the security setting that counts for an address; None without one."""
@@ -78,6 +81,7 @@ class SettingsTable:
             ValueError: The text is not a match; nothing is changed.
         """
         self._replace_address(match, settings)
+        self._set_addresses[match] = settings
         values = {
             name: value.value if isinstance(value, AddressFullPolicy) else value
             for name, value in asdict(settings).items()
@@ -89,6 +93,7 @@ class SettingsTable:
         """Remove the settings of a match; those of the configuration are back after a restart."""
         if match in self.addresses.entries:
             self._replace_address(match, None)
+        self._set_addresses.pop(match, None)
         self._forget(_ADDRESS, match)
 
     def set_security(self, match: str, setting: SecuritySetting) -> None:
@@ -98,6 +103,7 @@ class SettingsTable:
             ValueError: The text is not a match; nothing is changed.
         """
         self._replace_security(match, setting)
+        self._set_security[match] = setting
         values: dict[str, object] = {
             each.name: sorted(roles) for each in fields(SecuritySetting) if (roles := getattr(setting, each.name))
         }
@@ -107,7 +113,25 @@ class SettingsTable:
         """Remove the permissions of a match; those of the configuration are back after a restart."""
         if match in self._security:
             self._replace_security(match, None)
+        self._set_security.pop(match, None)
         self._forget(_SECURITY, match)
+
+    def reload(
+        self, addresses: Mapping[str, AddressSettings] | None, security: Mapping[str, SecuritySetting] | None
+    ) -> None:
+        """Adopt the settings of a configuration that has changed; None keeps those of one kind.
+
+        As in Artemis, what management set stays in force, and a match that management removed is back.
+
+        Raises:
+            ValueError: A text is not a match; nothing is changed.
+        """
+        matches = None if security is None else Matches({**security, **self._set_security}, self._wildcards)
+        if addresses is not None:
+            self.addresses.replace_all({**addresses, **self._set_addresses})
+            self._forget_found()
+        if security is not None and matches is not None:
+            self._use_security({**security, **self._set_security}, matches)
 
     def restore(self, definition: SettingsDefinition) -> None:
         """Restore settings from the journal, without writing them again.
@@ -118,14 +142,21 @@ class SettingsTable:
         values = definition.values
         try:
             if definition.kind == _ADDRESS:
-                self._replace_address(definition.match, _address_settings(values))
+                settings = _address_settings(values)
+                self._replace_address(definition.match, settings)
+                self._set_addresses[definition.match] = settings
             else:
-                self._replace_security(definition.match, SecuritySetting(**values))
+                setting = SecuritySetting(**values)
+                self._replace_security(definition.match, setting)
+                self._set_security[definition.match] = setting
         except (TypeError, ValueError) as error:
             self._log(f"{definition.kind} settings of {definition.match!r} in the journal are not used: {error}")
 
     def _replace_address(self, match: str, settings: AddressSettings | None) -> None:
         self.addresses.replace(match, settings)
+        self._forget_found()
+
+    def _forget_found(self) -> None:
         # A match with wildcards may fit any of them.
         for address in self._bound.values():
             address.is_plain = None
@@ -134,9 +165,12 @@ class SettingsTable:
         changed = {known: each for known, each in self._security.items() if known != match}
         if setting is not None:
             changed[match] = setting
-        self._matches = Matches(changed, self._wildcards)
-        self._security = changed
-        self._observers.call(self._observers.commit.security_changed, changed)
+        self._use_security(changed, Matches(changed, self._wildcards))
+
+    def _use_security(self, settings: dict[str, SecuritySetting], matches: Matches[SecuritySetting]) -> None:
+        self._matches = matches
+        self._security = settings
+        self._observers.call(self._observers.commit.security_changed, settings)
 
     def _record(self, kind: str, match: str, values: dict[str, object]) -> None:
         key = kind, match

@@ -39,7 +39,7 @@ class QueueRequest:
 
 @frozen
 class QueueUpdate:
-    """Hold a request to change a queue. None keeps a value; an empty filter or user removes it."""
+    """Hold a request to change a queue. None keeps a value; an empty filter, user or group key removes it."""
 
     filter: str | None = None
     routing_type: int | None = None
@@ -54,7 +54,7 @@ class QueueUpdate:
     def of(self, definition: QueueDefinition) -> QueueDefinition:
         """Return the definition with the changes."""
         changes = {name: value for name, value in asdict(self).items() if value is not None}
-        for name in ("filter", "user"):
+        for name in ("filter", "user", "group_first_key"):
             if name in changes:
                 changes[name] = changes[name] or None
         return evolve(definition, **changes)
