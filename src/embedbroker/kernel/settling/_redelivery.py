@@ -31,7 +31,8 @@ def redelivery_delay_ms(settings: AddressSettings, deliveries: int, message_id: 
     if first <= 0:
         return 0
     try:
-        delay = float(math.floor(first * multiplier ** (max(deliveries, 1) - 1)))
+        # As a float: a whole number would be computed to its last digit.
+        delay = float(math.floor(first * float(multiplier) ** (max(deliveries, 1) - 1)))
     except OverflowError:
         delay = math.inf
     limit = longest if longest >= 0 else _LONGEST_FACTOR * first
