@@ -17,6 +17,7 @@ from embedclient.errors import ErrorCode
 from .._authority import Access
 from .._clock import Clock
 from .._ids import Ids
+from .._log_once import LogOnce
 from .._memory import MemoryAccount
 from .._refusal import Refused
 from ..addressing._address import Address
@@ -66,7 +67,7 @@ class _Plan:
 class Diversion:
     """Route messages of addresses that have diverts."""
 
-    __slots__ = ("_addresses", "_clock", "_ids", "_log", "_logged", "_memory", "_settings")
+    __slots__ = ("_addresses", "_clock", "_ids", "_log_once", "_memory", "_settings")
 
     def __init__(
         self,
@@ -82,8 +83,7 @@ class Diversion:
         self._ids = ids
         self._clock = clock
         self._memory = memory
-        self._log = log
-        self._logged: set[str] = set()
+        self._log_once = LogOnce(log)
 
     def route(
         self,
@@ -109,10 +109,8 @@ class Diversion:
         refused = self._route(plan, message, address, routing_type)
         if refused is None:
             return plan.routed
-        if refused.text not in self._logged and len(self._logged) < DIVERTED_MAX:
-            # Once for each cause: producers repeat what is refused.
-            self._logged.add(refused.text)
-            self._log(f"a message to {address.name!r} is refused: {refused.text}")
+        # Once for each cause: producers repeat what is refused.
+        self._log_once(refused.text, f"a message to {address.name!r} is refused: {refused.text}")
         return refused
 
     def _route(self, plan: _Plan, message: Message, address: Address, routing_type: int | None) -> Refused | None:

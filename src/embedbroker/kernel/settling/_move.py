@@ -15,6 +15,7 @@ from embedclient.model import ORIGINAL_ADDRESS, Origin
 
 from .._clock import Clock
 from .._ids import Ids
+from .._log_once import LogOnce
 from .._observer import Leaving
 from .._refusal import Refused
 from ..addressing._address import Address
@@ -33,9 +34,6 @@ __all__ = ["MOVE_COST", "CopySender", "MessageMover"]
 
 MOVE_COST = 32
 """Share of a step's work that moving one message takes: it is copied, recorded and counted in a transaction."""
-
-# Names of queues come from clients: the set of logged ones is cleared when it has this many.
-_LOGGED_MAX = 1000
 
 
 def _admit(_copy: Message, _address: Address) -> bool:
@@ -56,7 +54,7 @@ class CopySender(Protocol):
 class MessageMover:
     """Move messages that are no longer in any list of their queue."""
 
-    __slots__ = ("_addresses", "_clock", "_diversion", "_ids", "_log", "_logged", "_removal", "_sender", "_settings")
+    __slots__ = ("_addresses", "_clock", "_diversion", "_ids", "_log", "_log_once", "_removal", "_sender", "_settings")
 
     def __init__(
         self,
@@ -77,7 +75,7 @@ class MessageMover:
         self._sender = sender
         self._diversion = diversion
         self._log = log
-        self._logged: set[str] = set()
+        self._log_once = LogOnce(log)
 
     def move(
         self,
@@ -167,14 +165,6 @@ class MessageMover:
             created = self._addresses.create_queue(request)
         if isinstance(created, Refused):
             self._log_once(f"provide:{name}", f"queue {name!r} is not created on {target!r}: {created.text}")
-
-    def _log_once(self, key: str, text: str) -> None:
-        if key in self._logged:
-            return
-        if len(self._logged) >= _LOGGED_MAX:
-            self._logged.clear()
-        self._logged.add(key)
-        self._log(text)
 
     def drop(
         self, queue: Queue, reference: Reference, why: Leaving, transaction: UnitOfWork | None, key: str, text: str
