@@ -356,21 +356,21 @@ def test_the_state_of_a_core_connection_is_kept_in_the_engine() -> None:
     assert [module for module in using if layer_of(module) not in inside] == []
 
 
-# Hooks that were there when the limit came: class -> assignments. Entries may only get smaller and go.
+# Hooks that are left: class -> assignments. Entries may only get smaller and go.
 EXEMPT_HOOKS = {
-    "ActiveRole": 1,
-    "ClientHost": 1,
-    "ColdStartAgreement": 1,
-    "Connection": 1,
+    # The end of one call, and each wait for it has another function: a protocol would be a class per wait.
+    "Receipt": 1,
+    "TrioEdge": 2,
+    "Script": 2,
+    # A consumer of the agent is read by one reader at a time, which changes: a receive, an iteration, a listener.
     "Inbox": 1,
     "Intake": 1,
-    "Life": 2,
-    "NodeRecord": 1,
+    # The agent has one edge, which is a client's of trio or asyncio, or the simulator's; set once, before it runs.
+    "ClientHost": 1,
+    "Connection": 1,
     "Pump": 1,
-    "Receipt": 1,
-    "Script": 2,
-    "TrioEdge": 2,
-    "Voter": 1,
+    # The host of a broker that has no endpoint, as in tests, does nothing for these outputs.
+    "Life": 2,
 }
 
 

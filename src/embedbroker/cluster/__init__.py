@@ -7,7 +7,7 @@ from ._foreign_backups import refuse_foreign_backups
 from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
 from ._outbound import ConnectionDialer, DialHandler, OutboundPeer
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Peer, Pipe, Send
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe, Send
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, NewsResult, Topology
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "Membership",
     "NewsResult",
     "OutboundPeer",
-    "Peer",
     "Pipe",
     "Send",
     "Topology",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hmac import compare_digest
+from typing import Protocol
 
 from attrs import define
 
-from embedclient.engine.core import ChannelReceiver
+from embedclient.engine.core import ChannelReceiver, Peer
 from embedclient.wire.core import (
     ClusterConnect,
     ClusterConnectReply,
@@ -24,10 +25,10 @@ from embedclient.wire.core import (
 )
 
 from ._announcement import packet_for
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Peer
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL
 from ._topology import Change, Listener, Topology
 
-__all__ = ["Handler", "InboundPeer", "InboundPeers"]
+__all__ = ["Handler", "InboundObserver", "InboundPeer", "InboundPeers"]
 
 Handler = Callable[["InboundPeer", Record], None]
 
@@ -58,6 +59,13 @@ class InboundPeer:
         self.peer.fail(reason)
 
 
+class InboundObserver(Protocol):
+    """Observe accepted connections."""
+
+    def on_inbound(self, inbound: InboundPeer) -> None:
+        """Observe a peer that is another broker of this cluster."""
+
+
 class InboundPeers:
     """Hold an InboundPeer for each accepted connection.
 
@@ -79,8 +87,7 @@ class InboundPeers:
     ) -> None:
         #: Handlers of the packets of the control channel that are not answered here, and of what is enclosed in them.
         self.handlers: dict[type[Record], Handler] = {}
-        #: Called for each peer that is another broker of this cluster.
-        self.on_authorized: Callable[[InboundPeer], None] | None = None
+        self.observer: InboundObserver | None = None
         self._topology = topology
         self._credentials = credentials
         self._version = version
@@ -126,8 +133,8 @@ class InboundPeers:
                     "cluster_user and cluster_password must be the same on all brokers of a cluster"
                 )
             inbound.peer.send(ClusterConnectReply(inbound.authorized), CONTROL_CHANNEL)
-            if inbound.authorized and self.on_authorized is not None:
-                self.on_authorized(inbound)
+            if inbound.authorized and self.observer is not None:
+                self.observer.on_inbound(inbound)
         elif not inbound.authorized:
             return
         elif isinstance(packet, NodeAnnounce):

@@ -15,8 +15,10 @@ History of a member that was given up although it was running (`test_a_member_th
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
+from embedclient.engine.core import Peer
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, ReplicaWaiting, enclosed_in
 
@@ -24,16 +26,23 @@ from ._announcement import announced_member, backup_announcement, change_in, liv
 from ._control_link import ControlLink, LinkEnd, can_be_dialled, where
 from ._inbound import InboundPeer, InboundPeers
 from ._outbound import ConnectionDialer, OutboundPeer
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, Peer
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL
 from ._topology import Member, MemberDown, MemberUp, NewsResult, Topology
 
-__all__ = ["Membership"]
+__all__ = ["LinkObserver", "Membership"]
 
 _LOGGED_MAX = 100
 # How long, in seconds, a broker searches for a member that is gone at its place. Two brokers that lost each other find
 # each other again, also when the configuration of neither names the other.
 _DEPARTED_SOUGHT_S = 600.0
 _DEPARTED_MAX = 100
+
+
+class LinkObserver(Protocol):
+    """Observe the links of a membership."""
+
+    def on_link(self, link: ControlLink) -> None:
+        """Observe a link over which this active broker has announced itself, or that is authorized."""
 
 
 class Membership:
@@ -63,10 +72,9 @@ class Membership:
         self._dialer = dialer
         self._log = log
         self.inbound_peers = InboundPeers(self.topology, self._credentials, version, self._on_announce, log)
-        #: Handlers of the packets on the control channel of a link. ``on_link`` is called for each link over which an
-        #: active broker has announced itself, or on which a backup is authorized.
+        #: Handlers of the packets on the control channel of a link.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
-        self.on_link: Callable[[ControlLink], None] | None = None
+        self.observer: LinkObserver | None = None
         self._outbound_peers: list[OutboundPeer] = []
         # The places of active members that are gone, and until when this broker searches for them there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
@@ -148,8 +156,8 @@ class Membership:
         self._review()
         for link in self._links():
             self._announce(link)
-            if self.on_link is not None:
-                self.on_link(link)
+            if self.observer is not None:
+                self.observer.on_link(link)
 
     def be_found(self, found: bool) -> None:
         """Set whether others find this broker although it is not active.
@@ -305,8 +313,8 @@ class Membership:
     def on_authorized(self, link: ControlLink) -> None:
         self._announce(link)
         link.subscribe()
-        if self.on_link is not None:
-            self.on_link(link)
+        if self.observer is not None:
+            self.observer.on_link(link)
 
     def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
         if end is LinkEnd.REFUSED:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ._atomic_file import AtomicFile
+    from ._atomic_file import AtomicFile, AtomicFileOwner
     from ._body_files import BODY_SUFFIX, BodyFiles, body_file, body_number
     from ._disk import (
         SECTOR_BYTES,
@@ -75,6 +75,7 @@ __all__ = [
     "UNFINISHED_COPY",
     "Allocate",
     "AtomicFile",
+    "AtomicFileOwner",
     "AuditDirectory",
     "AuditLog",
     "AuditRecordKind",
@@ -145,7 +146,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "._atomic_file": "AtomicFile",
+        "._atomic_file": "AtomicFile AtomicFileOwner",
         "._body_files": "BODY_SUFFIX BodyFiles body_file body_number",
         ".audit._codec": "AUDIT_FIELDS AuditRecordKind audit_number",
         ".audit._log": "AuditLog AuditWork",

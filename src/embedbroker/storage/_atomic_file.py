@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from ._disk import (
     DiskFault,
@@ -23,11 +24,18 @@ from ._disk import (
     WriteAt,
 )
 
-__all__ = ["AtomicFile"]
+__all__ = ["AtomicFile", "AtomicFileOwner"]
 
 _Then = Callable[[tuple[object, ...]], None]
 _Failed = Callable[[str], None]
 _Work = tuple[tuple[DiskOperation, ...], _Then, _Failed | None]
+
+
+class AtomicFileOwner(Protocol):
+    """Use a file, until it cannot go on."""
+
+    def on_failure(self) -> None:
+        """Handle that nothing is read or written any more."""
 
 
 class AtomicFile:
@@ -39,7 +47,7 @@ class AtomicFile:
 
     def __init__(self, name: str, new_name: str, title: str, size_max: int, first_number: int) -> None:
         self.failure: str | None = None
-        self.on_failure: Callable[[], None] | None = None
+        self.owner: AtomicFileOwner | None = None
         self.names: tuple[str, ...] = ()
         self._name = name
         self._new_name = new_name
@@ -126,6 +134,6 @@ class AtomicFile:
             self._on_failed(text)
             return True
         self.failure = text
-        if self.on_failure is not None:
-            self.on_failure()
+        if self.owner is not None:
+            self.owner.on_failure()
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -122,6 +123,13 @@ def test_each_version_is_told_in_its_own_packet(version: int, kind: type) -> Non
     assert [type(packet) for packet in client.news()] == [ClusterTopologyV2]
 
 
+class Watching:
+    """Calls a function for each link."""
+
+    def __init__(self, watch: Callable[[ControlLink], None]) -> None:
+        self.on_link = watch
+
+
 def test_packets_of_others_go_to_whoever_registered_for_them_and_answers_come_back() -> None:
     town = Town()
     town.start("A")
@@ -133,7 +141,7 @@ def test_packets_of_others_go_to_whoever_registered_for_them_and_answers_come_ba
     )
     asking = town.membership("B")
     asking.handlers[QuorumVoteReply] = lambda link, packet: heard.append((link.name, packet))
-    asking.on_link = lambda link: link.send(QuorumVote("h", b"?"), 3)
+    asking.observer = Watching(lambda link: link.send(QuorumVote("h", b"?"), 3))
     town.run(SETTLED_S)
     assert heard == [("A (A:61616)", QuorumVoteReply("h", b"yes"))]
 
@@ -179,7 +187,7 @@ def test_the_stream_channel_has_a_receiver() -> None:
         link.send(ClusterConnectReply(True), 2)
         link.receiver = NotedStream("link", events)
 
-    town.membership("B").on_link = begin
+    town.membership("B").observer = Watching(begin)
     town.run(SETTLED_S)
     assert events == ["frame 126 of 14 bytes"]
     town.hosts["A"].crash()

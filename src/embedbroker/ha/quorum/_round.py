@@ -24,6 +24,7 @@ belongs to one asker at a time. An answer that another asker has the grant is a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from attrs import define, evolve, field
 
@@ -41,7 +42,7 @@ from embedclient.wire.core import (
 
 from ._grants import ABSTAINS, VoteRequest, without_attempt
 
-__all__ = ["Electorate", "VoteRound", "votes_needed"]
+__all__ = ["Electorate", "ElectorateObserver", "VoteRound", "votes_needed"]
 
 #: How long to wait for an answer, in seconds; half of it under each name of the handler that a peer may have.
 ANSWER_WITHIN_S = 2.0
@@ -56,16 +57,22 @@ def votes_needed(size: int) -> int:
     return size // 2 if size <= 2 else size // 2 + 1
 
 
+class ElectorateObserver(Protocol):
+    """Observe the size of an electorate."""
+
+    def on_growth(self) -> None:
+        """Observe that more nodes are active than this start has seen."""
+
+
 class Electorate:
     """Hold the nodes that a cluster has had active at the same time, when it was largest.
 
-    ``remembered`` is how many there were in earlier starts. ``on_growth`` is called when there are more than this start
-    has seen.
+    ``remembered`` is how many there were in earlier starts.
     """
 
     def __init__(self, membership: Membership) -> None:
         self.remembered = 0
-        self.on_growth: Callable[[], None] | None = None
+        self.observer: ElectorateObserver | None = None
         self._nodes: tuple[str, ...] = ()
         self._membership = membership
         membership.topology.listen(self._count)
@@ -76,8 +83,8 @@ class Electorate:
         nodes = [one.node_id for one in members if not any(_is_later(other, one) for other in members)]
         if len(nodes) > len(self._nodes):
             self._nodes = tuple(nodes)
-            if self.on_growth is not None:
-                self.on_growth()
+            if self.observer is not None:
+                self.observer.on_growth()
 
     @property
     def is_empty(self) -> bool:

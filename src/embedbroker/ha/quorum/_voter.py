@@ -52,7 +52,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from embedbroker.cluster import CONTROL_CHANNEL, Member, Membership, Send, Topology
 from embedbroker.config import Role
@@ -60,6 +60,9 @@ from embedclient.model import TransportConfiguration
 from embedclient.wire.core import LiveVote, QuorumVote, QuorumVoteReply, Record, decode_vote, encode_vote
 
 from ._grants import ABSTAINS, DamagedGrants, VoteGrants, VoteRequest, with_attempt
+
+if TYPE_CHECKING:
+    from embedbroker.storage import AtomicFileOwner
 
 __all__ = ["GrantStore", "Voter", "connector_text", "leads_to"]
 
@@ -71,9 +74,9 @@ _PARAMETER = re.compile(r"[?&](host|port)=([^&]*)")
 class GrantStore(Protocol):
     """Store grants so that they survive a power cut."""
 
-    #: The reason why nothing is read or written any more, and the callback for that.
+    #: The reason why nothing is read or written any more; the owner is called then.
     failure: str | None
-    on_failure: Callable[[], None] | None
+    owner: AtomicFileOwner | None
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
         """Read the file; pass None if there is no file."""
@@ -136,7 +139,7 @@ class Voter:
         self._is_busy = False
         self._waiting: deque[tuple[LiveVote, Callable[[LiveVote], None]]] = deque()
         if store is not None:
-            store.on_failure = self._on_failure
+            store.owner = self
 
     @classmethod
     def of(cls, membership: Membership, store: GrantStore | None, log: Callable[[str], None]) -> Voter:
@@ -264,7 +267,7 @@ class Voter:
         self._is_busy = False
         self._go_on()
 
-    def _on_failure(self) -> None:
+    def on_failure(self) -> None:
         """Answer no to all waiting questions, because the store failed."""
         assert self._store is not None and self._store.failure is not None
         self._tell(self._store.failure)

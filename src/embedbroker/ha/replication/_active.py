@@ -108,7 +108,7 @@ class ActiveRole:
         self._due = now.monotonic + NOBODY_AFTER_S
         self._left_behind = self._node_record.record.activation - 1
         self._announced_at_ms = now.wall_ms
-        self._membership.on_link = self._tell_what_is_over
+        self._membership.observer = self
 
     # -- a backup ------------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class ActiveRole:
                 f"lost its backup, which may be live, and not enough of the cluster sees this broker: {vote_round.told}"
             )
 
-    def _tell_what_is_over(self, link: ControlLink) -> None:
+    def on_link(self, link: ControlLink) -> None:
         """Send which copies are left behind to a new peer, or to one that received no request for votes."""
         if self._node_record.votes:
             repeat_vote_request(link, self._membership, self._left_behind, self._announced_at_ms)

@@ -71,7 +71,7 @@ class ColdStartAgreement:
         self._node_record = node_record
         self._log = log
         self._decide = decide
-        membership.inbound_peers.on_authorized = self._welcome
+        membership.inbound_peers.observer = self
         membership.inbound_peers.handlers[ReplicaWaiting] = lambda inbound, said: self._hear(said, inbound.peer.send)
         membership.handlers[ReplicaWaiting] = lambda link, said: self._hear(said, link.send)
 
@@ -81,7 +81,7 @@ class ColdStartAgreement:
         for link in self._membership.waiting:
             _tell(link.send, self._offer())
 
-    def _welcome(self, inbound: InboundPeer) -> None:
+    def on_inbound(self, inbound: InboundPeer) -> None:
         """Inform a new peer that no broker is active here."""
         if self._waits():
             _tell(inbound.peer.send, self._offer())

@@ -46,7 +46,7 @@ class NodeRecord:
         # Of the copy that is made, or that was made, in this broker start.
         self._newest_segment: int | None = None
         if self.votes:
-            electorate.on_growth = self.note_quorum
+            electorate.observer = self
 
     @property
     def record(self) -> ReplicaRecord:
@@ -179,7 +179,7 @@ class NodeRecord:
         """Record that the broker was active, and lets a primary take over."""
         self._record_file.write(evolve(self.record, gave_way=True), then)
 
-    def note_quorum(self) -> None:
+    def on_growth(self) -> None:
         """Record the number of active brokers if it is larger than ever before."""
         record = self.record
         if record.in_sync and record.node_id and self._quorum(record.node_id) > record.quorum:

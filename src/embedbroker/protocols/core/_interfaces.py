@@ -9,11 +9,12 @@ from embedbroker.kernel import ClientConnection
 
 if TYPE_CHECKING:
     from embedbroker.kernel import Backpressure, Body, Kernel, Refused, Session, TemporaryQueues
-    from embedclient.wire.core import CoreMessage, Packet, SessionSendContinuation
+    from embedclient.engine.core import Peer
+    from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
     from .._port import ConnectionPort
 
-__all__ = ["Cluster", "Gate", "LargeSession", "Peer", "Releasable", "SessionConnection"]
+__all__ = ["Cluster", "Gate", "LargeSession", "Releasable", "SessionConnection"]
 
 
 class Releasable(Protocol):
@@ -109,27 +110,6 @@ class LargeSession(Protocol):
 
     def forget_large(self, delivery: object) -> None:
         """Forget a large delivery that is over."""
-
-
-class Peer(Protocol):
-    """Another broker, or a client, at the far end of an accepted connection."""
-
-    @property
-    def version(self) -> int:
-        """Return the protocol version that both ends use, 0 while the peer's is unknown."""
-
-    @property
-    def name(self) -> str:
-        """Return the address of the peer, for the operator."""
-
-    def send(self, packet: Packet, channel_id: int) -> None:
-        """Send a packet that belongs to no session."""
-
-    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> None:
-        """Send whole frames that are already encoded."""
-
-    def fail(self, reason: str) -> None:
-        """End the connection because of an action or an omission of the peer."""
 
 
 class Cluster(Protocol):

@@ -9,6 +9,7 @@ from ._connection import (
     ConnectionState,
     Role,
 )
+from ._peer import Peer
 from ._peer_count import PeerCount
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Channel",
     "ChannelReceiver",
     "ConnectionState",
+    "Peer",
     "PeerCount",
     "Role",
 ]

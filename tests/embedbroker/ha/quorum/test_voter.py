@@ -11,6 +11,7 @@ from attrs import frozen
 from embedbroker.cluster import Member, Topology
 from embedbroker.config import Role
 from embedbroker.ha.quorum import DamagedGrants, VoteGrants, Voter, VoteRequest, connector_text, leads_to, votes_needed
+from embedbroker.storage import AtomicFileOwner
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
@@ -66,7 +67,7 @@ class Shelf:
     def __init__(self, text: bytes | None = None) -> None:
         self.text = text
         self.failure: str | None = None
-        self.on_failure: Callable[[], None] | None = None
+        self.owner: AtomicFileOwner | None = None
         self.asked: list[Callable[[], None]] = []
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
@@ -85,8 +86,8 @@ class Shelf:
     def fail(self) -> None:
         self.asked.clear()
         self.failure = "the disk is full"
-        assert self.on_failure is not None
-        self.on_failure()
+        assert self.owner is not None
+        self.owner.on_failure()
 
     def forget_who_asked(self) -> None:
         """Its process was killed."""

@@ -22,6 +22,7 @@ from embedbroker.ha.replication import _decisions as decisions
 from embedbroker.ha.replication._node_record import NodeRecord
 from embedbroker.ha.replication._stages import Event, Stage
 from embedbroker.replication import STREAM_FORMAT, EndingKind, PrimaryStatus, ReplicaRecord, ReplicaWaiting
+from embedbroker.storage import AtomicFileOwner
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import LiveVote
 
@@ -96,7 +97,7 @@ class _Electorate:
     """Three brokers were active at the same time, and every record has it."""
 
     remembered = 0
-    on_growth: Callable[[], None] | None = None
+    observer: object = None
 
     def size_with(self, node_id: str) -> int:
         return SIZE
@@ -114,7 +115,7 @@ class _Store:
     """The file of a voter, whose writes are durable at once."""
 
     failure: str | None = None
-    on_failure: Callable[[], None] | None = None
+    owner: AtomicFileOwner | None = None
 
     def __init__(self, text: bytes | None) -> None:
         self.text = text
