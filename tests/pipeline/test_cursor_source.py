@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from embedbroker import ThreadedBroker
@@ -12,7 +14,7 @@ from embedbroker.pipeline._option_reader import OptionError
 from embedbroker.pipeline._options import SourceOptions
 from embedbroker.pipeline._services import ServiceRefused, Services
 from embedclient.blocking import ServerLocator
-from embedclient.errors import JMSException
+from embedclient.errors import JMSException, ResourceAllocationException
 from embedclient.wire.core import CoreMessage
 from tests.pipeline.queues import create, fill, left_in, numbered
 
@@ -53,6 +55,33 @@ def consume(broker: ThreadedBroker, queue: str, count: int) -> None:
         with session.create_consumer(queue) as consumer:
             assert len(consumer.receive_encoded(count)) == count
             consumer.acknowledge_received()
+
+
+def refuse_threads(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Start no thread of this name."""
+    start = threading.Thread.start
+
+    def start_others(thread: threading.Thread) -> None:
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+
+
+def test_leases_are_renewed_as_soon_as_a_thread_starts(broker: ThreadedBroker) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    stream = source(broker)
+    name = "embedbroker leases"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        refuse_threads(monkeypatch, name)
+        with pytest.raises(ResourceAllocationException, match="the renewal of leases needs a thread"):
+            stream.latest(stream.initial(), 60, 0)
+    before = {thread for thread in threading.enumerate() if thread.name == name}
+    end = stream.latest(stream.initial(), 60, 0)
+    assert bodies(broker, stream, end) == expected(10)
+    assert len({thread for thread in threading.enumerate() if thread.name == name} - before) == 1
+    stream.close()
 
 
 def test_a_batch_is_read_as_often_as_wanted_and_acknowledged_with_the_next(broker: ThreadedBroker) -> None:

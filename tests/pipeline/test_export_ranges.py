@@ -18,10 +18,11 @@ from embedbroker.pipeline._export import export_queue
 from embedbroker.pipeline._export_folder import ExportFolder
 from embedbroker.pipeline._export_ranges import QueueRange, _Pins, export_range, pinned_ranges
 from embedbroker.pipeline._options import ConnectionOptions
+from embedbroker.pipeline._services import ServiceRefused
 from embedclient.blocking import ServerLocator
 from embedclient.errors import IllegalStateException
 from tests.pipeline.queues import create, fill, left_in, numbered
-from tests.pipeline.test_cursor_source import ask, consume, expected, source
+from tests.pipeline.test_cursor_source import ask, consume, expected, refuse_threads, source
 from tests.pipeline.test_transfer import moved
 
 
@@ -49,6 +50,16 @@ def export(broker: ThreadedBroker, root: Path, count: int = 10) -> list[int]:
 def raws(folder: ExportFolder) -> list[tuple[object, object]]:
     tables = [pq.read_table(path, columns=["raw", "deliveryCount"]) for path in folder.part_paths()]
     return [pair for each in tables for pair in zip(*(column.to_pylist() for column in each.columns), strict=True)]
+
+
+def test_an_export_lets_its_queues_go_without_a_thread(
+    broker: ThreadedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker.url, "orders", numbered("orders", range(10)))
+    refuse_threads(monkeypatch, "embedbroker export end")
+    assert ranges(broker, tmp_path)
+    with pytest.raises(ServiceRefused, match="has no cursor"):
+        ask(broker, "cursor.renew", queue="orders", cursor=CURSOR, owner="x")
 
 
 def test_many_tasks_move_each_message_once(

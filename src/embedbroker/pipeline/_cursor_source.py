@@ -256,10 +256,11 @@ class CursorSource:
                 if refused.status != "backlog":
                     raise
                 raise self._keeps_backlog(queue, wanted, refused) from None
+            # Before the queue counts as open: the next attempt opens it again.
+            self._keep_renewing()
             self._positions[queue], self._ends[queue] = _number(found, "position"), _number(found, "end")
             self._starts[queue], self._discarded = _number(found, "start"), _number(found, "discarded")
             self._note_interruption(queue, found)
-            self._keep_renewing()
         return self._positions[queue]
 
     def _opened(self, queue: str, wanted: str | int, *, discards: bool) -> Mapping[str, object]:
