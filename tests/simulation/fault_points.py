@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from embedbroker.kernel import Queue, Schedule, Settlement, Transaction
+from embedbroker.kernel import Queue, Schedule, Session, Settlement, Transaction
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
@@ -31,6 +31,9 @@ FAULT_POINTS: dict[str, tuple[type, str]] = {
     "give a turn": (Dispatcher, "enter"),
     "assign a group": (GroupDispatcher, "_assign"),
     "look at passed messages again": (GroupDispatcher, "_look_again"),
+    "wait for a rebalance": (Queue, "_begin_rebalance"),
+    "end a rebalance": (Queue, "end_rebalance"),
+    "look for acknowledged messages": (Session, "has_taken_from"),
     "expire": (Schedule, "expire"),
     "settle": (Settlement, "settle"),
     "settle what was delivered": (Schedule, "settle_delivered"),

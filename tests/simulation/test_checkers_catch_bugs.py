@@ -107,6 +107,18 @@ def leave_messages_of_a_group_whose_consumer_is_gone(patch: pytest.MonkeyPatch) 
     replace(patch, "look at passed messages again", lambda self: self._passed.clear())
 
 
+def rebalance_groups_with_messages_in_flight(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "wait for a rebalance", lambda self: None)
+
+
+def rebalance_groups_in_the_middle_of_transactions(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "look for acknowledged messages", lambda self, queue: False)
+
+
+def pause_for_ever_after_a_rebalance(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "end a rebalance", lambda self: False)
+
+
 def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
     rollback, forgets = fault_point("roll back"), every(10)
 
@@ -422,6 +434,9 @@ BUGS: list[Bug] = [
     forget_the_time_of_delivery_in_a_restart,
     forget_who_has_a_group,
     leave_messages_of_a_group_whose_consumer_is_gone,
+    rebalance_groups_with_messages_in_flight,
+    rebalance_groups_in_the_middle_of_transactions,
+    pause_for_ever_after_a_rebalance,
     count_a_delivery_twice,
     settle_the_message_of_another_consumer,
     swap_two_messages,

@@ -89,6 +89,7 @@ class AddressSettings:
         default_exclusive_queue: Whether a queue declared without that attribute is exclusive.
         default_group_buckets: Buckets that message groups share; -1: one for each group; 0: groups have no effect.
         default_group_rebalance: Whether a new consumer ends all assignments of groups to consumers.
+        default_group_rebalance_pause_dispatch: Whether nothing is delivered then until what consumers hold is settled.
         default_group_first_key: Property that is true in the first message of a group for a consumer.
         default_purge_on_no_consumers: Whether a queue declared without that attribute is purged without consumers.
         default_consumer_window_size: Window returned to clients that query it.
@@ -129,6 +130,7 @@ class AddressSettings:
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
     default_group_buckets: int | None = field(default=None, validator=_int32)
     default_group_rebalance: bool | None = field(default=None, validator=_flag)
+    default_group_rebalance_pause_dispatch: bool | None = field(default=None, validator=_flag)
     default_group_first_key: str | None = field(default=None, validator=_text)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
     default_consumer_window_size: int | None = field(default=None, validator=_int32)
@@ -177,6 +179,7 @@ DEFAULT_SETTINGS = AddressSettings(
     default_exclusive_queue=False,
     default_group_buckets=-1,
     default_group_rebalance=False,
+    default_group_rebalance_pause_dispatch=False,
     default_purge_on_no_consumers=False,
     default_consumer_window_size=1024 * 1024,
     config_delete_diverts=False,

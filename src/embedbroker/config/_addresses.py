@@ -31,6 +31,7 @@ class QueueConfiguration:
         user: Recorded with the queue.
         group_buckets: Number of buckets for message groups; -1: one for each group; 0: groups have no effect.
         group_rebalance: Whether a new consumer ends all assignments of groups.
+        group_rebalance_pause_dispatch: Whether nothing is delivered then until what consumers hold is settled.
         group_first_key: Property that is true in the first message of a group for a consumer.
     """
 
@@ -42,6 +43,7 @@ class QueueConfiguration:
     user: str | None = field(default=None, validator=optional(text))
     group_buckets: int | None = field(default=None, validator=optional(whole(-1)))
     group_rebalance: bool | None = field(default=None, validator=optional(instance(bool)))
+    group_rebalance_pause_dispatch: bool | None = field(default=None, validator=optional(instance(bool)))
     group_first_key: str | None = field(default=None, validator=optional(text))
 
 

@@ -49,6 +49,7 @@ _FIELDS: Fields = {
     "default-exclusive-queue": ("default_exclusive_queue", boolean),
     "default-group-buckets": ("default_group_buckets", whole),
     "default-group-rebalance": ("default_group_rebalance", boolean),
+    "default-group-rebalance-pause-dispatch": ("default_group_rebalance_pause_dispatch", boolean),
     "default-group-first-key": ("default_group_first_key", text_or_nothing),
     "default-purge-on-no-consumers": ("default_purge_on_no_consumers", boolean),
     "default-consumer-window-size": ("default_consumer_window_size", whole),

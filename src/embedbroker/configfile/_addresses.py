@@ -23,6 +23,7 @@ _ATTRIBUTES: Fields = {
     "exclusive": ("exclusive", boolean),
     "group-buckets": ("group_buckets", whole),
     "group-rebalance": ("group_rebalance", boolean),
+    "group-rebalance-pause-dispatch": ("group_rebalance_pause_dispatch", boolean),
     "group-first-key": ("group_first_key", text),
     "purge-on-no-consumers": ("purge_on_no_consumers", boolean),
 }

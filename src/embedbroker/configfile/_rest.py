@@ -48,8 +48,7 @@ _AS_IT_IS_BELOW = {
     "core/address-settings/address-setting": {
         "false": """
             last-value-queue default-last-value-queue default-non-destructive
-            default-group-rebalance-pause-dispatch auto-delete-queues-skip-usage-check
-            auto-delete-addresses-skip-usage-check enable-ingress-timestamp
+            auto-delete-queues-skip-usage-check auto-delete-addresses-skip-usage-check enable-ingress-timestamp
         """,
         "-1": """
             max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold redistribution-delay

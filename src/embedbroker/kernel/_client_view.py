@@ -5,6 +5,7 @@ Does not depend on protocols: each implements `ClientConnection`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 __all__ = ["ClientConnection", "SessionView"]
@@ -62,3 +63,6 @@ class SessionView(Protocol):
     @property
     def connection(self) -> ClientConnection | None:
         """Return the connection; None for a session of the broker itself."""
+
+    def has_taken_from(self, queue: Hashable) -> bool:
+        """Return True if the current transaction has acknowledged messages of a queue."""

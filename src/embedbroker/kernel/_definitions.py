@@ -39,8 +39,9 @@ class QueueDefinition:
     ``routing_type`` is 0 for multicast and 1 for anycast, as on the wire. ``max_consumers`` of -1 means unlimited.
     ``auto_delete_delay`` is in milliseconds. ``auto_delete_message_count`` of -1 means "whatever it holds". A
     ``transient`` queue is deleted with its last consumer. ``paused`` is True for a pause that survives a restart.
-    ``group_buckets`` of -1 means one for each group, and 0 that groups have no effect. The first message of a group for
-    a consumer has the property ``group_first_key``.
+    ``group_buckets`` of -1 means one for each group, and 0 that groups have no effect. ``group_rebalance`` assigns
+    groups anew when a consumer joins; with ``group_rebalance_pause_dispatch`` not before consumers have settled what
+    they hold. The first message of a group for a consumer has the property ``group_first_key``.
     """
 
     id: int
@@ -63,6 +64,7 @@ class QueueDefinition:
     group_buckets: int = -1
     group_rebalance: bool = False
     group_first_key: str | None = None
+    group_rebalance_pause_dispatch: bool = False
 
 
 @frozen

@@ -45,6 +45,8 @@ class Schedule:
         self._bodies = store.bodies
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
+        # Queues that deliver nothing until messages in flight are settled.
+        self._rebalancing: dict[Queue, None] = {}
         self._relieved: dict[Backpressure, None] = {}
         #: Wall time, id and queue of each call that a queue with scheduled messages waits for, the earliest first.
         self.calls: list[tuple[int, int, Queue]] = []
@@ -73,6 +75,8 @@ class Schedule:
                 backpressure.let_through()
         if self._deferred.waiting:
             budget -= self._deferred.run(min(share, budget))
+        if self._rebalancing:
+            self._end_rebalances()
         if self._woken:
             self._dispatch(budget)
         if self._expired:
@@ -88,6 +92,11 @@ class Schedule:
         completed = self._bodies.completed
         for _ in range(len(completed)):
             completed.popleft()()
+
+    def _end_rebalances(self) -> None:
+        for queue in list(self._rebalancing):
+            if queue.deleted or queue.end_rebalance():
+                del self._rebalancing[queue]
 
     def _dispatch(self, budget: int) -> None:
         # One turn each: queues that wake again continue in the next step.
@@ -138,6 +147,10 @@ class Schedule:
     def wake(self, queue: Queue) -> None:
         """Dispatch this queue before the step ends."""
         self._woken[queue] = None
+
+    def await_settlement(self, queue: Queue) -> None:
+        """Call `end_rebalance` in each step until it returns True."""
+        self._rebalancing[queue] = None
 
     def call_at(self, due_ms: int, queue: Queue) -> None:
         """Let a queue release its scheduled messages once the wall time is ``due_ms``."""

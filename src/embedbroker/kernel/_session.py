@@ -7,7 +7,7 @@ into replies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from embedclient.errors import ErrorCode
 from embedclient.model import Xid
@@ -156,6 +156,9 @@ class Session:
         # Room for the credit that its producers were granted.
         self.reservation = Reservation(kernel.memory)
         kernel.clients.add_session(self)
+
+    def has_taken_from(self, queue: Hashable) -> bool:
+        return self.transaction is not None and queue in self.transaction.taken_from
 
     def enter(self, branch: Branch, transaction: Transaction) -> None:
         """Assign all work to a branch from now on."""

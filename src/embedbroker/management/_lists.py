@@ -45,7 +45,7 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "lastValueKey": Column(lambda queue: None),
     "scheduledCount": Column(lambda queue: queue.scheduled_count, is_number=True),
     "groupRebalance": Column(lambda queue: queue.definition.group_rebalance),
-    "groupRebalancePauseDispatch": Column(lambda queue: False),
+    "groupRebalancePauseDispatch": Column(lambda queue: queue.definition.group_rebalance_pause_dispatch),
     "groupBuckets": Column(lambda queue: queue.definition.group_buckets, is_number=True),
     "groupFirstKey": Column(lambda queue: queue.definition.group_first_key),
     "enabled": Column(lambda queue: True),

@@ -28,7 +28,6 @@ _ABSENT: Mapping[str, tuple[object, ...]] = {
     "non-destructive": (False, None),
     "consumers-before-dispatch": (0, None),
     "delay-before-dispatch": (-1, None),
-    "group-rebalance-pause-dispatch": (False, None),
     "ring-size": (-1, None),
     "enabled": (True, None),
 }
@@ -37,7 +36,7 @@ _WITHOUT_EFFECT = {"id", "configuration-managed", "auto-create-address", "intern
 _READ = {
     "name", "address", "routing-type", "filter-string", "durable", "user", "max-consumers", "exclusive",
     "purge-on-no-consumers", "auto-delete", "auto-delete-delay", "auto-delete-message-count", "temporary", "transient",
-    "group-buckets", "group-rebalance", "group-first-key",
+    "group-buckets", "group-rebalance", "group-rebalance-pause-dispatch", "group-first-key",
 }  # fmt: skip
 
 
@@ -69,6 +68,7 @@ def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
         exclusive=_field(fields, "exclusive", _flag),
         group_buckets=_field(fields, "group-buckets", _int32),
         group_rebalance=_field(fields, "group-rebalance", _flag),
+        group_rebalance_pause_dispatch=_field(fields, "group-rebalance-pause-dispatch", _flag),
         group_first_key=_field(fields, "group-first-key", _text),
         auto_delete=_field(fields, "auto-delete", _flag),
         auto_delete_delay=_field(fields, "auto-delete-delay", _int64),
@@ -107,6 +107,7 @@ def queue_update(text: str | None) -> tuple[str, QueueUpdate]:
         exclusive=_field(fields, "exclusive", _flag),
         group_buckets=_field(fields, "group-buckets", _int32),
         group_rebalance=_field(fields, "group-rebalance", _flag),
+        group_rebalance_pause_dispatch=_field(fields, "group-rebalance-pause-dispatch", _flag),
         group_first_key=_field(fields, "group-first-key", _text),
         user=_field(fields, "user", _text),
     )

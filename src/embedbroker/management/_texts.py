@@ -105,7 +105,7 @@ def queue_configuration(queue: Queue) -> dict[str, object]:
         "max-consumers": definition.max_consumers,
         "exclusive": definition.exclusive,
         "group-rebalance": definition.group_rebalance,
-        "group-rebalance-pause-dispatch": False,
+        "group-rebalance-pause-dispatch": definition.group_rebalance_pause_dispatch,
         "group-buckets": definition.group_buckets,
         **({"group-first-key": definition.group_first_key} if definition.group_first_key else {}),
         "last-value": False,

@@ -8,11 +8,11 @@ consumer after its expiration or with a delivery count that skips.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attrs import define, field
 
-from embedbroker.kernel import Consumer, Kernel, Queue, Session
+from embedbroker.kernel import Consumer, Kernel, Message, Queue, Session
 from embedbroker.storage import Journal, JournalState, RecoveredState, body_number
 from embedclient.wire.core import (
     FRAME_HEADER,
@@ -271,19 +271,35 @@ class BrokerChecker:
                 self.scene.fail(f"{key} left for a consumer {early_ms} ms early")
         group = message.property("_AMQ_GROUP_ID")
         if receiver is not None and isinstance(group, str):
-            self._check_group(receiver, group, key)
+            self._check_group(receiver, group, key, message)
         if count < 1:
             self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
 
-    def _check_group(self, receiver: Consumer, group: str, key: str) -> None:
+    def _check_group(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:
         """Check that a consumer keeps its groups until it goes."""
         queue = receiver.queue
         holder = self._group_holders.get((queue, group), receiver)
+        rebalances = queue.definition.group_rebalance
+        if rebalances and queue.definition.group_rebalance_pause_dispatch:
+            self._check_rebalance(receiver, group, message)
         if holder is not receiver:
-            if holder in queue.consumers:
+            if rebalances and holder in queue.consumers:
+                self.scene.hit(Moment.GROUP_REBALANCED)
+            elif holder in queue.consumers:
                 self.scene.fail(f"{key} of group {group} left for another consumer of {queue.name} than those before")
             self.scene.hit(Moment.GROUP_PASSED_ON)
         self._group_holders[(queue, group)] = receiver
+
+    def _check_rebalance(self, receiver: Consumer, group: str, message: CoreMessage) -> None:
+        """Check that a group passes on only when the consumers before have settled its messages."""
+        if message.message_id not in receiver.unsettled:
+            return  # it was settled, or returned, since it was handed over
+        for other in receiver.queue.consumers:
+            if other is not receiver and any(each.group_id == group for each in _in_flight(other, receiver)):
+                self.scene.fail(
+                    f"{message.property('key')} of group {group} left for a consumer of {receiver.queue.name} while "
+                    "another one had messages of the group in flight"
+                )
 
     def _session_at(self, connection: int, channel: int) -> Session | tuple[int, int]:
         node = self.broker.node
@@ -411,3 +427,14 @@ def _ids_in(recovered: RecoveredState, addresses: dict[int, str]) -> dict[str, l
             values.pop(entry.value, None)
             values[entry.value] = None
     return {name: list(values) for name, values in replayed.items()}
+
+
+def _in_flight(other: Consumer, receiver: Consumer) -> Iterator[Message]:
+    """Return what a consumer holds, and what the transaction of its session acknowledged in the queue."""
+    for reference in other.unsettled.values():
+        yield reference.message
+    session = other.owner
+    if isinstance(session, Session) and session is not receiver.owner and session.transaction is not None:
+        for queue, reference in session.transaction.deliveries():
+            if queue is receiver.queue:
+                yield reference.message

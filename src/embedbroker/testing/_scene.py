@@ -149,6 +149,7 @@ class Moment(IntEnum):
     DIVERTED = 99
     WILDCARD_DELIVERED = 100
     GROUP_PASSED_ON = 101
+    GROUP_REBALANCED = 102
 
 
 @define(eq=False)

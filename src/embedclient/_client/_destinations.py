@@ -28,7 +28,7 @@ from ._url_parameters import read_boolean, read_integer
 
 _CONSUMER_PRIORITY = "consumer-priority"
 # These decide which request the client sends and are not attributes of a queue.
-_DECIDED_ELSEWHERE = ("routing-type", "durable", "filter-string", "group-rebalance-pause-dispatch")
+_DECIDED_ELSEWHERE = ("routing-type", "durable", "filter-string")
 _FIELDS = {name.replace("_", "-"): field for name, field in fields_dict(QueueAttributes).items()}
 
 

@@ -216,6 +216,7 @@ SETTINGS: dict[str, tuple[str, str, object]] = {
     "default-exclusive-queue": ("true", "default_exclusive_queue", True),
     "default-group-buckets": ("9", "default_group_buckets", 9),
     "default-group-rebalance": ("true", "default_group_rebalance", True),
+    "default-group-rebalance-pause-dispatch": ("true", "default_group_rebalance_pause_dispatch", True),
     "default-group-first-key": ("begins", "default_group_first_key", "begins"),
     "default-purge-on-no-consumers": ("true", "default_purge_on_no_consumers", True),
     "default-consumer-window-size": ("7", "default_consumer_window_size", 7),
@@ -318,6 +319,7 @@ QUEUE_ATTRIBUTES: dict[str, tuple[str, QueueConfiguration]] = {
     "@exclusive": ("true", QueueConfiguration(exclusive=True)),
     "@group-buckets": ("4", QueueConfiguration(group_buckets=4)),
     "@group-rebalance": ("true", QueueConfiguration(group_rebalance=True)),
+    "@group-rebalance-pause-dispatch": ("true", QueueConfiguration(group_rebalance_pause_dispatch=True)),
     "@group-first-key": ("begins", QueueConfiguration(group_first_key="begins")),
     "@purge-on-no-consumers": ("true", QueueConfiguration(purge_on_no_consumers=True)),
 }

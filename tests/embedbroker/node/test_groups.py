@@ -7,18 +7,24 @@ import pytest
 from embedbroker.config import AddressSettings
 from embedbroker.kernel import QueueUpdate
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
-from embedclient.model import Properties, PropertyType
+from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
     CoreMessage,
+    CreateQueueV2,
+    SessionAcknowledge,
     SessionCommit,
     SessionConsumerClose,
     SessionConsumerFlowCredit,
     SessionCreateConsumer,
+    SessionForceConsumerDelivery,
+    SessionQueueQuery,
+    SessionQueueQueryResponseV3,
     SessionReceiveMessage,
     SessionRollback,
     SessionSend,
 )
 
+from .branches import another, prepared, taken_in, xid
 from .scripted import Peer, Stage, text_of
 
 COUNT = 12
@@ -331,6 +337,163 @@ def test_a_queue_keeps_its_settings_over_a_restart() -> None:
     for _ in range(2):
         definition = stage.node.kernel.address_manager.queues["q"].definition
         assert (definition.group_buckets, definition.group_rebalance, definition.group_first_key) == (4, True, "begins")
+        stage.boot()
+
+
+# -- a rebalance waits for what is in flight ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting() -> Stage:
+    return stage_with(default_group_rebalance=True, default_group_rebalance_pause_dispatch=True)
+
+
+def is_rebalancing(stage: Stage) -> bool:
+    return stage.node.kernel.address_manager.queues["q"].is_rebalancing
+
+
+def acknowledge(peer: Peer, *, through: int = -1) -> None:
+    """Acknowledge what the peer got, up to one of its deliveries."""
+    message = peer.packets(SessionReceiveMessage)[through].message
+    peer.send(SessionAcknowledge(0, message.message_id, False))
+    peer.stage.settle_disk()
+
+
+def test_nothing_is_delivered_after_a_rebalance_until_what_is_in_flight_is_settled(waiting: Stage) -> None:
+    first = consumer_of(waiting)
+    send(waiting, *mixed(6))
+    second = consumer_of(waiting)
+    send(waiting, *mixed(6))
+    assert (len(first.texts), second.texts) == (6, [])
+    acknowledge(first, through=4)
+    assert (len(first.texts), second.texts) == (6, []) and is_rebalancing(waiting)
+    acknowledge(first)
+    assert not is_rebalancing(waiting)
+    assert len(first.texts + second.texts) == 12 and second.texts
+    assert not {text[0] for text in first.texts[6:]} & {text[0] for text in second.texts}
+
+
+@pytest.mark.parametrize("rebalances", [False, True])
+def test_a_rebalance_with_nothing_in_flight_delivers_at_once(rebalances: bool) -> None:
+    stage = stage_with(default_group_rebalance=rebalances, default_group_rebalance_pause_dispatch=True)
+    first = consumer_of(stage)
+    if not rebalances:
+        send(stage, grouped("a0", "a"))
+    second = consumer_of(stage)
+    assert not is_rebalancing(stage)
+    send(stage, grouped("a1", "a"), grouped("b2", "b"))
+    assert len(first.texts + second.texts) == (2 if rebalances else 3)
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_an_open_transaction_acknowledged_is_in_flight(waiting: Stage, commits: bool) -> None:
+    first = consumer_of(waiting, transacted=True)
+    send(waiting, grouped("a1", "a"), grouped("a2", "a"))
+    acknowledge(first)
+    second = consumer_of(waiting)
+    send(waiting, grouped("a3", "a"))
+    assert (first.texts, second.texts) == (["a1", "a2"], [])
+    first.send(SessionCommit() if commits else SessionRollback(False))
+    waiting.settle_disk()
+    later = [first.texts[2:], second.texts]
+    assert [] in later and ["a3"] if commits else ["a1", "a2", "a3"] in later
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_messages_of_a_consumer_that_goes_are_in_flight_no_more(waiting: Stage, lost: bool) -> None:
+    first = consumer_of(waiting)
+    send(waiting, grouped("a1", "a"), grouped("a2", "a"))
+    second = consumer_of(waiting)
+    assert is_rebalancing(waiting)
+    if lost:
+        first.lose()
+    else:
+        first.send(SessionConsumerClose(0))
+    waiting.settle_disk()
+    assert second.texts == ["a1", "a2"]
+
+
+def test_a_new_consumer_with_messages_of_no_group_waits_too(waiting: Stage) -> None:
+    first = consumer_of(waiting)
+    send(waiting, grouped("one", None))
+    second, third = consumer_of(waiting), consumer_of(waiting)
+    send(waiting, grouped("two", None), grouped("three", None))
+    assert [second.texts, third.texts] == [[], []]
+    acknowledge(first)
+    assert len(first.texts + second.texts + third.texts) == 3
+
+
+def test_a_large_acknowledgement_ends_the_pause(waiting: Stage) -> None:
+    first = consumer_of(waiting)
+    send(waiting, *mixed(300))
+    second = consumer_of(waiting)
+    acknowledge(first)
+    send(waiting, *mixed(300))
+    assert len(first.texts + second.texts) == 600 and second.texts
+
+
+def test_browsers_and_markers_go_on_during_the_pause(waiting: Stage) -> None:
+    first = consumer_of(waiting)
+    send(waiting, grouped("a1", "a"))
+    second = consumer_of(waiting)
+    send(waiting, grouped("a2", "a"))
+    browser = waiting.connect().open_session("browser")
+    browser.consume(browse=True)
+    second.send(SessionForceConsumerDelivery(0, 7))
+    waiting.settle_disk()
+    assert (first.texts, browser.texts) == (["a1"], ["a2"])
+    (marker,) = second.packets(SessionReceiveMessage)
+    assert marker.message.property("_hornetq.forced.delivery.seq") == 7
+
+
+def test_an_update_decides_about_later_consumers_only(waiting: Stage) -> None:
+    first = consumer_of(waiting)
+    send(waiting, grouped("a1", "a"))
+    second = consumer_of(waiting)
+    update(waiting, QueueUpdate(group_rebalance_pause_dispatch=False))
+    consumer_of(waiting)
+    assert is_rebalancing(waiting)
+    acknowledge(first)
+    send(waiting, grouped("a2", "a"))
+    consumer_of(waiting)
+    assert not is_rebalancing(waiting) and len(first.texts + second.texts) >= 2
+
+
+def test_a_queue_is_deleted_during_the_pause(waiting: Stage) -> None:
+    first = consumer_of(waiting)
+    send(waiting, grouped("a1", "a"))
+    consumer_of(waiting)
+    waiting.node.kernel.teardown.delete_queue(waiting.node.kernel.address_manager.queues["q"])
+    waiting.settle_disk()
+    first.create_queue("q")
+    send(waiting, grouped("a2", "a"))
+    assert consumer_of(waiting).texts == ["a2"]
+
+
+def test_what_a_prepared_branch_acknowledged_is_not_awaited(waiting: Stage) -> None:
+    send(waiting, grouped("a1", "a"))
+    manager = another(waiting)
+    taken_in(manager, xid())
+    assert prepared(manager, xid()) == XaCode.XA_OK
+    second = consumer_of(waiting)
+    send(waiting, grouped("a2", "a"))
+    assert second.texts == ["a2"]
+
+
+def test_clients_create_queues_that_pause_and_are_told_of_it() -> None:
+    stage = Stage(durable=True)
+    peer = stage.connect().open_session("first")
+    create = CreateQueueV2(
+        "q", "q", None, True, False, True, False, 1, group_rebalance=True, group_rebalance_pause_dispatch=True
+    )
+    peer.send(create)
+    stage.settle_disk()
+    for _ in range(2):
+        definition = stage.node.kernel.address_manager.queues["q"].definition
+        assert (definition.group_rebalance, definition.group_rebalance_pause_dispatch) == (True, True)
+        asking = stage.connect().open_session("asking")
+        asking.send(SessionQueueQuery("q"))
+        assert asking.last(SessionQueueQueryResponseV3).group_rebalance_pause_dispatch is True
         stage.boot()
 
 

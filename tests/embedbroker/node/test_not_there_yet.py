@@ -24,7 +24,6 @@ KINDS: dict[str, object] = {
     "delay_before_dispatch": 100,
     "ring_size": 5,
     "enabled": False,
-    "group_rebalance_pause_dispatch": True,
 }
 
 

@@ -63,6 +63,8 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         expiry_address=EXPIRED,
         max_delivery_attempts=plan.max_delivery_attempts,
         redelivery_delay=plan.redelivery_delay_ms,
+        default_group_rebalance=plan.rebalances,
+        default_group_rebalance_pause_dispatch=plan.rebalances,
         auto_delete_queues=False,
         auto_delete_addresses=False,
     )

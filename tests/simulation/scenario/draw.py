@@ -47,6 +47,7 @@ _COUNTS_FIRST = 0.15
 _SCHEDULES = 0.2
 _ROUTES = 0.15
 _GROUPS = 0.25
+_REBALANCES = 0.4
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -106,10 +107,11 @@ def _with_schedules(plan: ScenarioPlan) -> ScenarioPlan:
 
 
 def _with_groups(plan: ScenarioPlan) -> ScenarioPlan:
-    """Return the plan with message groups."""
+    """Return the plan with message groups, which are balanced again in some when a consumer joins."""
     random = Random(f"groups {plan.seed}")
     producers = [evolve(role, plan=evolve(role.plan, group_count=random.choice((1, 3)))) for role in plan.producers]
-    return evolve(plan, producers=tuple(producers))
+    rebalances = Random(f"rebalances {plan.seed}").random() < _REBALANCES
+    return evolve(plan, broker=evolve(plan.broker, rebalances=rebalances), producers=tuple(producers))
 
 
 @define(eq=False)

@@ -147,7 +147,8 @@ class ReaderRole:
 class BrokerPlan:
     """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs.
 
-    ``counts_first``: it persists delivery counts before it delivers.
+    ``counts_first``: it persists delivery counts before it delivers. ``rebalances``: a consumer that joins ends the
+    assignments of groups, and waits for the messages in flight.
     """
 
     max_delivery_attempts: int
@@ -157,6 +158,7 @@ class BrokerPlan:
     memory_limit_bytes: int | None = None
     counts_first: bool = False
     redelivery_delay_ms: int = 0
+    rebalances: bool = False
 
 
 class GroupMode(IntEnum):

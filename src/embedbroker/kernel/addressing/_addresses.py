@@ -374,6 +374,7 @@ class AddressManager:
                 exclusive=asked.exclusive,
                 group_buckets=asked.group_buckets,
                 group_rebalance=asked.group_rebalance,
+                group_rebalance_pause_dispatch=asked.group_rebalance_pause_dispatch,
                 group_first_key=asked.group_first_key,
                 auto_delete=False,
                 ignore_if_exists=True,
@@ -454,6 +455,9 @@ class AddressManager:
             user=request.user,
             group_buckets=default(request.group_buckets, settings.default_group_buckets),
             group_rebalance=default(request.group_rebalance, settings.default_group_rebalance),
+            group_rebalance_pause_dispatch=default(
+                request.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
+            ),
             group_first_key=request.group_first_key or settings.default_group_first_key or None,
         )
 
@@ -630,6 +634,7 @@ class AddressManager:
             purge_on_no_consumers=bool(settings.default_purge_on_no_consumers),
             group_buckets=-1 if settings.default_group_buckets is None else settings.default_group_buckets,
             group_rebalance=bool(settings.default_group_rebalance),
+            group_rebalance_pause_dispatch=bool(settings.default_group_rebalance_pause_dispatch),
             group_first_key=settings.default_group_first_key or None,
         )
 

@@ -28,6 +28,7 @@ class QueueRequest:
     exclusive: bool | None = None
     group_buckets: int | None = None
     group_rebalance: bool | None = None
+    group_rebalance_pause_dispatch: bool | None = None
     group_first_key: str | None = None
     auto_delete: bool | None = None
     auto_delete_delay: int | None = None
@@ -48,6 +49,7 @@ class QueueUpdate:
     exclusive: bool | None = None
     group_buckets: int | None = None
     group_rebalance: bool | None = None
+    group_rebalance_pause_dispatch: bool | None = None
     group_first_key: str | None = None
     user: str | None = None
 

@@ -55,6 +55,9 @@ class QueueOwner(Protocol):
     def call_at(self, due_ms: int, queue: Queue) -> None:
         """Call `release_due` once the wall time is ``due_ms``."""
 
+    def await_settlement(self, queue: Queue) -> None:
+        """Call `end_rebalance` in each step until it returns True."""
+
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Handle a message that was found expired just before its delivery, and has left the queue.
 
@@ -166,6 +169,13 @@ class Consumer:
         """Return True if the next message can be handed over now."""
         return self.started and not self.backpressure.is_shut and not self.closed and self.credit.can_take(0)
 
+    @property
+    def has_in_flight(self) -> bool:
+        """Return True if it holds messages, or the current transaction of its session acknowledged some."""
+        if self.closed:
+            return False
+        return bool(self.unsettled) or (self.owner is not None and self.owner.has_taken_from(self.queue))
+
     def add_credit(self, amount: int) -> None:
         """Add what the peer granted to the credit."""
         self.credit.grant(amount)
@@ -215,6 +225,7 @@ class Queue:
     """Hold a queue with its consumers. All public counters count messages."""
 
     __slots__ = (
+        "_awaited",
         "_holds",
         "_markers",
         "_waiting_visible",
@@ -275,6 +286,8 @@ class Queue:
         # Paused by itself, and with its address. A queue that is paused has one hold for that.
         self.paused = False
         self.address_paused = False
+        # Consumers that may have messages in flight while a rebalance waits for those; None otherwise. It is one hold.
+        self._awaited: list[Consumer] | None = None
         self.delivering_count = 0
         # Messages of open transactions that will arrive here if those are committed.
         self.pledged = 0
@@ -435,7 +448,12 @@ class Queue:
     @property
     def is_held(self) -> bool:
         """Return True if `hold` is in force."""
-        return self._holds > self.is_paused
+        return self._holds > self.is_paused + self.is_rebalancing
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Return True if nothing is delivered until the messages in flight are settled, since a consumer joined."""
+        return self._awaited is not None
 
     @property
     def is_paused(self) -> bool:
@@ -474,6 +492,30 @@ class Queue:
             consumer.cursor = Bookmark()
             self.consumer_ready(consumer)
 
+    def _begin_rebalance(self) -> None:
+        """Deliver nothing until the consumers have settled what they hold now, so that groups stay in order.
+
+        As in Artemis, browsers and markers go on, and what a prepared transaction acknowledged is not awaited.
+        """
+        if self._awaited is not None or not self.delivering_count:
+            return
+        self._awaited = list(self.consumers)
+        self._holds += 1
+        if not self.end_rebalance():
+            self.owner.await_settlement(self)
+
+    def end_rebalance(self) -> bool:
+        """Deliver again if the messages in flight are settled; return False if some are not."""
+        awaited = self._awaited
+        # A consumer that has settled all gets no more during the pause: it is examined once.
+        while awaited and not awaited[-1].has_in_flight:
+            awaited.pop()
+        if awaited:
+            return False
+        self._awaited = None
+        self.let_go()
+        return True
+
     def let_go(self) -> None:
         """End one `hold`."""
         assert self._holds > 0, self.name
@@ -488,6 +530,8 @@ class Queue:
             self.browsers[consumer] = None
         else:
             self.swept = False
+            if self.definition.group_rebalance_pause_dispatch and self.definition.group_rebalance:
+                self._begin_rebalance()
             if self.dispatcher.add(consumer):
                 for other in self.consumers:
                     self.consumer_ready(other)

@@ -134,7 +134,6 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
         "delay-before-dispatch": packet.delay_before_dispatch not in (None, -1),
         "ring-size": packet.ring_size not in (None, -1),
         "enabled=false": packet.enabled is False,
-        "group-rebalance-pause-dispatch": packet.group_rebalance_pause_dispatch,
     }
     names = [name for name, value in wanted.items() if value]
     if not names:
@@ -181,6 +180,7 @@ def _modern_request(session: CoreSession, packet: CreateQueueV2 | CreateSharedQu
         exclusive=packet.exclusive,
         group_buckets=packet.group_buckets,
         group_rebalance=packet.group_rebalance,
+        group_rebalance_pause_dispatch=packet.group_rebalance_pause_dispatch,
         group_first_key=packet.group_first_key,
         auto_delete=packet.auto_delete,
         auto_delete_delay=packet.auto_delete_delay,

@@ -66,7 +66,7 @@ def queue_response(view: QueueView, version: int, *, to_query: bool = True) -> P
         group_first_key=definition.group_first_key,
         ring_size=-1,
         enabled=True if view.exists else None,
-        group_rebalance_pause_dispatch=False,
+        group_rebalance_pause_dispatch=definition.group_rebalance_pause_dispatch,
         configuration_managed=False,
     )
 

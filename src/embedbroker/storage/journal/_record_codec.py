@@ -59,7 +59,7 @@ from enum import IntEnum
 from struct import Struct, pack, unpack_from
 from typing import TypeAlias, assert_never
 
-from attrs import asdict, fields
+from attrs import Attribute, asdict, fields
 
 from embedbroker.kernel import (
     AddressDefinition,
@@ -163,6 +163,9 @@ _KINDS = {
     DivertDefinition: RecordKind.DIVERT,
     SettingsDefinition: RecordKind.SETTINGS,
 }
+
+# Fields of definitions that are left out at their default: records without them are those of earlier versions.
+_LATER_FIELDS = {"group_rebalance_pause_dispatch"}
 
 SKIPPABLE = 0x80
 DURABLE = 0x01
@@ -318,9 +321,13 @@ def encode_definition(definition: Definition) -> bytes:
     """
     kind = _KINDS[type(definition)]
     # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
-    text = json.dumps(asdict(definition), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(asdict(definition, filter=_is_recorded), ensure_ascii=False, separators=(",", ":"))
     payload = text.encode("utf-8", "surrogatepass")
     return PREFIX.pack(PREFIX.size + len(payload), kind, 0, 0) + payload
+
+
+def _is_recorded(attribute: Attribute[object], value: object) -> bool:
+    return attribute.name not in _LATER_FIELDS or value != attribute.default
 
 
 def encode_segment_start(id_limit: int, extents: Iterable[tuple[int, int, int]]) -> bytes:

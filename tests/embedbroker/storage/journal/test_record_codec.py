@@ -124,6 +124,14 @@ def test_definitions_are_json() -> None:
     assert codec.decode_queue(data, 0, len(data)) == (queue, [])
 
 
+def test_a_later_field_of_a_queue_is_left_out_at_its_default() -> None:
+    queue = QueueDefinition(6, "q", "a", 1)
+    assert b"pause_dispatch" not in records_of(("add_queue", queue))
+    data = records_of(("add_queue", evolve(queue, group_rebalance_pause_dispatch=True)))
+    assert json.loads(data[8:])["group_rebalance_pause_dispatch"] is True
+    assert codec.decode_queue(data, 0, len(data))[0].group_rebalance_pause_dispatch is True
+
+
 def test_a_cursor_is_json_and_its_end_one_number() -> None:
     cursor = CursorDefinition(9, 2, "c", 5, 13, 8, "job", 1000)
     record = records_of(("note", cursor))
