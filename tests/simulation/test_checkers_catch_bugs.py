@@ -116,7 +116,7 @@ def rebalance_groups_in_the_middle_of_transactions(patch: pytest.MonkeyPatch) ->
 
 
 def pause_for_ever_after_a_rebalance(patch: pytest.MonkeyPatch) -> None:
-    replace(patch, "end a rebalance", lambda self: False)
+    replace(patch, "end a rebalance", lambda self: None)
 
 
 def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:

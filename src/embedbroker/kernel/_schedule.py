@@ -95,8 +95,9 @@ class Schedule:
 
     def _end_rebalances(self) -> None:
         for queue in list(self._rebalancing):
-            if queue.deleted or queue.end_rebalance():
+            if not queue.has_in_flight:
                 del self._rebalancing[queue]
+                queue.end_rebalance()
 
     def _dispatch(self, budget: int) -> None:
         # One turn each: queues that wake again continue in the next step.
@@ -118,6 +119,7 @@ class Schedule:
             self._visibility.next_point <= self._store.reached
             or bool(self._woken or self._expired or self._deferred.waiting or self._relieved or self._bodies.completed)
             or (bool(self._memory.relieved) and self._memory.can_grant)
+            or (bool(self._rebalancing) and any([not queue.has_in_flight for queue in self._rebalancing]))
         )
 
     def release_due(self, limit: int) -> None:
@@ -149,7 +151,7 @@ class Schedule:
         self._woken[queue] = None
 
     def await_settlement(self, queue: Queue) -> None:
-        """Call `end_rebalance` in each step until it returns True."""
+        """Call `end_rebalance` once `has_in_flight` is False."""
         self._rebalancing[queue] = None
 
     def call_at(self, due_ms: int, queue: Queue) -> None:
@@ -159,6 +161,7 @@ class Schedule:
     def forget(self, queue: Queue) -> None:
         """Remove a deleted queue from dispatch."""
         self._woken.pop(queue, None)
+        self._rebalancing.pop(queue, None)
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
         """Settle a message that a consumer with pre-acknowledge took."""

@@ -56,7 +56,7 @@ class QueueOwner(Protocol):
         """Call `release_due` once the wall time is ``due_ms``."""
 
     def await_settlement(self, queue: Queue) -> None:
-        """Call `end_rebalance` in each step until it returns True."""
+        """Call `end_rebalance` once `has_in_flight` is False."""
 
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Handle a message that was found expired just before its delivery, and has left the queue.
@@ -500,21 +500,25 @@ class Queue:
         if self._awaited is not None or not self.delivering_count:
             return
         self._awaited = list(self.consumers)
-        self._holds += 1
-        if not self.end_rebalance():
+        if self.has_in_flight:
+            self._holds += 1
             self.owner.await_settlement(self)
+        else:
+            self._awaited = None
 
-    def end_rebalance(self) -> bool:
-        """Deliver again if the messages in flight are settled; return False if some are not."""
+    @property
+    def has_in_flight(self) -> bool:
+        """Return True if a rebalance waits for messages of a consumer."""
         awaited = self._awaited
         # A consumer that has settled all gets no more during the pause: it is examined once.
         while awaited and not awaited[-1].has_in_flight:
             awaited.pop()
-        if awaited:
-            return False
+        return bool(awaited)
+
+    def end_rebalance(self) -> None:
+        """Deliver again: the messages in flight are settled."""
         self._awaited = None
         self.let_go()
-        return True
 
     def let_go(self) -> None:
         """End one `hold`."""

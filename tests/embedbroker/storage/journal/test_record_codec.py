@@ -7,7 +7,7 @@ from struct import pack
 from zlib import crc32
 
 import pytest
-from attrs import asdict
+from attrs import asdict, evolve
 
 from embedbroker.kernel import (
     AddressDefinition,
