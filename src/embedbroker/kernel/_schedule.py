@@ -119,7 +119,7 @@ class Schedule:
             self._visibility.next_point <= self._store.reached
             or bool(self._woken or self._expired or self._deferred.waiting or self._relieved or self._bodies.completed)
             or (bool(self._memory.relieved) and self._memory.can_grant)
-            or (bool(self._rebalancing) and any([not queue.has_in_flight for queue in self._rebalancing]))
+            or (bool(self._rebalancing) and any(not queue.has_in_flight for queue in self._rebalancing))
         )
 
     def release_due(self, limit: int) -> None:

@@ -47,7 +47,7 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.EXPIRY: 300,
     Moment.SCHEDULED_DELIVERED: 2_000,
     Moment.GROUP_PASSED_ON: 100,
-    Moment.GROUP_REBALANCED: 20,
+    Moment.GROUP_REBALANCED: 100,
     Moment.REPLAY_COMPARED: 1_500,
     Moment.EXCLUSIVE_PASSED_ON: 60,
     Moment.PRIORITY_PREFERRED: 500,

@@ -110,7 +110,7 @@ def _with_groups(plan: ScenarioPlan) -> ScenarioPlan:
     """Return the plan with message groups, which are balanced again in some when a consumer joins."""
     random = Random(f"groups {plan.seed}")
     producers = [evolve(role, plan=evolve(role.plan, group_count=random.choice((1, 3)))) for role in plan.producers]
-    rebalances = Random(f"rebalances {plan.seed}").random() < _REBALANCES
+    rebalances = Random(f"rebalanced {plan.seed}").random() < _REBALANCES
     return evolve(plan, broker=evolve(plan.broker, rebalances=rebalances), producers=tuple(producers))
 
 
