@@ -281,7 +281,7 @@ class BrokerChecker:
         holder = self._group_holders.get((queue, group), receiver)
         rebalances = queue.definition.group_rebalance
         if rebalances and queue.definition.group_rebalance_pause_dispatch:
-            self._check_rebalance(receiver, group, message)
+            self._check_rebalance(receiver, group, key, message)
         if holder is not receiver:
             if rebalances and holder in queue.consumers:
                 self.scene.hit(Moment.GROUP_REBALANCED)
@@ -290,15 +290,15 @@ class BrokerChecker:
             self.scene.hit(Moment.GROUP_PASSED_ON)
         self._group_holders[(queue, group)] = receiver
 
-    def _check_rebalance(self, receiver: Consumer, group: str, message: CoreMessage) -> None:
+    def _check_rebalance(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:
         """Check that a group passes on only when the consumers before have settled its messages."""
         if message.message_id not in receiver.unsettled:
             return  # it was settled, or returned, since it was handed over
         for other in receiver.queue.consumers:
             if other is not receiver and any(each.group_id == group for each in _in_flight(other, receiver)):
                 self.scene.fail(
-                    f"{message.property('key')} of group {group} left for a consumer of {receiver.queue.name} while "
-                    "another one had messages of the group in flight"
+                    f"{key} of group {group} left for a consumer of {receiver.queue.name} while another one had "
+                    "messages of the group in flight"
                 )
 
     def _session_at(self, connection: int, channel: int) -> Session | tuple[int, int]:
