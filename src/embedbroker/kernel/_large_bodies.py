@@ -22,11 +22,13 @@ class LargeBodies:
     Invariant: ``uses > 0`` for each number that is known.
     """
 
-    __slots__ = ("_store", "_uses")
+    __slots__ = ("_store", "_uses", "deliveries")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._uses: dict[int, int] = {}
+        #: Number of consumers that receive a body at the moment.
+        self.deliveries = 0
 
     @property
     def uses(self) -> Mapping[int, int]:
@@ -45,6 +47,16 @@ class LargeBodies:
         else:
             del self._uses[number]
             self._store.bodies.remove(number, self._store.point())
+
+    def begin_delivery(self, number: int) -> None:
+        """Count a consumer that receives a body."""
+        self.deliveries += 1
+        self.hold(number)
+
+    def end_delivery(self, number: int) -> None:
+        """Count a consumer less; see `release`."""
+        self.deliveries -= 1
+        self.release(number)
 
     def remove_unused(self, found: Mapping[int, int]) -> int:
         """Remove those of the bodies found at the start that no message refers to; return their number."""

@@ -41,7 +41,7 @@ def carried(operations: Iterable[storage.DiskOperation]) -> list[StreamOperation
                 found.append(StreamOperation(_REMOVE, file))
             case storage.SyncDirectory():
                 found.append(StreamOperation(_SYNC_NAMES, ""))
-            case storage.Read() | storage.Digest() | storage.ListFiles() | storage.Stat():
+            case storage.Read() | storage.ReadChecked() | storage.Digest() | storage.ListFiles() | storage.Stat():
                 pass
             case _:
                 assert_never(operation)

@@ -2,21 +2,25 @@
 
 Responsible for finding out that it is the one that the journal refers to. A file system that is not mounted, or the
 directory of another broker, would look like a journal whose large messages are lost. Both directories get a file with
-the same number. Does not depend on what is in the files of bodies.
+the same number. Responsible, too, for finding a body that is in both directories. Does not depend on what is in the
+files of bodies.
 """
 
 from __future__ import annotations
 
+import filecmp
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from embedbroker.storage import body_number
+from embedbroker.storage import BODY_SUFFIX, body_number
 
-__all__ = ["MARK_FILE", "body_directory_fits", "check_body_directory"]
+__all__ = ["MARK_FILE", "body_directory_fits", "check_bodies_differ", "check_body_directory"]
 
 MARK_FILE = "large-messages.id"
 _MARK_BYTES = 16
+# An error names so many files.
+_NAMED_MAX = 5
 
 
 def check_body_directory(journal: Path, bodies: Path | None, random_bytes: Callable[[int], bytes]) -> None:
@@ -51,6 +55,24 @@ def check_body_directory(journal: Path, bodies: Path | None, random_bytes: Calla
             f"large_messages_directory {bodies} does not hold the large messages of this journal: mount its file "
             f"system, or name the directory that has them; without them, remove {journal / MARK_FILE}"
         )
+    check_bodies_differ(journal, bodies)
+
+
+def check_bodies_differ(journal: Path, bodies: Path) -> None:
+    """Check that no body is in both directories with different content: only one of the two files can be whole.
+
+    Files that are equal are allowed: a copy in place of a move, or a move that was interrupted between two files.
+
+    Raises:
+        OSError: a body is in both, or a file cannot be read.
+    """
+    twofold = sorted(_body_files(journal) & _body_files(bodies))
+    different = [name for name in twofold if not filecmp.cmp(journal / name, bodies / name, shallow=False)]
+    if different:
+        raise OSError(
+            f"{len(different)} large messages are in {journal} and in {bodies}, and the two files differ: "
+            f"{', '.join(different[:_NAMED_MAX])}; remove the file that is not whole, mostly the shorter one"
+        )
 
 
 def body_directory_fits(journal: Path, bodies: Path) -> bool:
@@ -64,6 +86,10 @@ def _mark_in(directory: Path) -> bytes | None:
         return (directory / MARK_FILE).read_bytes()
     except FileNotFoundError:
         return None
+
+
+def _body_files(directory: Path) -> set[str]:
+    return {entry.name for entry in os.scandir(directory) if entry.name.endswith(BODY_SUFFIX) and entry.is_file()}
 
 
 def _has_bodies(directory: Path) -> bool:

@@ -17,6 +17,7 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 from embedbroker.storage import (
     BODY_SUFFIX,
@@ -27,6 +28,7 @@ from embedbroker.storage import (
     FaultKind,
     ListFiles,
     Read,
+    ReadChecked,
     Remove,
     Rename,
     Stat,
@@ -61,7 +63,8 @@ class FileDisk:
     """The files of ``directory``, which must exist. ``close`` releases the descriptors.
 
     A ``read_only`` disk opens files so that a read-only directory is enough, and every write is a fault. Files of large
-    bodies are in ``body_directory`` if it is given; those that are in ``directory`` already stay there.
+    bodies are in ``body_directory`` if it is given; those that are in ``directory`` already stay there. A file that is
+    in both must be equal in both.
     """
 
     def __init__(
@@ -137,6 +140,9 @@ class FileDisk:
                 self._zero(file, offset, size)
             case Read(file, offset, length):
                 return self._read(self._descriptor(file), offset, length)
+            case ReadChecked(file, offset, length, checksum):
+                data = self._read(self._descriptor(file), offset, length)
+                return data, crc32(data, checksum)
             case Digest(file, offset, length):
                 return self._digest(self._descriptor(file), offset, length)
             case ListFiles():
@@ -150,6 +156,7 @@ class FileDisk:
                 self._forget(new)
                 place = self._place(file)
                 os.rename(place, place.parent / new)
+                self._remove_twin(file)
                 self._renamed(file, new)
             case Allocate(file, size):
                 if size > 0:
@@ -164,6 +171,7 @@ class FileDisk:
                     os.unlink(self._place(file))
                 except FileNotFoundError:
                     pass  # interrupted work is repeated, so a second removal is no error
+                self._remove_twin(file)
             case SyncDirectory():
                 if self._body_directory >= 0:
                     os.fsync(self._body_directory)
@@ -183,6 +191,12 @@ class FileDisk:
             return self.directory / file
         earlier = self.directory / file
         return earlier if earlier.exists() else self.body_directory / file
+
+    def _remove_twin(self, file: str) -> None:
+        """Remove an equal file that is in the other directory, too: it would turn up under the name that is free."""
+        if self.body_directory is not None and file.endswith(BODY_SUFFIX):
+            with suppress(FileNotFoundError):
+                os.unlink(self.body_directory / file)
 
     def _sync(self, file: str) -> None:
         os.fdatasync(self._descriptor(file))

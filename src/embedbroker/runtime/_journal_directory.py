@@ -15,6 +15,7 @@ from embedbroker.storage import Disk, JournalSettings, RepairReport, repair_jour
 from embedclient.errors import ResourceAllocationException
 from embedclient.model import Instant
 
+from ._body_directory import check_bodies_differ
 from ._clock import SystemEntropy
 from ._disk import FileDisk
 from ._lock import DirectoryLock, DirectoryLocked
@@ -54,6 +55,11 @@ def _locked(directory: Path, bodies: Path | None = None, *, read_only: bool) -> 
 
 
 def _files(directory: Path, bodies: Path | None, *, read_only: bool) -> FileDisk:
+    try:
+        if bodies is not None:
+            check_bodies_differ(directory, bodies)
+    except OSError as error:
+        raise ResourceAllocationException(f"cannot use directory {directory}: {error}") from error
     try:
         return FileDisk(directory, body_directory=bodies, read_only=read_only)
     except OSError as error:

@@ -25,7 +25,7 @@ from attrs import define
 
 from embedbroker.kernel import OnFinished, OnRead
 
-from ._disk import DiskFault, DiskOperation, FaultKind, Read, Remove, Stat, Sync, SyncDirectory, WriteAt
+from ._disk import DiskFault, DiskOperation, FaultKind, ReadChecked, Remove, Stat, Sync, SyncDirectory, WriteAt
 
 __all__ = ["BODY_SUFFIX", "BodyFiles", "body_file", "body_number"]
 
@@ -94,6 +94,7 @@ class _Reading:
     offset: int
     length: int
     done: OnRead
+    checksum: int
 
 
 @define(eq=False)
@@ -152,8 +153,8 @@ class BodyFiles:
         self._uploads.setdefault(number, _Upload())
         self._waiting.append(_Finish(number, done, durable))
 
-    def read(self, number: int, offset: int, length: int, done: OnRead) -> None:
-        self._waiting.append(_Reading(number, offset, length, done))
+    def read(self, number: int, offset: int, length: int, done: OnRead, checksum: int = 0) -> None:
+        self._waiting.append(_Reading(number, offset, length, done, checksum))
 
     def remove(self, number: int, point: int) -> None:
         if self._uploads.pop(number, None) is not None:
@@ -182,7 +183,8 @@ class BodyFiles:
         while self._waiting and room > 0 and len(doing) < _WORK_OPERATIONS:
             request = self._waiting.popleft()
             if isinstance(request, _Reading):
-                doing.append((request, Read(body_file(request.number), request.offset, request.length)))
+                file = body_file(request.number)
+                doing.append((request, ReadChecked(file, request.offset, request.length, request.checksum)))
                 room -= request.length
             elif isinstance(request, _Write):
                 self._begin_write(request)
@@ -235,8 +237,8 @@ class BodyFiles:
 
     def _settle(self, request: _Request, operation: DiskOperation, result: object, *, is_last: bool) -> None:
         if isinstance(request, _Reading):
-            assert isinstance(result, bytes)
-            self.completed.append(partial(request.done, result))
+            assert isinstance(result, tuple)
+            self.completed.append(partial(request.done, *result))
             return
         upload = self._uploads.get(request.number)
         if upload is None:
@@ -279,7 +281,7 @@ class BodyFiles:
     def _fail(self, request: _Request, fault: DiskFault) -> None:
         if isinstance(request, _Reading):
             self._note(f"a large message cannot be read: {fault}")
-            self.completed.append(partial(request.done, None))
+            self.completed.append(partial(request.done, None, request.checksum))
             return
         if isinstance(request, _Removal):
             self._note(f"the file of a large message stays until the next start: {fault}")

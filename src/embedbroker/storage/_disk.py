@@ -35,6 +35,7 @@ __all__ = [
     "Lane",
     "ListFiles",
     "Read",
+    "ReadChecked",
     "Remove",
     "Rename",
     "Stat",
@@ -77,6 +78,16 @@ class Read:
     file: str
     offset: int
     length: int
+
+
+@frozen
+class ReadChecked:
+    """Read as `Read` does. Result: the bytes, and the CRC-32 of them behind bytes whose CRC-32 is ``checksum``."""
+
+    file: str
+    offset: int
+    length: int
+    checksum: int = 0
 
 
 @frozen
@@ -144,7 +155,19 @@ class SyncDirectory:
 
 
 DiskOperation = (
-    WriteAt | Zero | Read | Digest | Sync | ListFiles | Stat | Rename | Allocate | Truncate | Remove | SyncDirectory
+    WriteAt
+    | Zero
+    | Read
+    | ReadChecked
+    | Digest
+    | Sync
+    | ListFiles
+    | Stat
+    | Rename
+    | Allocate
+    | Truncate
+    | Remove
+    | SyncDirectory
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from random import Random
+from zlib import crc32
 
 from attrs import Factory, define
 
@@ -21,6 +22,7 @@ from embedbroker.storage import (
     FaultKind,
     ListFiles,
     Read,
+    ReadChecked,
     Remove,
     Rename,
     Stat,
@@ -181,6 +183,9 @@ class SimulatedDisk:
                 _sync(self._existing(file))
             case Read(file, offset, length):
                 return bytes(self._existing(file).content[offset : offset + length])
+            case ReadChecked(file, offset, length, checksum):
+                data = bytes(self._existing(file).content[offset : offset + length])
+                return data, crc32(data, checksum)
             case Digest(file, offset, length):
                 return sha256(self._existing(file).content[offset : offset + length]).digest()
             case ListFiles():

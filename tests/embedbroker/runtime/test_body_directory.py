@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -110,6 +111,49 @@ async def test_a_directory_of_another_journal_without_bodies_is_marked_anew(tmp_
     await put(other)
     assert "does not hold the large messages of this journal" in await refusal(config(tmp_path))
     assert await take(other) == [BODY]
+
+
+async def test_body_in_both_directories_is_one_if_the_files_are_equal(tmp_path: Path) -> None:
+    """A copy in place of a move. Both files are removed with the message."""
+    await put(config(tmp_path))
+    (body,) = bodies_in(tmp_path / "bodies")
+    shutil.copy(body, tmp_path / "data")
+    assert await take(config(tmp_path)) == [BODY]
+    assert await take(config(tmp_path)) == []
+    assert [bodies_in(tmp_path / name) for name in ("data", "bodies")] == [[], []]
+
+
+@pytest.mark.parametrize("place", ["data", "bodies"])
+@pytest.mark.parametrize("content", [b"", BODY.encode("utf-16")[:-2], BODY.replace("l", "m").encode("utf-16")])
+async def test_body_in_both_directories_with_different_content_is_refused(
+    tmp_path: Path, place: str, content: bytes
+) -> None:
+    """As after a copy that was cut short, in whatever direction: none of the two may win by its place."""
+    await put(config(tmp_path))
+    (body,) = bodies_in(tmp_path / "bodies")
+    whole = shutil.copy(body, tmp_path / "data")
+    damaged = tmp_path / place / body.name
+    damaged.write_bytes(content)
+    text = await refusal(config(tmp_path))
+    assert f"1 large messages are in {tmp_path / 'data'} and in {tmp_path / 'bodies'}" in text and body.name in text
+    words = ["journal", "repair", str(tmp_path / "data"), str(tmp_path / "copy")]
+    repair = CliRunner().invoke(commands, [*words, "--large-messages", str(tmp_path / "bodies")])
+    assert repair.exit_code != 0 and "the two files differ" in repair.output
+    damaged.unlink()
+    assert Path(whole).exists() is (place == "bodies")
+    assert await take(config(tmp_path)) == [BODY]
+
+
+def test_no_file_turns_up_under_a_name_that_was_given_away(tmp_path: Path) -> None:
+    name, aside = "large-0000000001.body", "oldreplica.1.large-0000000001.body"
+    for place in ("data", "bodies"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / name).write_bytes(b"abc")
+    disk = FileDisk(tmp_path / "data", body_directory=tmp_path / "bodies")
+    assert disk.run((Rename(name, aside), Stat(name), ListFiles())) == (None, None, (aside,))
+    (tmp_path / "bodies" / aside).write_bytes(b"abc")
+    assert disk.run((Remove(aside), Stat(aside), ListFiles())) == (None, None, ())
+    disk.close()
 
 
 @pytest.mark.parametrize("directory", [None, "other"])

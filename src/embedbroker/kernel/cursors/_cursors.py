@@ -40,7 +40,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TypeAlias
-from zlib import crc32
 
 from attrs import evolve, frozen
 
@@ -553,11 +552,11 @@ class Cursors:
             finished(CursorRefused("too-large", f"{text}: receive it with a consumer, or move it to another queue"))
             return
 
-        def on_read(data: bytes | None) -> None:
+        def on_read(data: bytes | None, checksum: int) -> None:
             if data is None or len(data) < body.size:
                 finished(CursorRefused("unreadable", f"the body of {place} cannot be read"))
                 return
-            if body.checksum is not None and crc32(data) != body.checksum:
+            if body.checksum not in (None, checksum):
                 text = f"the body of {place} is damaged: its bytes do not fit its checksum"
                 finished(CursorRefused("unreadable", text))
                 return
@@ -568,7 +567,7 @@ class Cursors:
         if body.number:
             self._store.bodies.read(body.number, 0, body.size, on_read)
         else:
-            on_read(b"")
+            on_read(b"", 0)
 
     def split(
         self, queue_name: str, name: str, after: int, until: int, parts: int

@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeAlias
+from zlib import crc32
 
 __all__ = ["BodyStore", "MemoryBodies", "OnFinished", "OnRead"]
 
 OnFinished: TypeAlias = Callable[[str | None], None]
 """Receives None once a body is whole, or the reason why it cannot be."""
 
-OnRead: TypeAlias = Callable[[bytes | None], None]
-"""Receives the bytes of a read; None if they cannot be read."""
+OnRead: TypeAlias = Callable[[bytes | None, int], None]
+"""Receives the bytes of a read, None if they cannot be read, and the checksum up to their end."""
 
 
 class BodyStore(Protocol):
@@ -38,8 +39,8 @@ class BodyStore(Protocol):
     def finish(self, number: int, done: OnFinished, *, durable: bool) -> None:
         """End a body. ``done`` is called when it can be read; if it is ``durable``, when it survives a power cut."""
 
-    def read(self, number: int, offset: int, length: int, done: OnRead) -> None:
-        """Read a portion of a finished body."""
+    def read(self, number: int, offset: int, length: int, done: OnRead, checksum: int = 0) -> None:
+        """Read a portion of a finished body. ``checksum`` is the CRC-32 of the bytes in front of it."""
 
     def remove(self, number: int, point: int) -> None:
         """Remove a body, finished or not, once the durability point is reached; 0 for at once."""
@@ -95,10 +96,10 @@ class MemoryBodies:
             self._bodies.setdefault(number, _MemoryBody())
         self.completed.append(partial(done, failure))
 
-    def read(self, number: int, offset: int, length: int, done: OnRead) -> None:
+    def read(self, number: int, offset: int, length: int, done: OnRead, checksum: int = 0) -> None:
         body = self._bodies.get(number)
         data = None if body is None else _portion(body, offset, length)
-        self.completed.append(partial(done, data))
+        self.completed.append(partial(done, data, crc32(data or b"", checksum)))
 
     def remove(self, number: int, point: int) -> None:
         self._forget(number)

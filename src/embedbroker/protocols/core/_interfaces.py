@@ -105,7 +105,7 @@ class LargeSession(Protocol):
     ) -> None:
         """Answer the last chunk of an upload, and count its frame unless ``frame_size`` is 0: it was counted."""
 
-    def write_parts(self, parts: Sequence[bytes | bytearray]) -> int:
+    def write_parts(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
         """Send the parts of one frame; return its size."""
 
     def forget_large(self, delivery: object) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from struct import Struct
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from embedbroker.kernel import Consumer, StoredMessage
 from embedclient.wire.core import FRAME_HEADER, PacketType
@@ -24,8 +23,10 @@ _SIZE = Struct(">i")
 _TRAILER = Struct(">bq")
 _CHUNK_BYTES_MIN = 64
 _CHUNK_BYTES_MAX = 1024 * 1024
-# A read covers several chunks, up to about this size.
-_READ_BYTES = 256 * 1024
+# A read covers several chunks, up to about this size: each costs a hop to a thread and back.
+_READ_BYTES = 512 * 1024
+# All deliveries together hold about as many bytes that were read and not sent; each of them one chunk at least.
+_READ_BYTES_OF_ALL = 64 * 1024 * 1024
 
 
 def chunk_size(min_large_message_size: int) -> int:
@@ -61,7 +62,7 @@ class LargeDelivery:
         self._is_over = False
         self._credit = consumer.credit
         consumer.credit = self
-        session.kernel.large_bodies.hold(message.body.number)
+        session.kernel.large_bodies.begin_delivery(message.body.number)
 
     def begin(self) -> None:
         """Begin to read. What is read is sent in a later step: the queue charges the headers first."""
@@ -121,19 +122,25 @@ class LargeDelivery:
         continues = self._offset < size
         length = FRAME_HEADER.size - 4 + _SIZE.size + len(chunk) + _TRAILER.size
         head = FRAME_HEADER.pack(length, _CONTINUATION, session.channel_id) + _SIZE.pack(len(chunk))
-        self._credit.left -= session.write_parts((head, bytes(chunk), _TRAILER.pack(-continues, self.consumer.key)))
+        self._credit.left -= session.write_parts((head, chunk, _TRAILER.pack(-continues, self.consumer.key)))
         if not continues:
             self.end()
 
     def _read(self) -> None:
-        chunk = self._session.chunk_bytes
-        length = min(max(_READ_BYTES // chunk, 1) * chunk, self._message.body.size - self._offset)
+        chunk, kernel = self._session.chunk_bytes, self._session.kernel
+        # Not more than the credit allows, so that a consumer that stops leaves little in memory.
+        wanted = min(_READ_BYTES, _READ_BYTES_OF_ALL // kernel.large_bodies.deliveries, self._credit.left)
+        length = min(max(-(-wanted // chunk), 1) * chunk, self._message.body.size - self._offset)
         self._is_reading = True
-        self._session.kernel.store.bodies.read(
-            self._message.body.number, self._offset, length, lambda data: self._on_read(length, data)
+        kernel.store.bodies.read(
+            self._message.body.number,
+            self._offset,
+            length,
+            lambda data, checksum: self._on_read(length, data, checksum),
+            self._checksum,
         )
 
-    def _on_read(self, length: int, data: bytes | None) -> None:
+    def _on_read(self, length: int, data: bytes | None, checksum: int) -> None:
         self._is_reading = False
         if self._is_over:
             return
@@ -141,7 +148,7 @@ class LargeDelivery:
         if data is None or len(data) < length:
             self._fail(f"cannot be read at {self._offset}")
             return
-        self._checksum = crc32(data, self._checksum)
+        self._checksum = checksum
         if body.checksum not in (None, self._checksum) and self._offset + length == body.size:
             # The last portion is not sent: no client takes the rest for a whole body.
             self._fail("is damaged: its bytes do not fit its checksum")
@@ -164,6 +171,6 @@ class LargeDelivery:
         if consumer.credit is self:
             consumer.credit = self._credit
         self._session.forget_large(self)
-        self._session.kernel.large_bodies.release(self._message.body.number)
+        self._session.kernel.large_bodies.end_delivery(self._message.body.number)
         if not consumer.closed:
             consumer.queue.consumer_ready(consumer)

@@ -494,7 +494,7 @@ class CoreSession:
         """Return True if deliveries wait for their counts to be on disk."""
         return self._deliveries_held > 0
 
-    def write_parts(self, parts: Sequence[bytes | bytearray]) -> int:
+    def write_parts(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
         """Send the parts of one frame, and keep it for a reattachment if the session has a window; return its size."""
         if self.windowed:
             self._keep(*parts)
@@ -713,7 +713,7 @@ class CoreSession:
             self._keep(frame)
         self.connection.link.write(frame)
 
-    def _keep(self, *frame: bytes | bytearray) -> None:
+    def _keep(self, *frame: bytes | bytearray | memoryview) -> None:
         self.channel.sent(*frame)
         self._count_kept()
 
