@@ -22,11 +22,13 @@ class LargeBodies:
     Invariant: ``uses > 0`` for each number that is known.
     """
 
-    __slots__ = ("_store", "_uses", "deliveries")
+    __slots__ = ("_damaged", "_store", "_uses", "deliveries")
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._uses: dict[int, int] = {}
+        # Bodies in use that could not be delivered: the log has a line for each.
+        self._damaged: set[int] = set()
         #: Number of consumers that receive a body at the moment.
         self.deliveries = 0
 
@@ -46,6 +48,7 @@ class LargeBodies:
             self._uses[number] = left
         else:
             del self._uses[number]
+            self._damaged.discard(number)
             self._store.bodies.remove(number, self._store.point())
 
     def begin_delivery(self, number: int) -> None:
@@ -57,6 +60,13 @@ class LargeBodies:
         """Count a consumer less; see `release`."""
         self.deliveries -= 1
         self.release(number)
+
+    def note_damage(self, number: int) -> bool:
+        """Note that a body cannot be delivered; return True for the first time."""
+        if number in self._damaged:
+            return False
+        self._damaged.add(number)
+        return True
 
     def remove_unused(self, found: Mapping[int, int]) -> int:
         """Remove those of the bodies found at the start that no message refers to; return their number."""

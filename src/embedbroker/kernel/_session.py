@@ -455,6 +455,19 @@ class Session:
             settlement.settle(queue, rest, outcome, transaction, consumer, finished=self._finish)
         return None
 
+    def give_up(self, consumer: Consumer, message_id: int, *, is_damaged: bool) -> None:
+        """Settle a delivery that cannot be completed, unless it was settled before; in no transaction.
+
+        A damaged message is a dead letter at once. In the queue of dead letters it only counts as a failed delivery: it
+        is already where it would be moved.
+        """
+        if message_id not in consumer.unsettled:
+            return
+        address = consumer.queue.definition.address
+        target = self.kernel.settings.of(address).dead_letter_address
+        outcome = Outcome.REJECTED if is_damaged and target != address else Outcome.FAILED
+        self._settlement.settle(consumer.queue, (consumer.unsettled.pop(message_id),), outcome, None, consumer)
+
     def settle_run(self, key: int, message_ids: Sequence[int]) -> list[Refused]:
         """Accept everything through each of these messages in turn; return why any of that was refused.
 

@@ -154,8 +154,8 @@ __getattr__ = lazy_names(
         ".audit._log": "AuditLog AuditWork",
         ".audit._directory": "AuditDirectory scan_audit_directory",
         "._disk": (
-            "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read ReadChecked "
-            "Remove Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s"
+            "SECTOR_BYTES Allocate Digest Disk DiskFault DiskOperation DiskWork FaultKind Lane ListFiles Read "
+            "ReadChecked Remove Rename Stat Sync SyncDirectory Truncate WriteAt Zero loop_latency_s"
         ),
         ".inspect._inspection": "JournalReport RecordRow SegmentReport inspect_journal journal_rows",
         ".journal._journal": "Journal",

@@ -17,6 +17,7 @@ from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
+    DisconnectConsumer,
     NullResponse,
     Ping,
     SessionAcknowledge,
@@ -27,6 +28,7 @@ from embedclient.wire.core import (
     SessionReceiveContinuation,
     SessionReceiveLarge,
     SessionRollback,
+    SessionSend,
     SessionSendContinuation,
     SessionSendLarge,
     SessionXaCommit,
@@ -37,7 +39,7 @@ from embedclient.wire.core import (
 )
 
 from .branches import another, answer, xid
-from .scripted import CHANNEL, Peer, Stage
+from .scripted import CHANNEL, Peer, Stage, letter
 
 KIB = 1024
 CHUNK = 100 * KIB
@@ -625,34 +627,135 @@ def damage(stage: Stage, offset: int, data: bytes = b"XX") -> None:
     stage.disk.run((WriteAt(name, offset, (data,)), Sync(name)))
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+def dead_letters(attempts: int = 5) -> dict[str, AddressSettings]:
+    return {"#": AddressSettings(dead_letter_address="dead", max_delivery_attempts=attempts)}
+
+
+def depth(stage: Stage, queue: str) -> int:
+    return stage.node.kernel.address_manager.queues[queue].message_count
+
+
+def damages(stage: Stage) -> list[str]:
+    """Lines about bodies that cannot be delivered, since the last time."""
+    return [text for text in stage.warnings() if "the body " in text]
+
+
 @pytest.mark.parametrize("size", [1, 3 * CHUNK, 1_000_000])
-def test_body_whose_bytes_changed_never_arrives_whole(size: int, restarts: bool) -> None:
-    """The connection of its consumer ends with a line; others are served; at last the message is a dead letter."""
-    stage, peer = a_stage(
-        "journal", address_settings={"#": AddressSettings(dead_letter_address="dead", max_delivery_attempts=2)}
-    )
+@pytest.mark.parametrize(
+    # A file that is too short at the start is found there.
+    ("cut", "restarts"),
+    [(False, False), (False, True), (True, False)],
+    ids=["changed", "changed, restarted", "cut"],
+)
+def test_damaged_body_is_a_dead_letter_and_closes_its_consumer_alone(size: int, restarts: bool, cut: bool) -> None:
+    """Its consumer is closed, with one line; other consumers of the session go on, and so does the queue."""
+    stage, peer = a_stage("journal", address_settings=dead_letters())
+    peer.create_queue("other")
     upload(peer, body_of(size))
     peer.post("small", durable=True)
     run(stage)
-    damage(stage, size // 2)
+    if cut:
+        (name,) = files(stage)
+        assert stage.disk is not None
+        stage.disk.run((Truncate(name, size - 1), Sync(name)))
+    else:
+        damage(stage, size // 2)
     if restarts:
         peer = restart(stage)
-    for _attempt in range(2):
-        stage.notices.clear()
-        taker = stage.connect().open_session()
-        taker.consume()
-        run(stage)
-        assert received(taker) == []
-        assert "is damaged: its bytes do not fit its checksum" in str(taker.closed)
-        lines = [text for text in stage.warnings() if "checksum" in text]
-        assert len(lines) == 1 and "in queue 'q'" in lines[0]
-    assert peer.state() == "open"
+    peer.consume("other", 1)
+    stage.notices.clear()
     peer.consume()
     run(stage)
-    assert peer.texts == ["small"]
-    assert stage.node.kernel.address_manager.queues["dead"].message_count == 1
-    assert len(files(stage)) == 1
+    assert peer.packets(DisconnectConsumer) == [DisconnectConsumer(0)] and received(peer) == []
+    (line,) = damages(stage)
+    assert "in queue 'q'" in line and "its consumer is closed: check the disk" in line
+    assert ("is cut short" if cut else "its bytes do not fit its checksum") in line
+    assert (depth(stage, "q"), depth(stage, "dead"), len(files(stage))) == (1, 1, 1)
+    assert peer.state() == "open"
+    peer.send(SessionSend(letter("to the other", "other"), False, -1))
+    peer.send(SessionConsumerClose(0))
+    peer.consume(consumer=2)
+    run(stage)
+    assert peer.texts == ["to the other", "small"] and damages(stage) == []
+
+
+def test_damaged_body_leaves_a_session_that_rolls_back() -> None:
+    stage, peer = a_stage("journal", address_settings=dead_letters())
+    upload(peer, body_of(300_000))
+    run(stage)
+    damage(stage, 1)
+    taker = stage.connect().open_session(transacted=True)
+    taker.consume()
+    run(stage)
+    taker.send(SessionRollback(False))
+    run(stage)
+    assert taker.state() == "open" and (depth(stage, "q"), depth(stage, "dead")) == (0, 1)
+
+
+@pytest.mark.parametrize("attempts", [3, -1])
+def test_damaged_dead_letter_has_one_line_whatever_the_number_of_attempts(attempts: int) -> None:
+    """It is where dead letters are, so its deliveries are counted as those of any message there."""
+    stage, peer = a_stage("journal", address_settings=dead_letters(attempts))
+    upload(peer, body_of(300_000))
+    run(stage)
+    damage(stage, 100_000)
+    peer.consume()
+    run(stage)
+    assert len(damages(stage)) == 1
+    for attempt in range(1, 4):
+        peer.consume("dead", attempt)
+        run(stage)
+        assert peer.packets(DisconnectConsumer)[-1] == DisconnectConsumer(attempt)
+        assert damages(stage) == [] and depth(stage, "dead") == 1
+    counts = [packet.delivery_count for packet in peer.packets(SessionReceiveLarge)]
+    assert counts == [1, 1, 2, 3] and peer.state() == "open"
+    # After a restart the first attempt is noticed again.
+    peer = restart(stage)
+    stage.notices.clear()
+    peer.consume("dead")
+    run(stage)
+    assert len(damages(stage)) == 1
+
+
+def test_damaged_body_ends_a_browse_and_stays() -> None:
+    stage, peer = a_stage("journal", address_settings=dead_letters())
+    upload(peer, body_of(300_000))
+    run(stage)
+    damage(stage, 1)
+    peer.consume(browse=True)
+    run(stage)
+    assert peer.packets(DisconnectConsumer) == [DisconnectConsumer(0)]
+    assert (depth(stage, "q"), depth(stage, "dead")) == (1, 0)
+
+
+def test_client_that_cannot_be_sent_the_end_of_a_consumer_loses_its_connection() -> None:
+    stage, peer = a_stage("journal", address_settings=dead_letters())
+    upload(peer, body_of(300_000))
+    run(stage)
+    damage(stage, 1)
+    taker = stage.connect(123).open_session()
+    taker.consume()
+    run(stage)
+    assert "its bytes do not fit its checksum" in taker.state() and depth(stage, "dead") == 1
+
+
+def test_body_that_cannot_be_read_now_is_delivered_later() -> None:
+    """A disk that fails proves nothing about the file: it counts as a failed delivery."""
+    stage, peer = a_stage("journal", address_settings=dead_letters())
+    body = body_of(300_000)
+    upload(peer, body)
+    run(stage)
+    peer.consume()
+    stage.run()
+    (work,) = stage.work
+    stage.fail_work(work, DiskFault(FaultKind.FAILED, files(stage)[0], "input or output error"))
+    run(stage)
+    assert peer.packets(DisconnectConsumer) == [DisconnectConsumer(0)]
+    assert len([line for line in damages(stage) if "cannot be read at 0" in line]) == 1
+    peer.consume(consumer=1)
+    run(stage)
+    ((start, got),) = received(peer, 1)
+    assert got == body and start.delivery_count == 2
 
 
 def test_body_that_became_longer_is_delivered() -> None:

@@ -36,6 +36,7 @@ def member(
     manager: MemoryLockManager | None,
     *others: EmbeddedBroker,
     segment_size_bytes: int = 1024 * 1024,
+    bodies: Path | None = None,
 ) -> EmbeddedBroker:
     connectors = {other.config.name: other.url for other in others}
     return EmbeddedBroker(
@@ -45,6 +46,7 @@ def member(
         cluster_user="cluster",
         cluster_password="secret",
         data_directory=str(path / name),
+        large_messages_directory=bodies,
         ha_policy=policy,
         lock_manager=manager,
         segment_size_bytes=segment_size_bytes,
@@ -128,6 +130,37 @@ async def test_a_backup_takes_over_with_everything_that_was_confirmed(tmp_path: 
         assert backup.node_id == node_id
         expected = [f"before {number}" for number in range(50)] + [f"after {number}" for number in range(50)]
         assert await take(backup.url, 100) == expected
+
+
+def bodies_in(directory: Path) -> dict[str, int]:
+    """The files of large messages in a directory, with their sizes."""
+    return {file.name: file.stat().st_size for file in directory.glob("*.body")}
+
+
+@pytest.mark.parametrize("at", [("p", "b"), ("p",), ("b",)], ids=["both", "primary", "backup"])
+async def test_each_broker_has_large_messages_in_its_own_directory(tmp_path: Path, at: tuple[str, ...]) -> None:
+    """Those of the copy and those that come after it; a backup that takes over, and one that joins again, have all."""
+    large = [f"{number} " + "large " * 50_000 for number in range(3)]
+    places = {name: tmp_path / f"bodies of {name}" if name in at else None for name in ("p", "b")}
+    where = {name: place or tmp_path / name for name, place in places.items()}
+    manager = MemoryLockManager()
+    async with member(tmp_path, "p", PRIMARY, manager, bodies=places["p"]) as primary:
+        await put(primary.url, large[0])
+        async with member(tmp_path, "b", BACKUP, manager, primary, bodies=places["b"]) as backup:
+            await until_in_sync(primary)
+            await put(primary.url, large[1])
+            assert len(bodies_in(where["p"])) == 2 and bodies_in(where["p"]) == bodies_in(where["b"])
+            await backup.crash()
+            await put(primary.url, large[2])
+            await backup.start()
+            await until_in_sync(primary)
+            assert len(bodies_in(where["p"])) == 3 and bodies_in(where["p"]) == bodies_in(where["b"])
+            for name in at:
+                assert bodies_in(tmp_path / name) == {}, "nothing of them is beside the journal"
+            await primary.crash()
+            await becomes(backup, Role.LIVE)
+            assert await take(backup.url, 3) == large
+    assert len(bodies_in(where["p"])) == 3, "the crashed primary keeps its own"
 
 
 async def test_a_primary_that_stops_for_a_failover_hands_everything_over(tmp_path: Path) -> None:

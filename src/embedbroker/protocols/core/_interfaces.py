@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Protocol
 from embedbroker.kernel import ClientConnection
 
 if TYPE_CHECKING:
-    from embedbroker.kernel import Backpressure, Body, Kernel, Refused, Session, TemporaryQueues
+    from embedbroker.kernel import (
+        Backpressure,
+        Body,
+        Consumer,
+        Kernel,
+        Refused,
+        Session,
+        StoredMessage,
+        TemporaryQueues,
+    )
     from embedclient.engine.core import Peer
     from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
@@ -107,6 +116,9 @@ class LargeSession(Protocol):
 
     def write_parts(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
         """Send the parts of one frame; return its size."""
+
+    def break_off(self, consumer: Consumer, message: StoredMessage, why: str, *, is_damaged: bool) -> None:
+        """Close a consumer in the middle of a body that cannot be delivered."""
 
     def forget_large(self, delivery: object) -> None:
         """Forget a large delivery that is over."""

@@ -145,8 +145,11 @@ class LargeDelivery:
         if self._is_over:
             return
         body = self._message.body
-        if data is None or len(data) < length:
-            self._fail(f"cannot be read at {self._offset}")
+        if data is None:
+            self._fail(f"cannot be read at {self._offset}", is_damaged=False)
+            return
+        if len(data) < length:
+            self._fail(f"is cut short: {self._offset + len(data)} of its {body.size} bytes are left")
             return
         self._checksum = checksum
         if body.checksum not in (None, self._checksum) and self._offset + length == body.size:
@@ -156,10 +159,9 @@ class LargeDelivery:
         self._data = memoryview(data)
         self.advance()
 
-    def _fail(self, why: str) -> None:
-        text = f"the body of message {self._message.message_id} in queue {self.consumer.queue.name!r} {why}"
+    def _fail(self, why: str, *, is_damaged: bool = True) -> None:
+        self._session.break_off(self.consumer, self._message, why, is_damaged=is_damaged)
         self.end()
-        self._session.connection.fail(text)
 
     def end(self) -> None:
         """End the delivery, complete or not: the consumer takes part again in its queue."""

@@ -99,6 +99,8 @@ _NULL_RESPONSE = int(PacketType.NULL_RESPONSE)
 _LARGE_SIZE = "_AMQ_LARGE_SIZE"
 # Version from which on a send carries a correlation id.
 _CORRELATES_SINCE = 130
+# Version from which on the broker can close a consumer.
+_DISCONNECTS_SINCE = 124
 _VALIDATED_USER = "_AMQ_VALIDATED_USER"
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
 # Durability point of work that is not recorded yet.
@@ -519,6 +521,21 @@ class CoreSession:
             if delivery.consumer.closed or not closed_only:
                 delivery.end()
 
+    def break_off(self, consumer: Consumer, message: StoredMessage, why: str, *, is_damaged: bool) -> None:
+        """Close a consumer in the middle of a body that cannot be delivered.
+
+        No frame takes back what was sent. The client discards it when its consumer is closed; others go on.
+        """
+        number, queue = message.body.number, consumer.queue
+        text = f"the body {number} of message {message.message_id} in queue {queue.name!r} {why}"
+        if self.kernel.large_bodies.note_damage(number):
+            self.connection.log(f"{text}; its consumer is closed: check the disk, and put the file back from a copy")
+        self.kernel_session.give_up(consumer, message.message_id, is_damaged=is_damaged)
+        self.kernel_session.close_consumer(consumer.key)
+        consumer.port.closed_by_broker(consumer)
+        if self.version < _DISCONNECTS_SINCE:
+            self.connection.fail(text)
+
     def forget_large(self, delivery: object) -> None:
         """Forget a large delivery that is over."""
         self.large.pop(delivery, None)  # type: ignore[call-overload]  # the session made it
@@ -832,7 +849,7 @@ class CoreSession:
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """Notify the client that a consumer it depends on does not exist."""
-        if self.version >= 124:
+        if self.version >= _DISCONNECTS_SINCE:
             packet = DisconnectConsumer(consumer_id)
             self._transmit_behind(encode_packet(packet, self.channel_id, self.version), packet.TYPE)
 
