@@ -185,11 +185,10 @@ async def test_backup_compares_the_checksums_of_its_bodies(pair: BrokerPair) -> 
         name = files(pair.backup)[1]
         pair.backup.disk.run((WriteAt(name, 100_000, (b"?",)), Sync(name)))
         await pair.failover()
-        found: list[object] = []
         async with session.create_consumer(ORDERS) as consumer:
-            found += await take(consumer, 1)
             with pytest.raises(ConnectionClosedException, match="the broker closed the consumer"):
-                await take(consumer, 1)
+                await take(consumer, 2)
+        # What the closed consumer had in its buffer comes again.
         async with session.create_consumer(ORDERS) as consumer:
-            found += await take(consumer, COUNT - 2)
+            found = await take(consumer, COUNT - 1)
     assert found == [text for text in large(0, COUNT) if text != large(1, 2)[0]]

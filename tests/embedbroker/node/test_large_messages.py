@@ -27,6 +27,7 @@ from embedclient.wire.core import (
     SessionConsumerFlowCredit,
     SessionReceiveContinuation,
     SessionReceiveLarge,
+    SessionReceiveMessage,
     SessionRollback,
     SessionSend,
     SessionSendContinuation,
@@ -679,6 +680,28 @@ def test_damaged_body_is_a_dead_letter_and_closes_its_consumer_alone(size: int, 
     assert peer.texts == ["to the other", "small"] and damages(stage) == []
 
 
+def test_acknowledgements_count_until_the_client_closes_the_consumer_of_a_damaged_body() -> None:
+    stage, peer = a_stage("journal", address_settings=dead_letters())
+    peer.post("before", durable=True)
+    upload(peer, body_of(300_000))
+    peer.post("behind", durable=True)
+    run(stage)
+    damage(stage, 1)
+    peer.consume()
+    run(stage)
+    assert peer.texts == ["before"] and peer.packets(DisconnectConsumer) == [DisconnectConsumer(0)]
+    peer.send(
+        SessionConsumerFlowCredit(0, -1),
+        SessionAcknowledge(0, peer.packets(SessionReceiveMessage)[0].message.message_id, True),
+    )
+    run(stage)
+    assert peer.texts == ["before"] and depth(stage, "q") == 1
+    peer.send(SessionConsumerClose(0))
+    peer.consume(consumer=1)
+    run(stage)
+    assert peer.texts == ["before", "behind"]
+
+
 def test_damaged_body_leaves_a_session_that_rolls_back() -> None:
     stage, peer = a_stage("journal", address_settings=dead_letters())
     upload(peer, body_of(300_000))
@@ -703,6 +726,7 @@ def test_damaged_dead_letter_has_one_line_whatever_the_number_of_attempts(attemp
     run(stage)
     assert len(damages(stage)) == 1
     for attempt in range(1, 4):
+        peer.send(SessionConsumerClose(attempt - 1))
         peer.consume("dead", attempt)
         run(stage)
         assert peer.packets(DisconnectConsumer)[-1] == DisconnectConsumer(attempt)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from zlib import crc32
 
 import pytest
 
@@ -18,6 +19,7 @@ from embedbroker.storage import (
     FaultKind,
     ListFiles,
     Read,
+    ReadChecked,
     Remove,
     Rename,
     Stat,
@@ -80,6 +82,18 @@ def test_an_empty_write_makes_the_file(disk: Disk) -> None:
 def test_a_read_ends_with_the_file(disk: Disk) -> None:
     disk.run((WriteAt("a", 0, (b"abc",)),))
     assert disk.run((Read("a", 2, 10), Read("a", 3, 1), Read("a", 99, 1))) == (b"c", b"", b"")
+
+
+def test_a_checked_read_continues_the_checksum_of_the_bytes_before(disk: Disk) -> None:
+    data = bytes(range(256)) * 2_000
+    disk.run((WriteAt("a", 0, (data,)),))
+    before = crc32(data[:1000])
+    assert disk.run((ReadChecked("a", 1000, 9_000, before),)) == ((data[1000:10_000], crc32(data[:10_000])),)
+    assert disk.run((ReadChecked("a", len(data) - 1, 9),)) == ((data[-1:], crc32(data[-1:])),)
+    assert disk.run((ReadChecked("a", 1 << 40, 9, before),)) == ((b"", before),)
+    with pytest.raises(DiskFault) as caught:
+        disk.run((ReadChecked("b", 0, 1),))
+    assert caught.value.kind is FaultKind.MISSING
 
 
 def test_a_digest_is_that_of_what_a_read_would_give(disk: Disk) -> None:

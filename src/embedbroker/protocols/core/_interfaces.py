@@ -118,7 +118,7 @@ class LargeSession(Protocol):
         """Send the parts of one frame; return its size."""
 
     def break_off(self, consumer: Consumer, message: StoredMessage, why: str, *, is_damaged: bool) -> None:
-        """Close a consumer in the middle of a body that cannot be delivered."""
+        """Have a client close its consumer in the middle of a body that cannot be delivered."""
 
     def forget_large(self, delivery: object) -> None:
         """Forget a large delivery that is over."""

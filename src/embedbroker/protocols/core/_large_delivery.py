@@ -41,6 +41,7 @@ class LargeDelivery:
         "_checksum",
         "_credit",
         "_data",
+        "_is_broken",
         "_is_over",
         "_is_reading",
         "_message",
@@ -59,6 +60,8 @@ class LargeDelivery:
         # CRC-32 of the bytes that were read.
         self._checksum = 0
         self._is_reading = False
+        # The body cannot be delivered: the consumer gets nothing more until its client closes it.
+        self._is_broken = False
         self._is_over = False
         self._credit = consumer.credit
         consumer.credit = self
@@ -105,7 +108,7 @@ class LargeDelivery:
             if consumer.closed:
                 self.end()
                 return
-            if self._credit.left <= 0 or session.holds_deliveries:
+            if self._is_broken or self._credit.left <= 0 or session.holds_deliveries:
                 return
             if consumer.backpressure.is_shut:
                 consumer.backpressure.wait(self)
@@ -160,8 +163,8 @@ class LargeDelivery:
         self.advance()
 
     def _fail(self, why: str, *, is_damaged: bool = True) -> None:
+        self._is_broken = True
         self._session.break_off(self.consumer, self._message, why, is_damaged=is_damaged)
-        self.end()
 
     def end(self) -> None:
         """End the delivery, complete or not: the consumer takes part again in its queue."""

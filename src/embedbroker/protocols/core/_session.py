@@ -522,19 +522,20 @@ class CoreSession:
                 delivery.end()
 
     def break_off(self, consumer: Consumer, message: StoredMessage, why: str, *, is_damaged: bool) -> None:
-        """Close a consumer in the middle of a body that cannot be delivered.
+        """Have the client close a consumer in the middle of a body that cannot be delivered.
 
-        No frame takes back what was sent. The client discards it when its consumer is closed; others go on.
+        No frame takes back what was sent. The client discards it when it closes the consumer; others go on. Until then,
+        acknowledgements that are on their way count.
         """
         number, queue = message.body.number, consumer.queue
         text = f"the body {number} of message {message.message_id} in queue {queue.name!r} {why}"
         if self.kernel.large_bodies.note_damage(number):
             self.connection.log(f"{text}; its consumer is closed: check the disk, and put the file back from a copy")
         self.kernel_session.give_up(consumer, message.message_id, is_damaged=is_damaged)
-        self.kernel_session.close_consumer(consumer.key)
-        consumer.port.closed_by_broker(consumer)
         if self.version < _DISCONNECTS_SINCE:
             self.connection.fail(text)
+        else:
+            self.disconnect_consumer(consumer.key)
 
     def forget_large(self, delivery: object) -> None:
         """Forget a large delivery that is over."""
