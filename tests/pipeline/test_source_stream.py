@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from embedbroker import ThreadedBroker
+from embedbroker.kernel.cursors._cursors import LARGE_BODY_BYTES_MAX
 from embedbroker.pipeline import remove_subscription
-from embedclient.blocking import ServerLocator
+from embedclient.blocking import ClientMessage, ConnectionFactory, ServerLocator
 from embedclient.errors import IllegalStateException
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType
@@ -58,6 +60,44 @@ def test_a_large_message_is_one_row(query: Query, broker: ThreadedBroker) -> Non
     query.run()
     assert sorted(query.bodies(), key=len) == sorted([text.encode() for text in texts], key=len)
     assert left_in(broker.url, "orders") == []
+
+
+def send_large(url: str, size: int) -> None:
+    """Send one message of bytes in chunks."""
+    with ServerLocator(url).create_session_factory() as factory, factory.create_session() as session:
+        session.create_queue("orders")
+        session.create_producer("orders").send(ClientMessage(b"x" * size, type=MessageType.BYTES))
+
+
+def test_body_at_the_limit_is_one_row(query: Query, broker: ThreadedBroker) -> None:
+    send_large(broker.url, LARGE_BODY_BYTES_MAX)
+    query.run()
+    assert [len(body) for body in query.bodies()] == [LARGE_BODY_BYTES_MAX]
+    assert left_in(broker.url, "orders") == []
+
+
+def test_body_above_the_limit_fails_the_query_with_the_limit_and_the_message(
+    query: Query, broker: ThreadedBroker, tmp_path: Path
+) -> None:
+    """The message stays. When it is received by hand, the query goes on from its checkpoint."""
+    size = LARGE_BODY_BYTES_MAX + 1
+    send_large(broker.url, size)
+    fill(broker.url, "orders", [text_message("orders", "behind")])
+    with pytest.raises(
+        StreamingQueryException,
+        match=rf"message \d+ at position 1 of queue 'orders' has a body of {size} bytes, and a cursor reads at most "
+        rf"{LARGE_BODY_BYTES_MAX}: receive it with a consumer, or move it to another queue",
+    ):
+        query.run()
+    end_lease(broker.url, "orders")
+    with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+        message = session.create_consumer("orders").receive(timeout=30)
+        assert message is not None
+        message.save_to(tmp_path / "body")
+    assert (tmp_path / "body").stat().st_size == size
+    query.options["failOnDataLoss"] = "false"
+    query.run()
+    assert query.bodies() == [b"behind"]
 
 
 def test_batches_partitions_and_queues(query: Query, broker: ThreadedBroker) -> None:

@@ -56,7 +56,7 @@ def send_a_chunk_twice(patch: pytest.MonkeyPatch) -> None:
     send, twice = LargeDelivery._send_chunk, every(20)
 
     def stuttering(self: LargeDelivery) -> None:
-        data, offset = self._data, self._offset
+        data, offset = self._data.copy(), self._offset
         send(self)
         if twice() and not self._is_over:
             self._data, self._offset = data, offset

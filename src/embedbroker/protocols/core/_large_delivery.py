@@ -7,6 +7,7 @@ that the queue has nothing else for that consumer. Does not depend on queues and
 
 from __future__ import annotations
 
+from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,10 @@ _SIZE = Struct(">i")
 _TRAILER = Struct(">bq")
 _CHUNK_BYTES_MIN = 64
 _CHUNK_BYTES_MAX = 1024 * 1024
-# A read covers several chunks, up to about this size: each costs a hop to a thread and back.
-_READ_BYTES = 512 * 1024
-# All deliveries together hold about as many bytes that were read and not sent; each of them one chunk at least.
+# A read covers several chunks, up to about this size: each costs a hop to a thread and back. The next one begins when
+# half of it is sent, so that the next grant of the peer finds chunks to send.
+_READ_BYTES = 1024 * 1024
+# The reads of all deliveries together have about this size; each of them covers one chunk at least.
 _READ_BYTES_OF_ALL = 64 * 1024 * 1024
 
 
@@ -46,6 +48,7 @@ class LargeDelivery:
         "_is_reading",
         "_message",
         "_offset",
+        "_read_end",
         "_session",
         "consumer",
     )
@@ -54,9 +57,10 @@ class LargeDelivery:
         self._session = session
         self.consumer = consumer
         self._message = message
-        # Bytes that were sent, and those behind them that were read: `0 <= offset + len(data) <= size of the body`.
-        self._offset = 0
-        self._data = memoryview(b"")
+        # Ends of what was sent, and of what was read: `0 <= offset <= read_end <= size of the body`.
+        self._offset = self._read_end = 0
+        # What was read and not sent, in portions of whole chunks.
+        self._data: deque[memoryview] = deque()
         # CRC-32 of the bytes that were read.
         self._checksum = 0
         self._is_reading = False
@@ -69,7 +73,7 @@ class LargeDelivery:
 
     def begin(self) -> None:
         """Begin to read. What is read is sent in a later step: the queue charges the headers first."""
-        self._read()
+        self._read(self._portion_bytes())
 
     # -- the credit of the consumer ------------------------------------------------------------------------------
 
@@ -103,24 +107,32 @@ class LargeDelivery:
 
     def advance(self) -> None:
         """Send the chunks that were read, as far as credit and the connection allow; then read on."""
-        consumer, session = self.consumer, self._session
-        while not self._is_over and not self._is_reading:
+        consumer, session, size = self.consumer, self._session, self._message.body.size
+        while not self._is_over:
             if consumer.closed:
                 self.end()
                 return
+            if not self._data and size:
+                break
             if self._is_broken or self._credit.left <= 0 or session.holds_deliveries:
-                return
+                break
             if consumer.backpressure.is_shut:
                 consumer.backpressure.wait(self)
-                return
-            if not self._data and self._offset < self._message.body.size:
-                self._read()
-                return
+                break
             self._send_chunk()
+        if not self._is_over and not self._is_reading and self._read_end < size and not self._is_broken:
+            portion = self._portion_bytes()
+            if self._read_end - self._offset < portion // 2:
+                self._read(portion)
 
     def _send_chunk(self) -> None:
         session, size = self._session, self._message.body.size
-        chunk, self._data = self._data[: session.chunk_bytes], self._data[session.chunk_bytes :]
+        chunk = memoryview(b"")
+        if size:
+            portion = self._data.popleft()
+            chunk, rest = portion[: session.chunk_bytes], portion[session.chunk_bytes :]
+            if rest:
+                self._data.appendleft(rest)
         self._offset += len(chunk)
         continues = self._offset < size
         length = FRAME_HEADER.size - 4 + _SIZE.size + len(chunk) + _TRAILER.size
@@ -129,15 +141,19 @@ class LargeDelivery:
         if not continues:
             self.end()
 
-    def _read(self) -> None:
-        chunk, kernel = self._session.chunk_bytes, self._session.kernel
-        # Not more than the credit allows, so that a consumer that stops leaves little in memory.
-        wanted = min(_READ_BYTES, _READ_BYTES_OF_ALL // kernel.large_bodies.deliveries, self._credit.left)
-        length = min(max(-(-wanted // chunk), 1) * chunk, self._message.body.size - self._offset)
+    def _portion_bytes(self) -> int:
+        """Return the size of a read: whole chunks, less for each of many deliveries."""
+        chunk = self._session.chunk_bytes
+        share = _READ_BYTES_OF_ALL // self._session.kernel.large_bodies.deliveries
+        return max(min(_READ_BYTES, share) // chunk, 1) * chunk
+
+    def _read(self, portion: int) -> None:
+        body = self._message.body
+        length = min(portion, body.size - self._read_end)
         self._is_reading = True
-        kernel.store.bodies.read(
-            self._message.body.number,
-            self._offset,
+        self._session.kernel.store.bodies.read(
+            body.number,
+            self._read_end,
             length,
             lambda data, checksum: self._on_read(length, data, checksum),
             self._checksum,
@@ -149,17 +165,18 @@ class LargeDelivery:
             return
         body = self._message.body
         if data is None:
-            self._fail(f"cannot be read at {self._offset}", is_damaged=False)
+            self._fail(f"cannot be read at {self._read_end}", is_damaged=False)
             return
+        self._read_end += len(data)
         if len(data) < length:
-            self._fail(f"is cut short: {self._offset + len(data)} of its {body.size} bytes are left")
+            self._fail(f"is cut short: {self._read_end} of its {body.size} bytes are left")
             return
         self._checksum = checksum
-        if body.checksum not in (None, self._checksum) and self._offset + length == body.size:
+        if body.checksum not in (None, checksum) and self._read_end == body.size:
             # The last portion is not sent: no client takes the rest for a whole body.
             self._fail("is damaged: its bytes do not fit its checksum")
             return
-        self._data = memoryview(data)
+        self._data.append(memoryview(data))
         self.advance()
 
     def _fail(self, why: str, *, is_damaged: bool = True) -> None:
