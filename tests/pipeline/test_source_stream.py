@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from embedbroker import ThreadedBroker
 from embedbroker.kernel.cursors._cursors import LARGE_BODY_BYTES_MAX
 from embedbroker.pipeline import remove_subscription
-from embedclient.blocking import ClientMessage, ConnectionFactory, ServerLocator
+from embedclient import ClientMessage
+from embedclient.blocking import ConnectionFactory, ServerLocator
 from embedclient.errors import IllegalStateException
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType

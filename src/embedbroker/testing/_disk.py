@@ -184,8 +184,8 @@ class SimulatedDisk:
             case Read(file, offset, length):
                 return bytes(self._existing(file).content[offset : offset + length])
             case ReadChecked(file, offset, length, checksum):
-                data = bytes(self._existing(file).content[offset : offset + length])
-                return data, crc32(data, checksum)
+                found = bytes(self._existing(file).content[offset : offset + length])
+                return found, crc32(found, checksum)
             case Digest(file, offset, length):
                 return sha256(self._existing(file).content[offset : offset + length]).digest()
             case ListFiles():

@@ -114,8 +114,8 @@ class LargeSession(Protocol):
     ) -> None:
         """Answer the last chunk of an upload, and count its frame unless ``frame_size`` is 0: it was counted."""
 
-    def write_parts(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
-        """Send the parts of one frame; return its size."""
+    def write_chunk(self, head: bytes, chunk: memoryview, trailer: bytes) -> int:
+        """Send the frame of a chunk; return its size."""
 
     def break_off(self, consumer: Consumer, message: StoredMessage, why: str, *, is_damaged: bool) -> None:
         """Have a client close its consumer in the middle of a body that cannot be delivered."""

@@ -137,7 +137,7 @@ class LargeDelivery:
         continues = self._offset < size
         length = FRAME_HEADER.size - 4 + _SIZE.size + len(chunk) + _TRAILER.size
         head = FRAME_HEADER.pack(length, _CONTINUATION, session.channel_id) + _SIZE.pack(len(chunk))
-        self._credit.left -= session.write_parts((head, chunk, _TRAILER.pack(-continues, self.consumer.key)))
+        self._credit.left -= session.write_chunk(head, chunk, _TRAILER.pack(-continues, self.consumer.key))
         if not continues:
             self.end()
 

@@ -496,11 +496,18 @@ class CoreSession:
         """Return True if deliveries wait for their counts to be on disk."""
         return self._deliveries_held > 0
 
-    def write_parts(self, parts: Sequence[bytes | bytearray | memoryview]) -> int:
+    def write_parts(self, parts: Sequence[bytes | bytearray]) -> int:
         """Send the parts of one frame, and keep it for a reattachment if the session has a window; return its size."""
         if self.windowed:
             self._keep(*parts)
         return self.connection.link.write_pieces(parts)
+
+    def write_chunk(self, head: bytes, chunk: memoryview, trailer: bytes) -> int:
+        """Send the frame of a chunk; return its size."""
+        if self.windowed:
+            # A copy: what is kept must not keep the whole portion that was read.
+            return self.write_parts((head, bytes(chunk), trailer))
+        return self.connection.link.write_pieces((head, chunk, trailer))
 
     def _large_header(self, consumer: Consumer, reference: Reference, message: StoredMessage) -> bytes:
         """Return the first frame of a large delivery, whose chunks follow in later steps."""
@@ -731,7 +738,7 @@ class CoreSession:
             self._keep(frame)
         self.connection.link.write(frame)
 
-    def _keep(self, *frame: bytes | bytearray | memoryview) -> None:
+    def _keep(self, *frame: bytes | bytearray) -> None:
         self.channel.sent(*frame)
         self._count_kept()
 

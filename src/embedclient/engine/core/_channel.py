@@ -52,7 +52,7 @@ class Channel:
         self._window = confirmation_window
         self.resend_bytes_max = resend_bytes_max
         # Each frame as the pieces it was sent in.
-        self._cache: deque[tuple[bytes | bytearray | memoryview, ...]] = deque()
+        self._cache: deque[tuple[bytes | bytearray, ...]] = deque()
         self._keeps = confirmation_window != -1
         self._first_stored = 0
         self.sent_bytes_cached = 0
@@ -88,7 +88,7 @@ class Channel:
         """Return the number of kept packets."""
         return len(self._cache)
 
-    def sent(self, *frame: bytes | bytearray | memoryview) -> None:
+    def sent(self, *frame: bytes | bytearray) -> None:
         """Count one outgoing confirmable packet. Keep its pieces, uncopied, until it is confirmed."""
         if self._keeps:
             self._cache.append(frame)
@@ -156,7 +156,7 @@ class Channel:
         newest_dropped = self._first_stored - 1
         return newest_dropped + (command_id - newest_dropped + _HALF) % _WRAP - _HALF
 
-    def replay_after(self, command_id: int) -> list[bytes | bytearray | memoryview]:
+    def replay_after(self, command_id: int) -> list[bytes | bytearray]:
         """Drop the packets that the peer has processed. Return the pieces of the rest in order; they stay cached."""
         assert self._keeps or self._window == -1
         self.on_confirmed(command_id)
