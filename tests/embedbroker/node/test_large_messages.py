@@ -9,9 +9,18 @@ from zlib import crc32
 import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration
-from embedbroker.kernel import Body, Divert, MemoryStore, StoredMessage
-from embedbroker.protocols.core import _upload
-from embedbroker.storage import DiskFault, FaultKind, Remove, Sync, SyncDirectory, Truncate, WriteAt
+from embedbroker.kernel import Body, Divert, MemoryStore, OnRead, StoredMessage
+from embedbroker.protocols.core import _large_delivery, _upload
+from embedbroker.storage import (
+    BodyFiles,
+    DiskFault,
+    FaultKind,
+    Remove,
+    Sync,
+    SyncDirectory,
+    Truncate,
+    WriteAt,
+)
 from embedclient.errors import ErrorCode
 from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
@@ -226,7 +235,7 @@ def test_consumer_gets_nothing_else_in_between(kind: str) -> None:
     peer.clear()
     peer.consume(credit=1)
     run(stage)
-    peer.send(SessionConsumerFlowCredit(0, 2 * CHUNK))
+    peer.send(SessionConsumerFlowCredit(0, 3 * CHUNK))
     run(stage)
     assert peer.texts == [] and received(peer) == []
     # Another consumer is not held up.
@@ -616,6 +625,63 @@ def test_message_without_its_file_is_dropped_with_a_line() -> None:
     peer.consume()
     run(stage)
     assert peer.texts == ["small"] and received(peer) == []
+
+
+# -- reading ahead ----------------------------------------------------------------------------------------------------
+
+
+def reads_of_bodies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Offset and length of each read from now on."""
+    found: list[tuple[int, int]] = []
+    read = BodyFiles.read
+
+    def watched(self: BodyFiles, number: int, offset: int, length: int, done: OnRead, checksum: int = 0) -> None:
+        found.append((offset, length))
+        read(self, number, offset, length, done, checksum)
+
+    monkeypatch.setattr(BodyFiles, "read", watched)
+    return found
+
+
+def test_few_reads_fetch_a_body_and_a_grant_finds_chunks_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_large_delivery, "_READ_BYTES", 4 * CHUNK)
+    stage, peer = a_stage("journal")
+    body = body_of(10 * CHUNK)
+    upload(peer, body)
+    run(stage)
+    reads = reads_of_bodies(monkeypatch)
+    peer.consume(credit=1)
+    run(stage)
+    assert peer.packets(SessionReceiveContinuation) == [], "the headers take the credit"
+    assert reads == [(0, 4 * CHUNK)]
+    peer.send(SessionConsumerFlowCredit(0, 3 * CHUNK))
+    assert len(peer.packets(SessionReceiveContinuation)) == 3, "they are there before the disk does anything"
+    run(stage)
+    assert reads[1:] == [(4 * CHUNK, 4 * CHUNK)], "and the next portion is read meanwhile"
+    peer.send(SessionConsumerFlowCredit(0, -1))
+    run(stage)
+    assert [got for _start, got in received(peer)] == [body]
+    assert reads[2:] == [(8 * CHUNK, 2 * CHUNK)]
+
+
+def test_many_deliveries_read_less_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What all of them hold in memory has a limit, as far as one chunk for each allows."""
+    monkeypatch.setattr(_large_delivery, "_READ_BYTES_OF_ALL", 4 * CHUNK)
+    stage, peer = a_stage("journal")
+    body = body_of(5 * CHUNK)
+    for _ in range(6):
+        upload(peer, body)
+        run(stage)
+    reads = reads_of_bodies(monkeypatch)
+    for consumer in range(6):
+        peer.consume(consumer=consumer, credit=1)
+    run(stage)
+    assert [length // CHUNK for _offset, length in reads] == [4, 2, 1, 1, 1, 1]
+    for consumer in range(6):
+        peer.send(SessionConsumerFlowCredit(consumer, -1))
+    run(stage)
+    for consumer in range(6):
+        assert [got for _start, got in received(peer, consumer)] == [body]
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------
