@@ -235,7 +235,7 @@ def test_consumer_gets_nothing_else_in_between(kind: str) -> None:
     peer.clear()
     peer.consume(credit=1)
     run(stage)
-    peer.send(SessionConsumerFlowCredit(0, 3 * CHUNK))
+    peer.send(SessionConsumerFlowCredit(0, 2 * CHUNK))
     run(stage)
     assert peer.texts == [] and received(peer) == []
     # Another consumer is not held up.
