@@ -84,6 +84,8 @@ class AddressSettings:
         auto_delete_queues_delay: Time that a queue must have been idle.
         auto_delete_addresses_delay: Time that an address must have been idle.
         auto_delete_queues_message_count: Messages that may be left in a queue that is deleted; -1: any number.
+        auto_delete_queues_skip_usage_check: Whether a queue that was never used is deleted, too: its delay then counts
+            from its creation.
         default_queue_routing_type: Routing type of queues declared without one: 0 is multicast, 1 anycast.
         default_max_consumers: Consumers of a queue declared without a maximum.
         default_exclusive_queue: Whether a queue declared without that attribute is exclusive.
@@ -125,6 +127,7 @@ class AddressSettings:
     auto_delete_queues_delay: int | None = field(default=None, validator=_number)
     auto_delete_addresses_delay: int | None = field(default=None, validator=_number)
     auto_delete_queues_message_count: int | None = field(default=None, validator=_number)
+    auto_delete_queues_skip_usage_check: bool | None = field(default=None, validator=_flag)
     default_queue_routing_type: int | None = field(default=None, validator=optional(whole(0, 1)))
     default_max_consumers: int | None = field(default=None, validator=_int32)
     default_exclusive_queue: bool | None = field(default=None, validator=_flag)
@@ -174,6 +177,7 @@ DEFAULT_SETTINGS = AddressSettings(
     auto_delete_queues_delay=0,
     auto_delete_addresses_delay=0,
     auto_delete_queues_message_count=0,
+    auto_delete_queues_skip_usage_check=False,
     default_queue_routing_type=0,
     default_max_consumers=-1,
     default_exclusive_queue=False,
@@ -192,11 +196,12 @@ class AddressSettingsRepository:
 
     entries: dict[str, AddressSettings] = field(factory=dict)
     wildcards: WildcardConfiguration = field(factory=WildcardConfiguration)
+    uuid_namespace: str = ""
     _matches: Matches[AddressSettings] = field(init=False)
     _cache: dict[str, AddressSettings] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self._matches = Matches(self.entries, self.wildcards)
+        self._matches = Matches(self.entries, self.wildcards, self.uuid_namespace)
 
     def of(self, address: str) -> AddressSettings:
         """Return the merged settings of one address; every value is set but names and id_cache_size.
@@ -235,7 +240,7 @@ class AddressSettingsRepository:
         Raises:
             ValueError: A text is not a match; nothing is changed.
         """
-        self._matches = Matches(entries, self.wildcards)
+        self._matches = Matches(entries, self.wildcards, self.uuid_namespace)
         self.entries = dict(entries)
         self._cache.clear()
 

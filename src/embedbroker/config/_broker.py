@@ -49,6 +49,9 @@ ID_CACHE_BYTES_MIN = 16 * 1024 * 1024
 # Of an audit log: the segment that is written, one that is being removed, and some to read.
 AUDIT_SEGMENTS_MIN = 4
 
+# Address of the broker's own services, which is bound already.
+_SERVICES_ADDRESS = "embedbroker.services"
+
 # Hosts with which a broker listens on all addresses of its machine.
 _ANY_HOST = ("0.0.0.0", "::")
 
@@ -82,6 +85,20 @@ def _expression(config: BrokerConfig, attribute: Attribute[str], value: object) 
         re.compile(str(value))
     except re.error as error:
         raise ValueError(f"{attribute.name} must be a regular expression, not {value!r}: {error}") from None
+
+
+def _management_address(config: BrokerConfig | None, attribute: Attribute[str], value: object) -> None:
+    named(config, attribute, value)
+    if "::" in str(value):
+        raise ValueError(f"{attribute.name} must be an address without a queue, not {value!r}")
+    if value == _SERVICES_ADDRESS:
+        raise ValueError(f"{attribute.name} must not be {value!r}: the broker's own services have that address")
+
+
+def _notification_address(config: BrokerConfig | None, attribute: Attribute[str], value: object) -> None:
+    _management_address(config, attribute, value)
+    if config is not None and value == config.management_address:
+        raise ValueError(f"management_notification_address {value!r} must not be the management_address")
 
 
 def _segment_size(_config: BrokerConfig, _attribute: Attribute[int], value: object) -> None:
@@ -246,6 +263,10 @@ class BrokerConfig:
         authorization_cache_size: Decisions about permissions that are kept; 0: none.
         failed_login_delay_ms: Time for which a user must not log in from an address after its fifth failed login
             there. It doubles with each further one, up to a minute; 0: no delay.
+        uuid_namespace: First words of the text by which the settings of an address are found whose name is a UUID, as
+            those of temporary destinations are; empty: its name.
+        management_address: Address of management messages.
+        management_notification_address: Address of notifications; queues that are bound there get them.
         management_message_rbac: Whether a management message needs ``view`` or ``edit`` for its method, beside
             ``manage``.
         management_rbac_prefix: First word of the addresses on which these are checked.
@@ -341,6 +362,11 @@ class BrokerConfig:
     authentication_cache_size: int = field(default=1_000, validator=_whole)
     authorization_cache_size: int = field(default=1_000, validator=_whole)
     failed_login_delay_ms: int = field(default=1_000, validator=_whole)
+    uuid_namespace: str = field(default="", validator=text)
+    management_address: str = field(default="activemq.management", validator=_management_address)
+    management_notification_address: str = field(
+        default="activemq.notifications", validator=_notification_address
+    )
     management_message_rbac: bool = field(default=False, validator=instance(bool))
     management_rbac_prefix: str = field(default="mops", validator=named)
     view_permission_method_match_pattern: str = field(

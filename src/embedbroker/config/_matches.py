@@ -17,6 +17,8 @@ __all__ = ["Matches", "check_match"]
 T = TypeVar("T")
 
 _USUAL = WildcardConfiguration()
+# The names of temporary destinations of JMS clients.
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def check_match(match: str, kind: str = "address-setting", wildcards: WildcardConfiguration = _USUAL) -> None:
@@ -35,11 +37,18 @@ def check_match(match: str, kind: str = "address-setting", wildcards: WildcardCo
 class Matches(Generic[T]):
     """Find the entries that match an address.
 
+    Args:
+        entries: The entries by match text.
+        wildcards: Characters of wildcards.
+        uuid_namespace: First words of the texts that stand for addresses whose name is a UUID; empty: their names.
+
     Raises:
         ValueError: A text is not a match.
     """
 
-    def __init__(self, entries: Mapping[str, T], wildcards: WildcardConfiguration = _USUAL) -> None:
+    def __init__(
+        self, entries: Mapping[str, T], wildcards: WildcardConfiguration = _USUAL, uuid_namespace: str = ""
+    ) -> None:
         for match in entries:
             check_match(match, wildcards=wildcards)
         characters = wildcards.any_words, wildcards.single_word
@@ -48,6 +57,7 @@ class Matches(Generic[T]):
         wild.sort(key=lambda match: _rank(match, wildcards))
         self._wildcards = [(_pattern(match, wildcards), entries[match]) for match in wild]
         self._exact = {match: entry for match, entry in entries.items() if match not in are_wild}
+        self._uuid_prefix = f"{uuid_namespace}{wildcards.delimiter}" if uuid_namespace else ""
 
     def exact(self, text: str) -> T | None:
         """Return the entry whose match is this text, without wildcards."""
@@ -55,6 +65,8 @@ class Matches(Generic[T]):
 
     def of(self, address: str) -> list[T]:
         """Return the entries that match an address, the most specific first."""
+        if self._uuid_prefix and _UUID.fullmatch(address):
+            address = self._uuid_prefix + address
         matching = [entry for pattern, entry in self._wildcards if pattern.fullmatch(address)]
         exact = self._exact.get(address)
         if exact is not None:

@@ -44,6 +44,7 @@ _FIELDS: Fields = {
     "auto-delete-queues-delay": ("auto_delete_queues_delay", whole),
     "auto-delete-addresses-delay": ("auto_delete_addresses_delay", whole),
     "auto-delete-queues-message-count": ("auto_delete_queues_message_count", whole),
+    "auto-delete-queues-skip-usage-check": ("auto_delete_queues_skip_usage_check", boolean),
     "default-queue-routing-type": ("default_queue_routing_type", one_of({"MULTICAST": 0, "ANYCAST": 1})),
     "default-max-consumers": ("default_max_consumers", whole),
     "default-exclusive-queue": ("default_exclusive_queue", boolean),

@@ -23,7 +23,7 @@ from ._mapping import Fields, attribute_of, built, store, value_of, values_of
 from ._security import Codec, security_values
 from ._tls import TLSParameters
 from ._transports import acceptor_values, connectors_of
-from ._values import boolean, size, text, whole
+from ._values import boolean, size, text, text_or_nothing, whole
 
 __all__ = ["broker_config"]
 
@@ -48,6 +48,10 @@ _FIELDS: Fields = {
     "reject-empty-validated-user": ("reject_empty_validated_user", boolean),
     "authentication-cache-size": ("authentication_cache_size", whole),
     "authorization-cache-size": ("authorization_cache_size", whole),
+    "uuid-namespace": ("uuid_namespace", text_or_nothing),
+    "temporary-queue-namespace": ("uuid_namespace", text_or_nothing),
+    "management-address": ("management_address", text),
+    "management-notification-address": ("management_notification_address", text),
     "management-message-rbac": ("management_message_rbac", boolean),
     "management-rbac-prefix": ("management_rbac_prefix", text),
     "view-permission-method-match-pattern": ("view_permission_method_match_pattern", text),

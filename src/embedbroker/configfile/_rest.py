@@ -12,12 +12,14 @@ from ._findings import Findings
 __all__ = ["warn_about_rest"]
 
 _NO_EFFECT = "has no effect here"
+_NEITHER_IN_ARTEMIS = "Artemis ignores it, too"
 _NO_DISCOVERY = "there is no discovery yet; use static-connectors"
 
 # Path -> why it has no effect, where the reason is useful.
 _REASONS = {
     "core/security-settings/security-setting-plugin": "write its settings as security-setting",
-    "core/security-invalidation-interval": "users and permissions are read once",
+    "core/security-invalidation-interval": "a change of users or permissions empties the caches at once",
+    "core/wild-card-routing-enabled": "write it as routing-enabled of wildcard-addresses; Artemis ignores it, too",
     "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
     "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
     "core/cluster-connections/cluster-connection/discovery-group-ref": _NO_DISCOVERY,
@@ -25,11 +27,32 @@ _REASONS = {
     "core/broadcast-groups": _NO_DISCOVERY,
     "core/discovery-groups": _NO_DISCOVERY,
     "core/store": "the journal is files of journal-directory",
+<<<<<<< HEAD
     "core/management-address": "management messages go to activemq.management",
+=======
+>>>>>>> e188bf7e (config: addresses of management and notifications, the namespace of UUIDs and the usage check of queues can be set; quirks of Artemis are decided)
     "core/journal-datasync": "every batch is synced to the disk",
     "core/journal-sync-transactional": "every batch is synced to the disk",
     "core/journal-sync-non-transactional": "every batch is synced to the disk",
+    "core/large-message-sync": "a body is synced before its message is confirmed",
+    "core/max-redelivery-records": "every count is recorded, and only the last one of a message is kept",
+    "core/max-disk-usage": "the disk is not watched; a broker stops when it is full",
+    "core/min-disk-free": "the disk is not watched; a broker stops when it is full",
+    "core/suppress-session-notifications": "sessions are notifications while a queue is bound to their address",
     "core/queues": "write them as addresses",
+    **{
+        f"core/address-settings/address-setting/{name}": reason
+        for name, reason in {
+            "auto-delete-addresses-skip-usage-check": "an address that never had a queue is deleted, too",
+            "management-browse-page-size": "lists of messages have 200 at most",
+            "management-message-attribute-size-limit": "lists of messages cut texts behind 256 characters",
+            "page-max-cache-size": _NEITHER_IN_ARTEMIS,
+            "auto-create-jms-queues": _NEITHER_IN_ARTEMIS,
+            "auto-delete-jms-queues": _NEITHER_IN_ARTEMIS,
+            "auto-create-jms-topics": _NEITHER_IN_ARTEMIS,
+            "auto-delete-jms-topics": _NEITHER_IN_ARTEMIS,
+        }.items()
+    },
 }
 
 # Values that request only existing behaviour, by what stands below an element.
@@ -37,19 +60,29 @@ _AS_IT_IS_BELOW = {
     "core": {
         "true": """
             journal-datasync journal-sync-transactional journal-sync-non-transactional create-journal-dir
-            create-bindings-dir resolve-protocols
+            create-bindings-dir resolve-protocols large-message-sync wild-card-routing-enabled
         """,
         "false": """
             graceful-shutdown-enabled purge-page-folders log-journal-write-rate
             suppress-session-notifications mirror-page-transaction
         """,
-        "-1": "global-max-messages min-disk-free server-dump-interval memory-measure-interval",
+        "-1": """
+            global-max-messages max-disk-usage min-disk-free max-redelivery-records server-dump-interval
+            memory-measure-interval
+        """,
     },
     "core/address-settings/address-setting": {
         "false": """
             last-value-queue default-last-value-queue default-non-destructive
+<<<<<<< HEAD
             auto-delete-queues-skip-usage-check auto-delete-addresses-skip-usage-check enable-ingress-timestamp
+=======
+            default-group-rebalance-pause-dispatch enable-ingress-timestamp
+>>>>>>> e188bf7e (config: addresses of management and notifications, the namespace of UUIDs and the usage check of queues can be set; quirks of Artemis are decided)
         """,
+        "true": "auto-delete-addresses-skip-usage-check",
+        "200": "management-browse-page-size",
+        "256": "management-message-attribute-size-limit",
         "-1": """
             max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold redistribution-delay
             slow-consumer-threshold default-ring-size default-delay-before-dispatch

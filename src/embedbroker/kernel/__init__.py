@@ -32,7 +32,7 @@ from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
-from .addressing._internal_bindings import MANAGEMENT_ADDRESS, NOTIFICATION_ADDRESS, InternalBinding
+from .addressing._internal_bindings import InternalBinding
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .message._body import LARGE, RESIDENT, Body
@@ -66,8 +66,6 @@ __all__ = [
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",
     "LARGE",
-    "MANAGEMENT_ADDRESS",
-    "NOTIFICATION_ADDRESS",
     "RESIDENT",
     "UNLIMITED_CREDIT",
     "Address",

@@ -220,9 +220,9 @@ class Housekeeping:
         definition = queue.definition
         left = queue.message_count + queue.waiting_visible + queue.pledged
         allowed = definition.auto_delete_message_count
-        idle = (
+        idle = bool(
             definition.auto_delete
-            and queue.used
+            and (queue.used or self._settings.of(definition.address).auto_delete_queues_skip_usage_check)
             and not queue.consumers
             and not queue.browsers
             and not self._cursors.holds(queue)

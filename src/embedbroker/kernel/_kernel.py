@@ -94,7 +94,9 @@ class Kernel:
         self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)
-        self.settings = AddressSettingsRepository(config.address_settings, config.wildcard_addresses)
+        self.settings = AddressSettingsRepository(
+            config.address_settings, config.wildcard_addresses, config.uuid_namespace
+        )
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
         )
@@ -107,8 +109,8 @@ class Kernel:
         self.configured_addresses = ConfiguredAddresses(self.address_manager)
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self.settings_table = SettingsTable(
-            self.settings, config.permissions, config.wildcard_addresses, self.store, self.ids, self.observers,
-            self.address_manager.addresses, log,
+            self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,
+            self.observers, self.address_manager.addresses, log,
         )  # fmt: skip
         self._compose_settling()
         self.router = Router(

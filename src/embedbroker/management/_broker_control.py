@@ -7,8 +7,6 @@ import json
 from embedbroker.config import SharedStoreBackup, SharedStorePrimary
 from embedbroker.kernel import (
     ALLOW_ALL,
-    MANAGEMENT_ADDRESS,
-    NOTIFICATION_ADDRESS,
     Address,
     Kernel,
     Queue,
@@ -185,9 +183,17 @@ _ATTRIBUTES = (
         lambda call: call.kernel.authority is not ALLOW_ALL,
         "Logins and permissions are required.",
     ),
-    Attribute("ManagementAddress", "String", lambda call: MANAGEMENT_ADDRESS, "Address of management messages."),
     Attribute(
-        "ManagementNotificationAddress", "String", lambda call: NOTIFICATION_ADDRESS, "Address of notifications."
+        "ManagementAddress",
+        "String",
+        lambda call: call.kernel.config.management_address,
+        "Address of management messages.",
+    ),
+    Attribute(
+        "ManagementNotificationAddress",
+        "String",
+        lambda call: call.kernel.config.management_notification_address,
+        "Address of notifications.",
     ),
     Attribute(
         "ConnectionTTLOverride", "long", lambda call: -1, "Clients set their time to live; there is no override."

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from embedbroker.kernel import (
-    NOTIFICATION_ADDRESS,
     Address,
     ClientConnection,
     CommitObserver,
@@ -56,6 +55,7 @@ class Notifications(CommitObserver):
 
     def __init__(self, kernel: Kernel, publisher: Publisher) -> None:
         self._kernel = kernel
+        self._address = kernel.config.management_notification_address
         self._publisher = publisher
 
     # -- bindings ------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Notifications(CommitObserver):
         properties.set("_AMQ_SessionName", session.name, _STRING)
         _set_text(properties, "_AMQ_Client_ID", connection.client_id)
         properties.set("_AMQ_Protocol_Name", connection.protocol, _STRING)
-        properties.set("_AMQ_Address", NOTIFICATION_ADDRESS, _STRING)
+        properties.set("_AMQ_Address", self._address, _STRING)
         properties.set("_AMQ_Distance", 0, _INT)
         self._publish(kind, properties)
 
@@ -223,7 +223,7 @@ class Notifications(CommitObserver):
     def _is_wanted(self) -> bool:
         """Return True if a queue is bound to the notification address, and the broker has room for messages."""
         kernel = self._kernel
-        if not kernel.router.reaches_queues(NOTIFICATION_ADDRESS):
+        if not kernel.router.reaches_queues(self._address):
             return False
         return kernel.memory.used_bytes < kernel.memory.limit_bytes
 

@@ -110,7 +110,9 @@ class SecurityManager(CommitObserver):
     def _use_permissions(self) -> None:
         config = self._config
         settings = config.permissions if self._settings is None else self._settings
-        self._permissions = Permissions(settings, config.authorization_cache_size, config.wildcard_addresses)
+        self._permissions = Permissions(
+            settings, config.authorization_cache_size, config.wildcard_addresses, config.uuid_namespace
+        )
 
     def security_changed(self, settings: Mapping[str, SecuritySetting]) -> None:
         """Use other security settings in place of those of the configuration, from now on."""

@@ -25,6 +25,7 @@ class Permissions:
         settings: Security settings by match text.
         cache_size: Grants that are kept; 0: none.
         wildcards: Characters of wildcards in match texts; None: the usual ones.
+        uuid_namespace: Namespace of addresses whose name is a UUID; empty: none.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Permissions:
         settings: Mapping[str, SecuritySetting],
         cache_size: int,
         wildcards: WildcardConfiguration | None = None,
+        uuid_namespace: str = "",
     ) -> None:
-        self._matches = Matches(settings, WildcardConfiguration() if wildcards is None else wildcards)
+        wildcards = WildcardConfiguration() if wildcards is None else wildcards
+        self._matches = Matches(settings, wildcards, uuid_namespace)
         self._cache_size = cache_size
         self._granted: set[tuple[frozenset[str], Permission, str, str | None]] = set()
 

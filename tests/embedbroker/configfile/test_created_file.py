@@ -56,8 +56,8 @@ core/journal-max-io: has no effect here
 core/journal-min-files: has no effect here
 core/journal-pool-files: has no effect here
 core/journal-type: has no effect here
-core/max-disk-usage: has no effect here
-core/max-redelivery-records: has no effect here
+core/max-disk-usage: has no effect here: the disk is not watched; a broker stops when it is full
+core/max-redelivery-records: has no effect here: every count is recorded, and only the last one of a message is kept
 core/page-sync-timeout: has no effect here
 """
 

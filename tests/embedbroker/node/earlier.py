@@ -5,7 +5,7 @@ Responsible for finding that out from the recorded answers to queries. Refuses t
 
 from __future__ import annotations
 
-from embedbroker.kernel import MANAGEMENT_ADDRESS, Queue, QueueRequest
+from embedbroker.kernel import Queue, QueueRequest
 from embedbroker.protocols.core._old_names import plain_name, said_routing_type
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import RoutingType
@@ -65,7 +65,7 @@ def _packets(lines: list[Line]) -> list[tuple[Line, Packet]]:
 
 def provide_what_was_there(stage: Stage, lines: list[Line]) -> None:
     """Create what a query found although nothing in the scenario had created it."""
-    made: set[str] = {*stage.node.kernel.address_manager.queues, MANAGEMENT_ADDRESS}
+    made: set[str] = {*stage.node.kernel.address_manager.queues, stage.config.management_address}
     asked: dict[tuple[int, bytes], str] = {}
     for line, packet in _packets(lines):
         fields = fields_of(packet)

@@ -109,6 +109,8 @@ class AddressManager:
             existing.definition = evolve(existing.definition, anycast=anycast, multicast=multicast)
             self._record_change(existing)
             return existing
+        if not name:
+            return _has_no_name()
         if limited and len(self.addresses) >= self.addresses_max:
             return self._too_many_addresses(name)
         return self._add_address(AddressDefinition(self.ids.take(), name, anycast, multicast, auto_created))
@@ -185,6 +187,8 @@ class AddressManager:
             )
         anycast = routing_type == _ANYCAST
         if address is None:
+            if not name:
+                return _has_no_name()
             if limited and len(self.addresses) >= self.addresses_max:
                 return self._too_many_addresses(name)
             return self._add_address(AddressDefinition(self.ids.take(), name, anycast, not anycast, True))
@@ -237,6 +241,7 @@ class AddressManager:
             return address
         definition = self._definition(request, address_name, name, routing_type, settings)
         queue = Queue(definition, selector, self.owner, self.restore)
+        queue.idle_since_ms = self.owner.now_ms
         self.queues[name] = queue
         self._gone.pop(address_name, None)
         address.add(queue)
@@ -665,6 +670,10 @@ def _is_reserved(name: str) -> Refused:
     return Refused(
         ErrorCode.ILLEGAL_STATE, f"{name!r} is an address of the broker itself: choose another name for the queue"
     )
+
+
+def _has_no_name() -> Refused:
+    return Refused(ErrorCode.ILLEGAL_STATE, "an address needs a name: this one is empty")
 
 
 def _temporary_is_gone(name: str) -> Refused:

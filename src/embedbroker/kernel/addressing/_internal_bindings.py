@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from attrs import frozen
 
 from .._authority import Permission
 from .._refusal import Refused
 
-__all__ = ["MANAGEMENT_ADDRESS", "NOTIFICATION_ADDRESS", "InternalBinding"]
-
-MANAGEMENT_ADDRESS: Final = "activemq.management"
-"""The address of management messages, as in Artemis."""
-
-NOTIFICATION_ADDRESS: Final = "activemq.notifications"
-"""The address of notifications, as in Artemis. It is not reserved: clients bind queues there."""
+__all__ = ["InternalBinding"]
 
 
 @frozen

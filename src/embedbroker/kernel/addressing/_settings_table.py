@@ -37,6 +37,7 @@ class SettingsTable:
         addresses: Address settings in force, which this changes.
         security: Security settings of the configuration, by match text.
         wildcards: Characters of wildcards in match texts.
+        uuid_namespace: Namespace of addresses whose name is a UUID.
         store: Receives the records.
         ids: Numbers of records.
         observers: Are called when security settings change.
@@ -49,6 +50,7 @@ class SettingsTable:
         addresses: AddressSettingsRepository,
         security: Mapping[str, SecuritySetting],
         wildcards: WildcardConfiguration,
+        uuid_namespace: str,
         store: Store,
         ids: Ids,
         observers: Observers,
@@ -57,8 +59,9 @@ class SettingsTable:
     ) -> None:
         self.addresses = addresses
         self._security = dict(security)
-        self._matches = Matches(self._security, wildcards)
+        self._matches = Matches(self._security, wildcards, uuid_namespace)
         self._wildcards = wildcards
+        self._uuid_namespace = uuid_namespace
         self._store = store
         self._ids = ids
         self._observers = observers
@@ -165,12 +168,18 @@ class SettingsTable:
         changed = {known: each for known, each in self._security.items() if known != match}
         if setting is not None:
             changed[match] = setting
+<<<<<<< HEAD
         self._use_security(changed, Matches(changed, self._wildcards))
 
     def _use_security(self, settings: dict[str, SecuritySetting], matches: Matches[SecuritySetting]) -> None:
         self._matches = matches
         self._security = settings
         self._observers.call(self._observers.commit.security_changed, settings)
+=======
+        self._matches = Matches(changed, self._wildcards, self._uuid_namespace)
+        self._security = changed
+        self._observers.call(self._observers.commit.security_changed, changed)
+>>>>>>> e188bf7e (config: addresses of management and notifications, the namespace of UUIDs and the usage check of queues can be set; quirks of Artemis are decided)
 
     def _record(self, kind: str, match: str, values: dict[str, object]) -> None:
         key = kind, match

@@ -6,7 +6,7 @@ events and their properties.
 
 from __future__ import annotations
 
-from embedbroker.kernel import NOTIFICATION_ADDRESS, CommitObserver, Kernel, Queue
+from embedbroker.kernel import CommitObserver, Kernel, Queue
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType
 
@@ -21,6 +21,7 @@ class NotificationWatch(CommitObserver):
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
+        self._address = kernel.config.management_notification_address
         self._begun = False
         self.node_id = ""
         kernel.observers.subscribe(self)
@@ -28,12 +29,12 @@ class NotificationWatch(CommitObserver):
     def begin(self, node_id: str) -> None:
         """Begin with the service of clients; queues that a restart restored were not observed."""
         self.node_id = node_id
-        if self._kernel.router.reaches_queues(NOTIFICATION_ADDRESS):
+        if self._kernel.router.reaches_queues(self._address):
             self._load()
 
     def queue_added(self, queue: Queue) -> None:
         """Begin with the first queue. Its own binding is the first event, as the new observer is behind this one."""
-        if queue.definition.address == NOTIFICATION_ADDRESS:
+        if queue.definition.address == self._address:
             self._load()
 
     def _load(self) -> None:
@@ -47,7 +48,7 @@ class NotificationWatch(CommitObserver):
         """Send a durable message with these properties to the notification address."""
         message = CoreMessage.build(
             type=MessageType.DEFAULT,
-            address=NOTIFICATION_ADDRESS,
+            address=self._address,
             durable=True,
             priority=0,
             timestamp=now_ms,

@@ -17,7 +17,6 @@ from attrs import define
 
 from embedbroker.kernel import (
     ANONYMOUS,
-    MANAGEMENT_ADDRESS,
     Body,
     Consumer,
     HostTask,
@@ -176,7 +175,8 @@ class CoreService:
         self.cluster: Cluster | None = None
         # None on a broker that admits every client.
         self.security: SecurityManager | None = None
-        kernel.address_manager.bind_internal(InternalBinding(MANAGEMENT_ADDRESS, self._manage, Permission.MANAGE))
+        management = InternalBinding(kernel.config.management_address, self._manage, Permission.MANAGE)
+        kernel.address_manager.bind_internal(management)
         kernel.address_manager.bind_internal(InternalBinding(SERVICES_ADDRESS, self._serve))
 
     def connect_security(self, security: SecurityManager | None) -> None:
