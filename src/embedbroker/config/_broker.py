@@ -364,9 +364,7 @@ class BrokerConfig:
     failed_login_delay_ms: int = field(default=1_000, validator=_whole)
     uuid_namespace: str = field(default="", validator=text)
     management_address: str = field(default="activemq.management", validator=_management_address)
-    management_notification_address: str = field(
-        default="activemq.notifications", validator=_notification_address
-    )
+    management_notification_address: str = field(default="activemq.notifications", validator=_notification_address)
     management_message_rbac: bool = field(default=False, validator=instance(bool))
     management_rbac_prefix: str = field(default="mops", validator=named)
     view_permission_method_match_pattern: str = field(

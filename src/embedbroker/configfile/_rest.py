@@ -27,10 +27,6 @@ _REASONS = {
     "core/broadcast-groups": _NO_DISCOVERY,
     "core/discovery-groups": _NO_DISCOVERY,
     "core/store": "the journal is files of journal-directory",
-<<<<<<< HEAD
-    "core/management-address": "management messages go to activemq.management",
-=======
->>>>>>> e188bf7e (config: addresses of management and notifications, the namespace of UUIDs and the usage check of queues can be set; quirks of Artemis are decided)
     "core/journal-datasync": "every batch is synced to the disk",
     "core/journal-sync-transactional": "every batch is synced to the disk",
     "core/journal-sync-non-transactional": "every batch is synced to the disk",
@@ -74,11 +70,7 @@ _AS_IT_IS_BELOW = {
     "core/address-settings/address-setting": {
         "false": """
             last-value-queue default-last-value-queue default-non-destructive
-<<<<<<< HEAD
-            auto-delete-queues-skip-usage-check auto-delete-addresses-skip-usage-check enable-ingress-timestamp
-=======
-            default-group-rebalance-pause-dispatch enable-ingress-timestamp
->>>>>>> e188bf7e (config: addresses of management and notifications, the namespace of UUIDs and the usage check of queues can be set; quirks of Artemis are decided)
+            enable-ingress-timestamp
         """,
         "true": "auto-delete-addresses-skip-usage-check",
         "200": "management-browse-page-size",

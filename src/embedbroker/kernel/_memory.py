@@ -77,6 +77,8 @@ class MemoryAccount:
     _owners: dict[object, int] = field(factory=dict)
     _waiting_count: int = 0
     _stale_count: int = 0
+    # Addresses whose producers get no credit, whatever room there is.
+    _blocked: dict[str, None] = field(factory=dict)
     # Addresses with requests at which room was released since the last grants.
     relieved: dict[str, None] = field(factory=dict)
 
@@ -161,6 +163,21 @@ class MemoryAccount:
             return True
         return 0 <= address_limit_bytes <= self._by_address.get(address, 0)
 
+    def block(self, address: str) -> None:
+        """Grant no credit for an address until it is unblocked."""
+        self._blocked[address] = None
+
+    def unblock(self, address: str) -> None:
+        """Grant credit for an address again, beginning with the requests that wait. Ignored for one not blocked."""
+        if address in self._blocked:
+            del self._blocked[address]
+            if address in self._waiting:
+                self.relieved[address] = None
+
+    def is_blocked(self, address: str) -> bool:
+        """Return True if no credit is granted for an address, whatever room there is."""
+        return address in self._blocked
+
     def has_room(self, cost: int) -> bool:
         """Return True if there is room for a message of this cost, or the part of it for which none is reserved."""
         used, limit, margin = self.used_bytes + cost, self.limit_bytes, self.margin_bytes
@@ -210,7 +227,7 @@ class MemoryAccount:
                     return
                 left -= 1
                 owner, limit, grant = requests[0]
-                if owner in self._owners and self.is_full(address, limit):
+                if owner in self._owners and (address in self._blocked or self.is_full(address, limit)):
                     break
                 requests.popleft()
                 self._waiting_count -= 1

@@ -123,7 +123,7 @@ class Session:
         self._branches = kernel.branches
         self._access = Access(principal, kernel.authority if authority is None else authority, kernel.observers)
         self.addresses = SessionAddresses(
-            self._access, kernel.address_manager, kernel.teardown, kernel.diverts, kernel.cursors
+            self._access, kernel.address_manager, kernel.teardown, kernel.diverts, kernel.cursors, kernel.memory
         )
         self.connection = connection
         self.user = user

@@ -11,6 +11,7 @@ from embedbroker.config import DivertConfiguration
 from embedclient.errors import ErrorCode
 
 from ._authority import Access, Permission
+from ._memory import MemoryAccount
 from ._refusal import Refused
 from ._teardown import Teardown
 from .addressing._address import Address
@@ -33,18 +34,26 @@ class SessionAddresses:
         teardown: Removes queues with what depends on them.
         diverts: Diverts of the broker.
         cursors: Cursors, which keep queues from being deleted.
+        memory: Grants credit to producers.
     """
 
-    __slots__ = ("_access", "_cursors", "_diverts", "_manager", "_teardown")
+    __slots__ = ("_access", "_cursors", "_diverts", "_manager", "_memory", "_teardown")
 
     def __init__(
-        self, access: Access, manager: AddressManager, teardown: Teardown, diverts: DivertTable, cursors: Cursors
+        self,
+        access: Access,
+        manager: AddressManager,
+        teardown: Teardown,
+        diverts: DivertTable,
+        cursors: Cursors,
+        memory: MemoryAccount,
     ) -> None:
         self._access = access
         self._manager = manager
         self._teardown = teardown
         self._diverts = diverts
         self._cursors = cursors
+        self._memory = memory
 
     def create_address(
         self, name: str, *, anycast: bool, multicast: bool, auto_created: bool = False
@@ -175,6 +184,20 @@ class SessionAddresses:
         address = self._address_to_pause(name)
         if isinstance(address, Address):
             self._manager.resume_address(address)
+        return address
+
+    def block_address(self, name: str) -> Address | Refused:
+        """Grant producers of an address no credit until it is unblocked, or the broker restarts."""
+        address = self._address_to_pause(name)
+        if isinstance(address, Address):
+            self._memory.block(name)
+        return address
+
+    def unblock_address(self, name: str) -> Address | Refused:
+        """Grant producers of an address credit again."""
+        address = self._address_to_pause(name)
+        if isinstance(address, Address):
+            self._memory.unblock(name)
         return address
 
     def _address_to_pause(self, name: str) -> Address | Refused:

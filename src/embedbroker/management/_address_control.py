@@ -110,6 +110,17 @@ def _resume(call: Call) -> None:
     done(call.session.addresses.resume_address(call.name))
 
 
+def _block(call: Call) -> bool:
+    done(call.session.addresses.block_address(call.name))
+    call.kernel.inform(f"address {call.name!r} is blocked: its producers get no credit")
+    return True
+
+
+def _unblock(call: Call) -> None:
+    done(call.session.addresses.unblock_address(call.name))
+    call.kernel.inform(f"address {call.name!r} is not blocked any more")
+
+
 _OPERATIONS = (
     *operations(_send, "Send a message to the address; return its id."),
     Operation("purge", (), "long", _purge, "Remove the messages of its queues.", changes=True),
@@ -123,6 +134,15 @@ _OPERATIONS = (
         changes=True,
     ),
     Operation("resume", (), "void", _resume, "Resume all its queues.", changes=True),
+    Operation(
+        "block",
+        (),
+        "boolean",
+        _block,
+        "Give its producers no credit, until it is unblocked or the broker restarts; return true.",
+        changes=True,
+    ),
+    Operation("unblock", (), "void", _unblock, "Give its producers credit again.", changes=True),
 )
 
 

@@ -14,24 +14,25 @@ from ._paging import Column, page_of
 from ._registry import Call, Kind, Operation, Parameter, Work
 from ._rows import Rows
 
-__all__ = ["OPERATIONS", "consumer_rows", "consumers_of"]
+__all__ = ["OPERATIONS", "consumer_rows", "consumers_of", "sessions_of"]
 
 
-def _sessions(call: Call) -> list[Session]:
+def sessions_of(call: Call) -> list[Session]:
+    """Return the sessions of clients."""
     return [session for session in call.kernel.clients.sessions if isinstance(session, Session)]
 
 
 def _sessions_of(call: Call, connection_id: str | None) -> list[Session]:
     return [
         session
-        for session in _sessions(call)
+        for session in sessions_of(call)
         if session.connection is not None and session.connection.connection_id == connection_id
     ]
 
 
 def _consumers(call: Call) -> Iterator[tuple[Session, Consumer]]:
     """Yield the consumers with their sessions; browsers, too, as Artemis lists them. Sessions may end meanwhile."""
-    for session in _sessions(call):
+    for session in sessions_of(call):
         for consumer in list(session.consumers.values()):
             yield session, consumer
 
@@ -47,7 +48,7 @@ class _Producer:
 
 
 def _producers(call: Call) -> Iterator[_Producer]:
-    for session in _sessions(call):
+    for session in sessions_of(call):
         for number, (address, created_ms) in list(session.producers.items()):
             yield _Producer(session, number, address, created_ms)
 
@@ -65,7 +66,7 @@ def _host(peer: str) -> str:
 
 def _connection_columns(call: Call) -> dict[str, Column]:
     by_connection: dict[ClientConnection, list[Session]] = {}
-    for session in _sessions(call):
+    for session in sessions_of(call):
         if session.connection is not None:
             by_connection.setdefault(session.connection, []).append(session)
 
@@ -149,7 +150,7 @@ def _list_connections(call: Call, options: str | None, page: int | None, page_si
 
 
 def _list_sessions(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
-    return page_of(_sessions(call), _SESSION_COLUMNS, options, page, page_size, "id")
+    return page_of(sessions_of(call), _SESSION_COLUMNS, options, page, page_size, "id")
 
 
 def _list_consumers(call: Call, options: str | None, page: int | None, page_size: int | None) -> Work:
@@ -161,7 +162,7 @@ def _list_consumers(call: Call, options: str | None, page: int | None, page_size
 
 def _connections_json(call: Call) -> Work:
     counts: dict[ClientConnection | None, int] = {}
-    for session in _sessions(call):
+    for session in sessions_of(call):
         counts[session.connection] = counts.get(session.connection, 0) + 1
     rows = Rows()
     for connection in list(call.kernel.clients.connections):
@@ -199,7 +200,7 @@ def _rows_of_sessions(sessions: list[Session]) -> Work:
 
 
 def _all_sessions_json(call: Call) -> Work:
-    return _rows_of_sessions(_sessions(call))
+    return _rows_of_sessions(sessions_of(call))
 
 
 def _sessions_json(call: Call, connection_id: str | None) -> Work:
@@ -306,7 +307,7 @@ def _close_address(call: Call, address: str | None) -> bool:
 def _close_user(call: Call, user: str | None) -> bool:
     wanted = {
         session.connection: None
-        for session in _sessions(call)
+        for session in sessions_of(call)
         if session.connection is not None and user and user in (session.user, session.validated_user)
     }
     return _close_connections(list(wanted))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 from embedbroker.kernel import (
     Bookmark,
-    Consumer,
     Kernel,
     Leaving,
     Message,
@@ -20,7 +19,7 @@ from embedbroker.kernel import (
 )
 from embedclient.errors import RemoteProtocolError
 
-from ._client_lists import consumer_rows, consumers_of
+from ._client_lists import consumer_rows, consumers_of, sessions_of
 from ._message_counters import QUEUE_COUNTER_OPERATIONS
 from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, shown
 from ._paging import plain_text
@@ -204,26 +203,47 @@ def _count_groups(call: Call, filter_text: str | None, name: str | None) -> Work
 # -- contents in delivery --------------------------------------------------------------------------------------------
 
 
-def _delivering(call: Call) -> list[tuple[Consumer, list[Message]]]:
-    """Return the first messages in delivery, by consumer."""
+def _delivering(call: Call) -> dict[str, list[Message]]:
+    """Return the first messages in delivery, by consumer.
+
+    What a closed consumer got, and its transaction acknowledged, counts for its session.
+    """
     queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
-    found: list[tuple[Consumer, list[Message]]] = []
-    room = BROWSE_MAX
-    for consumer in queue.consumers:
-        messages = [reference.message for reference in islice(consumer.unsettled.values(), room)]
-        if messages:
-            found.append((consumer, messages))
-        room -= len(messages)
-        if room <= 0:
-            break
+    found: dict[str, list[Message]] = {}
+    for holder, message in islice(_in_delivery(call, queue), BROWSE_MAX):
+        found.setdefault(holder, []).append(message)
     return found
+
+
+def _in_delivery(call: Call, queue: Queue) -> Iterator[tuple[str, Message]]:
+    for consumer in queue.consumers:
+        session = consumer.owner.name if consumer.owner is not None else ""
+        name = f"ServerConsumer [id={consumer.key}, session={session}]"
+        for reference in consumer.unsettled.values():
+            yield name, reference.message
+    branches = call.kernel.branches.transactions()
+    local = [session.transaction for session in sessions_of(call) if session.transaction is not None]
+    for transaction in dict.fromkeys([*local, *branches]):
+        if queue not in transaction.taken_from:
+            continue
+        for each, references, _outcome, consumer in transaction.acknowledged:
+            owner = None if consumer is None else consumer.owner
+            # After a restart, a prepared transaction has no consumer.
+            if each is not queue or consumer is None or owner is None:
+                continue
+            if consumer.closed:
+                connection = "" if owner.connection is None else owner.connection.connection_id
+                name = f"ServerSession [id={connection}:{owner.name}]"
+            else:
+                name = f"ServerConsumer [id={consumer.key}, session={owner.name}]"
+            for reference in references:
+                yield name, reference.message
 
 
 def _delivering_json(call: Call) -> str:
     rows, size = [], 0
-    for consumer, messages in _delivering(call):
-        session = consumer.owner.name if consumer.owner is not None else ""
-        name = json.dumps(f"ServerConsumer [id={consumer.key}, session={session}]", ensure_ascii=False)
+    for holder, messages in _delivering(call).items():
+        name = json.dumps(holder, ensure_ascii=False)
         rows.append(f'{{"consumerName":{name},"elements":{_json_of(messages)}}}')
         size += len(rows[-1])
         if size > RESULT_CHARS_MAX:
@@ -239,14 +259,14 @@ def _count_delivering(call: Call, filter_text: str | None = None) -> int:
     matches = matcher(call.kernel, filter_text)
     if matches is None:
         return _of(call).delivering_count
-    return sum([matches(message) for _consumer, messages in _delivering(call) for message in messages])
+    return sum([matches(message) for messages in _delivering(call).values() for message in messages])
 
 
 def _count_delivering_groups(call: Call, filter_text: str | None, name: str | None) -> str:
     if not name:
         return json.dumps({"null": _count_delivering(call, filter_text)}, separators=(",", ":"))
     matches = matcher(call.kernel, filter_text)
-    messages = [message for _consumer, taken in _delivering(call) for message in taken]
+    messages = [message for taken in _delivering(call).values() for message in taken]
     return _counts_json([message for message in messages if matches is None or matches(message)], name)
 
 

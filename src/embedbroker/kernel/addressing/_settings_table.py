@@ -129,7 +129,9 @@ class SettingsTable:
         Raises:
             ValueError: A text is not a match; nothing is changed.
         """
-        matches = None if security is None else Matches({**security, **self._set_security}, self._wildcards)
+        matches = None
+        if security is not None:
+            matches = Matches({**security, **self._set_security}, self._wildcards, self._uuid_namespace)
         if addresses is not None:
             self.addresses.replace_all({**addresses, **self._set_addresses})
             self._forget_found()
@@ -168,18 +170,12 @@ class SettingsTable:
         changed = {known: each for known, each in self._security.items() if known != match}
         if setting is not None:
             changed[match] = setting
-<<<<<<< HEAD
-        self._use_security(changed, Matches(changed, self._wildcards))
+        self._use_security(changed, Matches(changed, self._wildcards, self._uuid_namespace))
 
     def _use_security(self, settings: dict[str, SecuritySetting], matches: Matches[SecuritySetting]) -> None:
         self._matches = matches
         self._security = settings
         self._observers.call(self._observers.commit.security_changed, settings)
-=======
-        self._matches = Matches(changed, self._wildcards, self._uuid_namespace)
-        self._security = changed
-        self._observers.call(self._observers.commit.security_changed, changed)
->>>>>>> e188bf7e (config: addresses of management and notifications, the namespace of UUIDs and the usage check of queues can be set; quirks of Artemis are decided)
 
     def _record(self, kind: str, match: str, values: dict[str, object]) -> None:
         key = kind, match

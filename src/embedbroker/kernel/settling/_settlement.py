@@ -92,7 +92,7 @@ class Settlement:
             self._settle_over_steps(queue, references, outcome, transaction, consumer, finished, is_rollback)
         elif outcome is _ACCEPTED:
             if transaction is not None:
-                transaction.take(queue, references, outcome)
+                transaction.take(queue, references, outcome, consumer)
             self._removal.leave(queue, references, _ACKNOWLEDGED, transaction)
         else:
             if transaction is not None:
@@ -195,6 +195,10 @@ class Settlement:
         if not outcome.delivery_failed:
             reference.delivery_count -= 1
         is_dead = 0 < attempts_max <= reference.delivery_count
+        if not is_dead and queue.definition.purge_on_no_consumers and not queue.consumers:
+            # It was purged with what waited when its last consumer closed.
+            self._removal.leave(queue, (reference,), Leaving.REMOVED)
+            return
         delay_ms = 0
         if is_rollback and settings.redelivery_delay and not is_dead:
             delay_ms = redelivery_delay_ms(settings, reference.delivery_count, message.message_id)

@@ -372,10 +372,11 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
         granted = SessionProducerCredits(packet.credits, packet.address)
         session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
 
-    if not kernel.memory.is_full(address, limit):
+    is_blocked = kernel.memory.is_blocked(address)
+    if not is_blocked and not kernel.memory.is_full(address, limit):
         grant()
         return
-    if settings.address_full_policy is AddressFullPolicy.FAIL:
+    if is_blocked or settings.address_full_policy is AddressFullPolicy.FAIL:
         failed = SessionProducerCreditsFail(packet.credits, packet.address)
         session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
     if kernel.memory.waiting_of(session) >= _WAITING_CREDITS_MAX:

@@ -1,0 +1,86 @@
+"""Dead letters and diverts, line by line of the checklist."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from embedbroker.config import AddressSettings, DivertConfiguration, SecuritySetting, User
+from embedclient.model import Properties, PropertyType, RoutingType
+from embedclient.wire.core import CoreMessage, NullResponse, SessionReceiveMessage, SessionSend
+from tests.embedbroker.kernel.letters import letter
+from tests.embedbroker.kernel.stage import MULTICAST, Stage
+from tests.embedbroker.node.scripted import Stage as NodeStage
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_dlq_no_route(bound: bool) -> None:
+    """12.4.4: given send-to-dla-on-no-route everywhere, when no queue takes a message, then it is tried once.
+
+    It arrives on the dead letter address, or is dropped there without a loop.
+    """
+    stage = Stage({"#": AddressSettings(dead_letter_address="DLA", send_to_dla_on_no_route=True)})
+    manager = stage.kernel.address_manager
+    for queue in list(manager.queues.values()):
+        stage.kernel.teardown.delete_queue(queue)
+    for name in ("info", "DLA"):
+        manager.create_address(name, anycast=False, multicast=True, auto_created=False)
+    if bound:
+        stage.queue("dead", "DLA", MULTICAST)
+    stage.send(
+        *[letter(str(number), "info", durable=True, routing_type=RoutingType.MULTICAST) for number in range(3)],
+        routing_type=MULTICAST,
+    )
+    if bound:
+        assert stage.waiting("dead") == ["0", "1", "2"]
+    else:
+        stage.assert_empty()
+        assert not stage.store.of_kind("add")
+    assert manager.addresses["info"].unrouted_count == 3
+    # Sent to the dead letter address itself: not tried there a second time.
+    stage.send(letter("lost", "DLA", routing_type=RoutingType.ANYCAST), routing_type=None)
+    assert len(stage.waiting("dead")) == 4 if bound else stage.kernel.memory.used_bytes == 0
+
+
+def test_a_divert_needs_no_permission_at_its_forwarding_address() -> None:
+    """Not on the checklist: given a sender without a permission there, then the divert forwards all the same.
+
+    What a client must not send, it still must not send.
+    """
+    may_send = evolve(SecuritySetting.all("all"), send=("all", "r"))
+    stage = NodeStage(
+        users=[User("app", "pw", roles=["r"]), User("boss", "pw", roles=["all"])],
+        security_settings={"#": SecuritySetting.all("all"), "open": may_send},
+        diverts={"d": DivertConfiguration("open", "closed")},
+    )
+    boss = stage.connect().open_session(user="boss", password="pw")
+    for name in ("open", "closed"):
+        boss.create_queue(name)
+    app = stage.connect().open_session(user="app", password="pw")
+    app.send(SessionSend(_plain("m", "open"), True, -2))
+    assert app.clear() == [NullResponse(-2)]
+    app.send(SessionSend(_plain("n", "closed"), True, -3))
+    assert "AMQ229032" in (app.refusal().message or "")
+    boss.consume("closed", 1)
+    assert boss.texts == ["m"]
+
+
+def test_a_divert_removes_the_list_of_queues() -> None:
+    """Not on the checklist: given ``_AMQ_ROUTE_TO``, then the copy of a divert does not have it, and keeps the rest."""
+    stage = NodeStage(diverts={"d": DivertConfiguration("open", "closed")})
+    peer = stage.connect().open_session()
+    for name in ("open", "closed"):
+        peer.create_queue(name)
+    peer.send(SessionSend(_plain("m", "open", _AMQ_ROUTE_TO=bytes(8)), False, -1))
+    peer.consume("closed", 1)
+    (delivery,) = peer.packets(SessionReceiveMessage)
+    assert delivery.message.property("_AMQ_ROUTE_TO") is None
+    assert delivery.message.property("kept") == "yes"
+
+
+def _plain(text: str, address: str, **properties: bytes) -> CoreMessage:
+    values = Properties()
+    values.set("kept", "yes", PropertyType.STRING)
+    for name, value in properties.items():
+        values.set(name, value, PropertyType.BYTES)
+    return CoreMessage.build(address=address, durable=False, properties=values, body=text.encode())
