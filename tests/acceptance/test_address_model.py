@@ -68,7 +68,7 @@ def update(manager: Manager, types: str) -> str:
 
 
 def test_update_address() -> None:
-    """12.1.36: given an address, when its types are updated, then messages and restarts find the new ones.
+    """12.1.35: given an address, when its types are updated, then messages and restarts find the new ones.
 
     A type that a queue needs stays, and an address is not created twice.
     """
@@ -246,7 +246,7 @@ def test_purge_on_no_consumers_drops_what_comes_back_later() -> None:
 
 
 def test_special_case_of_fully_qualified_names() -> None:
-    """12.1.26: given a queue, when a consumer names ``::q``, then it gets messages; ``q::`` and ``::`` do not exist."""
+    """12.1.25: given a queue, when a consumer names ``::q``, then it gets messages; ``q::`` and ``::`` do not exist."""
     stage = Stage()
     stage.queue("q", "a")
     stage.send(letter("m", "a"))
@@ -259,7 +259,7 @@ def test_special_case_of_fully_qualified_names() -> None:
 
 
 def test_special_case_at_the_broker() -> None:
-    """12.1.26: the same with packets of a client."""
+    """12.1.25: the same with packets of a client."""
     stage = NodeStage()
     peer = stage.connect().open_session()
     peer.create_queue("q")
@@ -281,7 +281,7 @@ def limited(namespace: str) -> Stage:
 
 @pytest.mark.parametrize(("namespace", "expected"), [("uuid", 1), ("", 9)])
 def test_uuid_namespace(namespace: str, expected: int) -> None:
-    """12.1.32: given a namespace, when an address is called by a UUID, then settings of the namespace apply."""
+    """12.1.31: given a namespace, when an address is called by a UUID, then settings of the namespace apply."""
     stage = limited(namespace)
     assert stage.queue(A_UUID, temporary=True).definition.max_consumers == expected
     assert stage.queue("t", A_UUID, temporary=True).definition.max_consumers == expected
@@ -289,7 +289,7 @@ def test_uuid_namespace(namespace: str, expected: int) -> None:
 
 
 def test_uuid_namespace_without_uuid() -> None:
-    """12.1.33: given a namespace, when a temporary queue has another name, then settings of its name apply."""
+    """12.1.32: given a namespace, when a temporary queue has another name, then settings of its name apply."""
     stage = limited("uuid")
     for name in ("plain", f"{A_UUID}.x", A_UUID[:-1], "uuid.x"):
         expected = 1 if name == "uuid.x" else 9
@@ -297,7 +297,7 @@ def test_uuid_namespace_without_uuid() -> None:
 
 
 def test_uuid_namespace_of_permissions() -> None:
-    """12.1.32: permissions of the namespace apply, too."""
+    """12.1.31: permissions of the namespace apply, too."""
     stage = NodeStage(
         users=[User("app", "pw", roles=["r"])],
         security_settings={"#": SecuritySetting(), "uuid.#": SecuritySetting.all("r")},
@@ -311,7 +311,7 @@ def test_uuid_namespace_of_permissions() -> None:
 
 
 def test_consumers_of_a_queue_in_the_namespace_are_limited() -> None:
-    """12.1.32: the limit of the settings is in force at the queue."""
+    """12.1.31: the limit of the settings is in force at the queue."""
     stage = limited("uuid")
     stage.queue(A_UUID, temporary=True)
     stage.consumer(stage.session(), A_UUID)

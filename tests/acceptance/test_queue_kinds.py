@@ -50,7 +50,7 @@ def test_group_rebalance() -> None:
 
 
 def test_out_of_order_acknowledgement() -> None:
-    """12.3.27: given prefetched messages of mixed priorities, when one is acknowledged, then the others come again.
+    """12.3.26: given prefetched messages of mixed priorities, when one is acknowledged, then the others come again.
 
     They were delivered in order of sends; the client acknowledges the one of the highest priority.
     """
@@ -70,7 +70,7 @@ def test_out_of_order_acknowledgement() -> None:
 
 
 def test_out_of_order_acknowledgement_of_many_consumers() -> None:
-    """12.3.27: each acknowledgement removes its own message alone, whichever consumer has the others."""
+    """12.3.26: each acknowledgement removes its own message alone, whichever consumer has the others."""
     stage = Stage({"#": AddressSettings(max_delivery_attempts=-1)})
     stage.queue("q")
     session = stage.session()
