@@ -21,7 +21,7 @@ from embedclient.wire.core import (
     SessionSend,
 )
 from tests.embedbroker.kernel.letters import letter
-from tests.embedbroker.kernel.stage import ANYCAST, Stage, Taker
+from tests.embedbroker.kernel.stage import ANYCAST, MULTICAST, Stage, Taker
 from tests.embedbroker.node.managing import Manager, manager_of
 from tests.embedbroker.node.scripted import Peer
 from tests.embedbroker.node.scripted import Stage as NodeStage
@@ -221,6 +221,19 @@ def test_address_queue_delete_delay() -> None:
     assert not has_address(stage)
 
 
+def test_purge_on_no_consumers_false() -> None:
+    """12.1.3: given a queue without the flag, when its consumer takes one of two messages, then the other one stays."""
+    stage = Stage()
+    stage.queue("q", purge_on_no_consumers=False)
+    stage.send(letter("a", "q"), letter("b", "q"))
+    session = stage.session()
+    consumer, taker = stage.consumer(session, "q", credit=1)
+    stage.run_all()
+    session.settle(consumer.key, taker.messages[0].message_id)
+    session.close(failed=False)
+    assert stage.waiting("q") == ["b"]
+
+
 def test_purge_on_no_consumers_drops_what_comes_back_later() -> None:
     """Not on the checklist: given a delivery of an open transaction, when the last consumer closes, then the rest goes.
 
@@ -240,6 +253,36 @@ def test_purge_on_no_consumers_drops_what_comes_back_later() -> None:
     stage.run_all()
     assert stage.waiting("q") == []
     stage.assert_empty()
+
+
+def test_auto_delete_topic_durable_subscriber() -> None:
+    """12.1.22: given a durable subscriber, when its consumer closes, then the address stays until it unsubscribes."""
+    stage = Stage()
+    stage.send(letter("lost", "topic"), routing_type=MULTICAST)
+    stage.queue("me.sub", "topic", MULTICAST, auto_delete=False)
+    session = stage.session(pre_acknowledge=True)
+    consumer, taker = stage.consumer(session, "me.sub")
+    stage.send(letter("m", "topic"), routing_type=MULTICAST)
+    stage.run_all()
+    assert taker.texts == ["m"]
+    session.close_consumer(consumer.key)
+    sweeps(stage, 5)
+    assert exists(stage, "me.sub") and has_address(stage, "topic")
+    assert not isinstance(session.addresses.delete_queue("me.sub"), Refused)
+    assert not has_address(stage, "topic")
+    stage.assert_empty()
+
+
+def test_delete_temporary_queue_when_client_crash() -> None:
+    """12.1.30: given a client that stops pinging, when its time to live is over, then its temporary queue goes."""
+    stage = NodeStage()
+    peer = stage.connect().open_session()
+    peer.create_queue("t", temporary=True)
+    queues = stage.node.kernel.address_manager.queues
+    stage.advance(50)
+    assert "t" in queues
+    stage.advance(15)
+    assert peer.closed is not None and "t" not in queues
 
 
 # -- names -----------------------------------------------------------------------------------------------------------

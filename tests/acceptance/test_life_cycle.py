@@ -7,7 +7,7 @@ from attrs import evolve
 
 from embedbroker.config import AddressSettings, DivertConfiguration, SecuritySetting, User
 from embedclient.model import Properties, PropertyType, RoutingType
-from embedclient.wire.core import CoreMessage, NullResponse, SessionReceiveMessage, SessionSend
+from embedclient.wire.core import CoreMessage, NullResponse, SessionReceiveMessage, SessionRollback, SessionSend
 from tests.embedbroker.kernel.letters import letter
 from tests.embedbroker.kernel.stage import MULTICAST, Stage
 from tests.embedbroker.node.scripted import Stage as NodeStage
@@ -40,6 +40,54 @@ def test_dlq_no_route(bound: bool) -> None:
     # Sent to the dead letter address itself: not tried there a second time.
     stage.send(letter("lost", "DLA", routing_type=RoutingType.ANYCAST), routing_type=None)
     assert len(stage.waiting("dead")) == 4 if bound else stage.kernel.memory.used_bytes == 0
+
+
+def test_expire_with_overriden_sublevel_address_settings() -> None:
+    """12.4.14: given expiry addresses at two levels, then that of the narrower match gets what expires."""
+    stage = Stage({"a.#": AddressSettings(expiry_address="wide"), "a.b": AddressSettings(expiry_address="narrow")})
+    for name in ("a.b", "a.c"):
+        stage.queue(name)
+        stage.send(letter(name, name, expiration=stage.kernel.now_ms + 1))
+    stage.pass_time(40)
+    assert (stage.waiting("narrow"), stage.waiting("wide")) == (["a.b"], ["a.c"])
+
+
+def test_message_expired_without_expiry_address_with_expiry_delay_override() -> None:
+    """12.4.15: given an expiry delay, then a message without expiration expires after it, and others as they state."""
+    stage = Stage({"q": AddressSettings(expiry_delay=50_000)}, message_expiry_scan_period_ms=1_000)
+    queue = stage.queue("q")
+    stage.send(letter("own", "q", expiration=stage.kernel.now_ms + 90_000), letter("none", "q"))
+    stage.pass_time(49)
+    assert stage.waiting("q") == ["own", "none"]
+    stage.pass_time(3)
+    assert stage.waiting("q") == ["own"]
+    stage.pass_time(40)
+    assert stage.waiting("q") == [] and queue.expired_count == 2
+    stage.assert_empty()
+
+
+def test_inifinte_redelivery_with_scheduling() -> None:
+    """12.4.27: given no limit of attempts and a delay, when a message fails often, then the journal does not grow."""
+    settings = AddressSettings(max_delivery_attempts=-1, redelivery_delay=10, max_redelivery_delay=10)
+    stage = NodeStage(durable=True, segment_size_bytes=16 * 1024, address_settings={"#": settings})
+    peer = stage.connect().open_session("first")
+    peer.create_queue()
+    peer.post("m", durable=True)
+    consumer = stage.connect().open_session("consumer", transacted=True)
+    consumer.consume()
+    stage.settle_disk()
+    assert stage.disk is not None
+    sizes = []
+    for count in range(1, 3_001):
+        (delivery,) = consumer.packets(SessionReceiveMessage)
+        assert delivery.delivery_count == count
+        consumer.clear()
+        consumer.send(SessionRollback(True))
+        stage.advance(0.02)
+        stage.settle_disk()
+        if not count % 1_000:
+            sizes.append(sum(map(len, stage.disk.contents().values())))
+    assert sizes[2] <= sizes[0] + 32 * 1024, sizes
 
 
 def test_a_divert_needs_no_permission_at_its_forwarding_address() -> None:

@@ -105,6 +105,28 @@ def test_copied_message_properties(manager: Manager) -> None:
     assert manager.read("queue.q4", "MessageCount") == 1
 
 
+def test_retry_message_without_dlq(manager: Manager) -> None:
+    """12.9.4: given an ordinary queue, when one message states its origin, then retryMessages moves that one alone."""
+    for name in ("q", "other"):
+        manager.peer.create_queue(name)
+    values = Properties()
+    values.set("_AMQ_ORIG_ADDRESS", "other", PropertyType.STRING)
+    values.set("_AMQ_ORIG_QUEUE", "other", PropertyType.STRING)
+    marked = CoreMessage.build(address="q", properties=values, body=b"marked")
+    manager.peer.send(SessionSend(letter("plain"), False, -1), SessionSend(marked, False, -1))
+    assert manager.call("queue.q", "retryMessages") == 1
+    assert (manager.read("queue.q", "MessageCount"), manager.read("queue.other", "MessageCount")) == (1, 1)
+
+
+def test_empty_address_settings(manager: Manager) -> None:
+    """12.9.18: given settings without a value, when they are added, then everything is inherited."""
+    manager.call("broker", "addAddressSettings", "a.#", '{"maxDeliveryAttempts":3}')
+    assert json.loads(manager.call("broker", "addAddressSettings", "a.b", "{}")) == {}
+    shown = json.loads(manager.call("broker", "getAddressSettingsAsJSON", "a.b"))
+    assert shown["maxDeliveryAttempts"] == 3
+    assert shown["deadLetterAddress"] == "DLQ"
+
+
 @pytest.mark.parametrize("states_its_type", [False, True])
 def test_retry_message_with_auto_created_resources_and_orig_routing_type(states_its_type: bool) -> None:
     """12.9.6: given a dead letter in an auto-created queue, when it is retried, then it is back with its type."""

@@ -226,16 +226,16 @@ def _in_delivery(call: Call, queue: Queue) -> Iterator[tuple[str, Message]]:
     for transaction in dict.fromkeys([*local, *branches]):
         if queue not in transaction.taken_from:
             continue
-        for each, references, _outcome, consumer in transaction.acknowledged:
-            owner = None if consumer is None else consumer.owner
+        for each, references, _outcome, taker in transaction.acknowledged:
+            owner = None if taker is None else taker.owner
             # After a restart, a prepared transaction has no consumer.
-            if each is not queue or consumer is None or owner is None:
+            if each is not queue or taker is None or owner is None:
                 continue
-            if consumer.closed:
+            if taker.closed:
                 connection = "" if owner.connection is None else owner.connection.connection_id
                 name = f"ServerSession [id={connection}:{owner.name}]"
             else:
-                name = f"ServerConsumer [id={consumer.key}, session={owner.name}]"
+                name = f"ServerConsumer [id={taker.key}, session={owner.name}]"
             for reference in references:
                 yield name, reference.message
 
