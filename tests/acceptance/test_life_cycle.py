@@ -90,6 +90,18 @@ def test_inifinte_redelivery_with_scheduling() -> None:
     assert sizes[2] <= sizes[0] + 32 * 1024, sizes
 
 
+def test_consumer_multiple_browser_with_selector() -> None:
+    """12.4.33: given two browsers with selectors, then each shows its own messages, and nothing is consumed."""
+    stage = Stage()
+    queue = stage.queue("q")
+    stage.send(*[letter(str(number), "q", x=number % 2) for number in range(6)])
+    takers = [stage.consumer(stage.session(), "q", browse=True, filter=text)[1] for text in ("x = 0", "x = 1", None)]
+    stage.run_all()
+    everything = [str(number) for number in range(6)]
+    assert [taker.texts for taker in takers] == [["0", "2", "4"], ["1", "3", "5"], everything]
+    assert stage.waiting("q") == everything and queue.acknowledged_count == 0
+
+
 def test_a_divert_needs_no_permission_at_its_forwarding_address() -> None:
     """Not on the checklist: given a sender without a permission there, then the divert forwards all the same.
 

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 from embedbroker.config import AddressSettings
-from embedclient.wire.core import CoreMessage, SessionConsumerClose, SessionIndividualAcknowledge
+from embedclient.wire.core import (
+    CoreMessage,
+    SessionAcknowledge,
+    SessionConsumerClose,
+    SessionIndividualAcknowledge,
+    SessionReceiveMessage,
+)
 from tests.embedbroker.kernel.letters import letter
 from tests.embedbroker.kernel.stage import Stage, Taker
 from tests.embedbroker.node.test_groups import consumer_of, grouped, send, stage_with
+
+
+def test_multiple_grouping_consume_half() -> None:
+    """12.3.18: given two groups, when a session acknowledges a half and is closed, then the other gets the rest.
+
+    It comes in order.
+    """
+    stage = stage_with()
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, *[grouped(f"{'ab'[number % 2]}{number}", "ab"[number % 2]) for number in range(20)])
+    assert [len(first.texts), len(second.texts)] == [10, 10]
+    half = first.packets(SessionReceiveMessage)[4].message.message_id
+    first.send(SessionAcknowledge(0, half, False), SessionConsumerClose(0))
+    stage.settle_disk()
+    rest = first.texts[5:]
+    assert second.texts[10:] == rest and len(rest) == 5
+    send(stage, grouped("later", rest[0][0]))
+    assert second.texts[-1] == "later"
 
 
 def test_group_buckets() -> None:

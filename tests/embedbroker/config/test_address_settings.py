@@ -44,10 +44,12 @@ def found(matches: dict[str, AddressSettings], address: str) -> int | None:
     ],
 )
 def test_matches(match: str, address: str, applies: bool) -> None:
+    """Artemis' RepositoryTest.testMatchingDocs."""
     assert found({match: attempts(77)}, address) == (77 if applies else 10)
 
 
 def test_more_specific_matches_come_first() -> None:
+    """Artemis' RepositoryTest.testMultipleMatchesHasRightOrder."""
     matches = ["m.a.c", "m.*.c", "m.a.#", "m.#", "#"]
     for count in range(len(matches)):
         rest = {match: attempts(matches.index(match)) for match in reversed(matches[count:])}
@@ -84,6 +86,7 @@ def test_unset_values_come_from_wider_matches_and_from_the_defaults() -> None:
 
 
 def test_looking_up_changes_no_entry_and_answers_the_same() -> None:
+    """Artemis' RepositoryTest.testMatchMergeIdempotence."""
     entries = {"#": AddressSettings(dead_letter_address="DLQ"), "a": attempts(7)}
     repository = AddressSettingsRepository(entries)
     assert repository.of("a") is repository.of("a")
@@ -99,6 +102,7 @@ def test_the_cache_is_bounded() -> None:
 
 @pytest.mark.parametrize("match", ["a.#.b", "#.a", "a#b"])
 def test_a_hash_stands_at_the_end_only(match: str) -> None:
+    """Artemis' RepositoryTest.testIllegalMatches."""
     with pytest.raises(ValueError, match="'#' is allowed at the end only"):
         AddressSettingsRepository({match: AddressSettings()})
 

@@ -138,6 +138,7 @@ def test_the_sequence_minus_one_ends_the_group_with_its_message(stage: Stage) ->
 
 
 def test_a_rollback_brings_a_group_back_to_its_consumer_in_order(stage: Stage) -> None:
+    """Artemis' MessageGroupingTest.testMultipleGroupingTXRollback."""
     first, second = consumer_of(stage, transacted=True), consumer_of(stage, transacted=True)
     send(stage, *mixed())
     before = [list(first.texts), list(second.texts)]
@@ -272,6 +273,7 @@ def test_a_bucket_number_of_thousands_of_digits_is_a_name_also_after_a_restart()
 
 
 def test_no_buckets_switch_groups_off() -> None:
+    """Artemis' GroupingTest.testGroupDisable."""
     stage = stage_with(default_group_buckets=0)
     first, second = consumer_of(stage), consumer_of(stage)
     send(stage, *[grouped(str(number), "a") for number in range(6)])
@@ -313,6 +315,7 @@ def first_marks(peer: Peer, key: str = "begins") -> list[str]:
 
 
 def test_the_first_message_of_a_group_for_a_consumer_is_marked() -> None:
+    """Artemis' GroupingTest.testGroupFirstKey."""
     stage = stage_with(default_group_first_key="begins")
     first = consumer_of(stage, transacted=True)
     send(stage, *mixed(6))

@@ -962,6 +962,7 @@ def test_power_cut_at_every_moment_of_a_file(stops_at: int) -> None:
 
 @both
 def test_dead_letter_keeps_the_body(kind: str) -> None:
+    """Artemis' DeadLetterAddressTest.testLargeMessageFileLeak."""
     stage, peer = a_stage(
         kind, address_settings={"#": AddressSettings(dead_letter_address="dead", max_delivery_attempts=1)}
     )

@@ -430,6 +430,7 @@ def test_messages_are_listed_with_headers_and_properties_in_one_object(manager: 
 
 
 def test_lists_and_filtered_counts_stop_at_200_messages(manager: Manager) -> None:
+    """Artemis' QueueControlTest.testBrowseLimitOnListBrowseAndFilteredCount."""
     fill(manager, 300)
     assert len(json.loads(manager.call("queue.q", "listMessagesAsJSON", ""))) == 200
     assert manager.call("queue.q", "countMessages", "AMQPriority = 4") == 200
@@ -495,6 +496,7 @@ def test_the_options_of_the_command_line_select_everything(manager: Manager) -> 
 
 
 def test_a_number_that_is_compared_with_a_text_matches_nothing(manager: Manager) -> None:
+    """Artemis' ActiveMQServerControlTest.testListQueuesNumericFilterInvalid."""
     manager.peer.create_queue("q")
     assert names(manager, {"field": "messageCount", "operation": "GREATER_THAN", "value": "many"}) == []
     assert "q" in names(manager, {"field": "messageCount", "operation": "LESS_THAN", "value": "1"})
@@ -562,6 +564,7 @@ def test_messages_are_moved_to_a_queue_with_their_origin(manager: Manager) -> No
 
 
 def test_a_move_goes_to_the_named_queue_alone(manager: Manager) -> None:
+    """Artemis' QueueControlTest.testMoveMessageToFQQN."""
     fill(manager, 1)
     for name in ("one", "two"):
         manager.call("broker", "createQueue", "t", "MULTICAST", name, None, True, -1, False, True)
@@ -588,6 +591,7 @@ def test_dead_letters_are_sent_back(manager: Manager) -> None:
 
 
 def test_a_message_whose_queue_is_gone_stays(manager: Manager) -> None:
+    """Artemis' QueueControlTest.testRetryMessageReturnedWhenNoOrigQueue."""
     fill(manager, 1)
     manager.call("queue.q", "sendMessagesToDeadLetterAddress", None)
     manager.call("broker", "destroyQueue", "q")

@@ -251,6 +251,7 @@ def test_a_long_schedule_is_examined_in_portions(manager: Manager) -> None:
 
 
 def test_scheduled_messages_are_delivered_early(manager: Manager) -> None:
+    """Artemis' ScheduledMessageTest.testManagementDeliveryByFilter."""
     fill(manager, 1)
     for number in (1, 2, 3, 4):
         schedule(manager, number, 20 - number)
@@ -349,6 +350,7 @@ def test_other_types_have_a_body_in_base64(manager: Manager) -> None:
 
 
 def test_a_send_of_a_queue_goes_to_it_alone_and_its_filter_applies(manager: Manager) -> None:
+    """Artemis' QueueControlTest.testSendMessageToQueueWithFilter."""
     for name, selector in (("one", None), ("two", "color = 'red'")):
         manager.call("broker", "createQueue", "t", "MULTICAST", name, selector, True, -1, False, True)
     manager.call("queue.two", "sendMessage", {"color": "red"}, 3, "a", True, None, None)

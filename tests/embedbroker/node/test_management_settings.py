@@ -83,6 +83,7 @@ def test_added_settings_take_effect_at_once(manager: Manager) -> None:
 
 @pytest.mark.parametrize("match", ["used", "#"])
 def test_added_settings_take_effect_at_an_address_that_is_in_use(manager: Manager, match: str) -> None:
+    """Artemis' RepositoryTest.testCacheWithWildcards."""
     manager.call("broker", "createQueue", '{"name":"used","routing-type":"ANYCAST"}')
     manager.peer.send(SessionSend(letter("one", "used"), True, -1))
     assert any(isinstance(packet, NullResponse) for packet in manager.peer.clear())

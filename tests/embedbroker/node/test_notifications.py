@@ -159,6 +159,7 @@ def test_sessions_and_consumers() -> None:
 
 
 def test_a_consumer_with_an_empty_filter_has_no_filter_property() -> None:
+    """Artemis' NotificationTest.testConsumerCreatedWithEmptyFilterString."""
     stage = Stage()
     listener = Listener(stage)
     listener.peer.create_queue("q")
@@ -221,6 +222,7 @@ def test_the_binding_of_a_divert() -> None:
 
 
 def test_events_that_a_filter_does_not_match_are_not_stored() -> None:
+    """Artemis' NotificationTest.testBINDING_ADDEDWithNonMatchingFilter."""
     stage = Stage()
     listener = Listener(stage, filter="_AMQ_NotifType = 'BINDING_ADDED'")
     other(stage).create_queue("q")

@@ -63,6 +63,7 @@ def consumer_of(stage: Stage, name: str = "consumer", **options: object) -> Peer
 
 
 def test_a_message_comes_when_it_is_due_and_not_before(stage: Stage) -> None:
+    """Artemis' ScheduledMessageTest.testScheduledAndNormalMessagesDeliveredCorrectly."""
     producer, consumer = stage.connect().open_session("p"), consumer_of(stage)
     send(stage, producer, "later", 10)
     producer.post("now")
@@ -80,6 +81,7 @@ def test_a_message_comes_when_it_is_due_and_not_before(stage: Stage) -> None:
 
 
 def test_messages_come_in_order_of_their_times_and_those_of_one_time_in_order_of_their_sends(stage: Stage) -> None:
+    """Artemis' ScheduledMessageTest.testScheduledMessagesDeliveredCorrectlyDifferentOrder."""
     producer, consumer = stage.connect().open_session("p"), consumer_of(stage)
     for text, seconds in (("third", 25), ("first", 24), ("second", 24)):
         send(stage, producer, text, seconds)
@@ -214,6 +216,7 @@ def test_a_scheduled_message_is_not_browsed_and_leaves_with_its_queue(stage: Sta
 
 
 def test_many_messages_of_one_time_come_in_their_order_over_bounded_steps() -> None:
+    """Artemis' ScheduledMessageTest.testManyMessagesSameTime."""
     stage = Stage(durable=True, work_per_step_max=7)
     stage.connect().open_session("first").create_queue()
     producer = stage.connect().open_session("p")

@@ -187,6 +187,7 @@ def state_of(stage: Stage) -> object:
 
 @pytest.mark.parametrize("wanted", CASES, ids=lambda wanted: wanted.name)
 def test_an_operation_passes_with_its_permissions_and_with_no_other(wanted: Case) -> None:
+    """Artemis' AutoCreateJmsDestinationTest.testAutoCreateOnSendToQueueSecurity."""
     for granted in GRANTS:
         stage = stage_with(granted)
         peer = stage.connect().open_session(user="tester", password="t")

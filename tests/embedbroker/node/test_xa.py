@@ -81,6 +81,7 @@ def test_a_branch_stays_what_it_was_after_a_commit_in_the_wrong_number_of_phases
 
 
 def test_sessions_work_in_one_branch_one_after_the_other_and_at_once(stage: Stage, peer: Peer) -> None:
+    """Artemis' BasicXaTest.testSendMultipleQueuesTwoPhaseJoin."""
     other = another(stage)
     sent_in(peer, 1, "a", end=False)
     assert answer(other, SessionXaJoin(xid(1))) == XaCode.XA_OK

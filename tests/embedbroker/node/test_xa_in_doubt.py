@@ -59,6 +59,9 @@ def timed(stage: Stage, seconds: float) -> None:
 
 
 def test_a_branch_that_is_not_prepared_in_time_is_rolled_back(stage: Stage, peer: Peer) -> None:
+    """Artemis' XaTimeoutTest.testSimpleTimeoutOnReceive and
+    XaTimeoutTest.testPreparedTransactionNotTimedOut.
+    """
     fill(stage, "a")
     peer.consume()
     taken_in(peer, 1)
@@ -86,6 +89,8 @@ def test_work_in_a_branch_that_timed_out_is_lost_and_its_end_says_so(stage: Stag
 
 
 def test_a_session_sets_the_time_of_its_branches(stage: Stage, peer: Peer) -> None:
+    """Artemis' XaTimeoutTest.testChangingTimeoutGetsPickedUp."""
+
     def set_timeout(seconds: int) -> None:
         peer.send(SessionXaSetTimeout(seconds))
         assert peer.clear() == [SessionXaSetTimeoutResponse(True)]
@@ -131,6 +136,7 @@ def test_many_time_outs_are_spread_over_steps(stage: Stage, peer: Peer) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_decision_here_is_told_until_it_is_forgotten(stage: Stage, peer: Peer, commit: bool) -> None:
+    """Artemis' HeuristicXATest.testHeuristicCommitWithRestart."""
     told = XaCode.XA_HEURCOM if commit else XaCode.XA_HEURRB
     sent_in(peer, 1, "a")
     table = stage.node.kernel.branches

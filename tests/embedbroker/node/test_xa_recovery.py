@@ -82,6 +82,7 @@ def take(stage: Stage, peer: Peer) -> None:
 
 
 def test_what_it_took_is_not_delivered_again_and_counts_as_in_delivery(stage: Stage, peer: Peer) -> None:
+    """Artemis' ScheduledMessageTest.testPendingACKOnPrepared."""
     take(stage, peer)
     later = reborn(stage)
     assert query_count(later) == 3

@@ -221,6 +221,7 @@ def test_priorities_come_first_and_are_acknowledged_one_by_one() -> None:
 
 
 def test_an_expired_message_is_not_given_out_and_leaves_the_queue() -> None:
+    """Artemis' MessageExpirationTest.testMessageExpirationOnClient."""
     pair = NodePair()
     session = open_session(pair)
     producer, consumer = open_queue(pair, session)

@@ -427,7 +427,10 @@ def test_a_divert_is_recorded_changed_and_removed(stage: Stage) -> None:
 
 @pytest.mark.parametrize("forced", [False, True])
 def test_single_persisted_divert_that_the_configuration_does_not_contain(forced: bool) -> None:
-    """Artemis' testSinglePersistedNoDeleteDivert and testSinglePersistedDeleteDivert."""
+    """Artemis' testSinglePersistedNoDeleteDivert and testSinglePersistedDeleteDivert.
+
+    Artemis' DivertTest.testSinglePersistedNoDeleteDivert.
+    """
     stage = Stage({"orders": AddressSettings(config_delete_diverts=forced)})
     stage.kernel.diverts.restore(DivertDefinition(7, "old", "orders", "audit", "old"))
     assert not stage.kernel.diverts.declare({})

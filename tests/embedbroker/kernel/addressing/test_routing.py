@@ -27,6 +27,7 @@ def names(stage: Stage) -> list[str]:
 
 
 def test_anycast_queues_of_an_address_take_turns(stage: Stage) -> None:
+    """Artemis' AddressingTest.testAnycastRoutingRoundRobin."""
     for name in ("x", "y"):
         stage.queue(name, "a")
     stage.send(*[letter(text, "a") for text in "12345"], routing_type=ANYCAST)
@@ -68,6 +69,7 @@ def test_a_fully_qualified_send_goes_to_one_queue(stage: Stage) -> None:
 
 
 def test_a_fully_qualified_send_needs_the_right_address_type_and_filter(stage: Stage) -> None:
+    """Artemis' FullQualifiedQueueTest.testFilteredQueueNegative."""
     stage.queue("x", "a", MULTICAST, filter="colour = 'red'")
     stage.queue("y", "b", MULTICAST)
     for message, routing_type in ((letter("1", "a::x"), None), (letter("2", "a::y"), None)):
@@ -102,6 +104,7 @@ def test_a_multicast_send_creates_the_address_only(stage: Stage) -> None:
 
 @pytest.mark.parametrize("routing_type", [ANYCAST, MULTICAST])
 def test_a_fully_qualified_send_creates_address_and_queue(stage: Stage, routing_type: int) -> None:
+    """Artemis' AutoCreateJmsDestinationTest.testAutoCreateOnSendToFQQN."""
     stage.send(letter("1", "a::x"), routing_type=routing_type)
     assert stage.kernel.address_manager.queues["x"].definition.address == "a"
     assert stage.waiting("x") == ["1"]
@@ -216,6 +219,7 @@ def test_names_may_be_fully_qualified(stage: Stage) -> None:
 
 
 def test_shared_queues_want_the_same_address_and_filter(stage: Stage) -> None:
+    """Artemis' TransientQueueTest.testQueueDifferentConfigs."""
     queue = stage.queue("s", "t", MULTICAST, shared=True, durable=False)
     assert queue.definition.transient and not queue.durable
     assert stage.queue("s", "t", MULTICAST, shared=True, durable=False) is queue

@@ -174,6 +174,7 @@ def test_number_of_bindings_that_match() -> None:
 
 
 def test_wildcard_address_removal() -> None:
+    """Artemis' WildcardAddressManagerUnitTest.testWildCardAddressRemoval."""
     stage = Stage()
     one, two = stage.queue("one", "a.#", MULTICAST), stage.queue("two", "a.#", MULTICAST)
     sent(stage, "a.b")
@@ -253,7 +254,10 @@ def test_anycast_queues_of_each_address_take_turns() -> None:
 
 
 def test_mixed_routing_types_do_not_leak() -> None:
-    """Artemis' MixRoutingTest, with wildcards."""
+    """Artemis' MixRoutingTest, with wildcards.
+
+    Artemis' MixRoutingTest.testMix.
+    """
     stage = Stage()
     stage.queue("any", "a.#", ANYCAST)
     stage.queue("multi", "a.#", MULTICAST)

@@ -49,6 +49,7 @@ def test_a_higher_priority_takes_all_it_can(stage: Stage, first: str) -> None:
 
 
 def test_consumers_of_the_highest_priority_alternate(stage: Stage) -> None:
+    """Artemis' ConsumerPriorityTest.testConsumerPriorityQueueConsumerRoundRobin."""
     stage.queue("q")
     send_all(stage, "abcd")
     stage.consumer(stage.session(), "q", priority=1)
@@ -58,6 +59,7 @@ def test_consumers_of_the_highest_priority_alternate(stage: Stage) -> None:
 
 
 def test_the_next_priority_takes_over(stage: Stage) -> None:
+    """Artemis' ConsumerPriorityTest.testConsumerPriorityQueueConsumerFailover."""
     stage.queue("q")
     top = stage.session()
     stage.consumer(top, "q", priority=9)
@@ -87,6 +89,7 @@ def test_idle_queues_forget_consumers_that_come_and_go(stage: Stage) -> None:
 
 
 def test_an_exclusive_queue_has_one_consumer_and_hands_over_in_order(stage: Stage) -> None:
+    """Artemis' ExclusiveTest.testExclusiveQueueConsumerFailover."""
     stage.queue("q", exclusive=True)
     first, second = stage.session(), stage.session()
     _one, taker_one = stage.consumer(first, "q")
@@ -149,6 +152,7 @@ def test_a_wrong_filter_and_a_missing_queue_are_refused(stage: Stage) -> None:
 
 
 def test_a_full_queue_refuses_consumers_but_not_browsers(stage: Stage) -> None:
+    """Artemis' AddressingTest.testLimitOnMaxConsumers."""
     stage.queue("q", max_consumers=1)
     session = stage.session()
     stage.consumer(session, "q")

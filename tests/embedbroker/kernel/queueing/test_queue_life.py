@@ -70,6 +70,7 @@ def test_an_auto_created_address_goes_with_its_last_queue(stage: Stage) -> None:
 
 
 def test_an_address_made_by_hand_or_with_a_delay_stays() -> None:
+    """Artemis' AddressQueueDeleteDelayTest.testAddressDeleteDelayNegative."""
     stage = Stage({"slow.#": AddressSettings(auto_delete_addresses_delay=1000)})
     stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     for name in ("hand", "slow.a"):
@@ -78,6 +79,7 @@ def test_an_address_made_by_hand_or_with_a_delay_stays() -> None:
 
 
 def test_a_temporary_queue_takes_its_address_along_but_not_one_made_by_hand(stage: Stage) -> None:
+    """Artemis' TemporaryQueueTest.testPreserveNonTemporaryAddressAfterConnectionIsClosed."""
     stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     for name, address in (("t1", "t1"), ("t2", "hand")):
         queue = stage.queue(name, address, temporary=True)
@@ -97,6 +99,7 @@ def test_temporary_queues_are_not_recorded(stage: Stage) -> None:
 
 @pytest.mark.parametrize("failed", [True, False])
 def test_a_transient_queue_goes_with_its_last_consumer(stage: Stage, failed: bool) -> None:
+    """Artemis' TransientQueueTest.testSimpleTransientQueue."""
     stage.queue("s", "t", MULTICAST, shared=True, durable=False)
     first, second = stage.session(), stage.session()
     for session in (first, second):
@@ -126,6 +129,7 @@ def test_a_transient_queue_stays_for_a_consumer_that_takes_the_place_of_its_last
 
 
 def test_purging_drops_what_is_there_when_the_last_consumer_leaves(stage: Stage) -> None:
+    """Artemis' AddressingTest.testPurgeOnNoConsumersTrue."""
     stage.queue("q", purge_on_no_consumers=True)
     stage.send(letter("early", "q"))
     assert stage.waiting("q") == []
@@ -166,6 +170,7 @@ def test_a_queue_that_purges_does_not_keep_other_queues_from_their_message(stage
 
 
 def test_an_auto_created_queue_goes_at_the_second_scan_and_its_address_later(stage: Stage) -> None:
+    """Artemis' AutoCreateTest.testSweep."""
     stage.send(letter("m", "a"), routing_type=ANYCAST)
     use(stage, "a")
     stage.pass_time(SCAN_S)
@@ -213,6 +218,9 @@ def test_a_queue_that_an_open_transaction_sent_to_stays(stage: Stage, ending: st
 
 @pytest.mark.parametrize("event", ["consumer", "send", "create"])
 def test_new_use_between_two_scans_clears_the_mark(stage: Stage, event: str) -> None:
+    """Artemis' AutoCreateTest.testNegativeSweepBecauseOfConsumer and
+    AutoCreateTest.testNegativeSweepBecauseOfSend.
+    """
     stage.queue("q", auto_created=True)
     use(stage, "q")
     stage.pass_time(SCAN_S)
@@ -249,6 +257,7 @@ def test_queues_and_addresses_made_on_purpose_stay(stage: Stage) -> None:
 
 
 def test_settings_say_whether_queues_made_on_purpose_go_too() -> None:
+    """Artemis' AutoDeleteCreatedQueueTest.testAutoDeleteCreatedQueueOnLastConsumerClose."""
     stage = Stage(
         {"g.#": AddressSettings(auto_delete_created_queues=True), "k.#": AddressSettings(auto_delete_queues=False)}
     )
@@ -261,6 +270,7 @@ def test_settings_say_whether_queues_made_on_purpose_go_too() -> None:
 
 
 def test_a_topic_address_goes_after_its_subscriber(stage: Stage) -> None:
+    """Artemis' AutoCreateTest.testSweepAddress."""
     queue = stage.queue("sub", "t", MULTICAST, temporary=True)
     stage.pass_time(3 * SCAN_S)
     assert has_address(stage, "t")
@@ -306,6 +316,7 @@ def restarted(*, messages: bool) -> Kernel:
 
 
 def test_auto_created_queues_that_are_empty_at_the_start_go() -> None:
+    """Artemis' AutoCreateTest.testCleanupAfterRebootCore."""
     assert set(restarted(messages=False).address_manager.queues) == {"hand", "DLQ", "ExpiryQueue"}
     assert "auto" not in restarted(messages=False).address_manager.addresses
     assert set(restarted(messages=True).address_manager.queues) == {"auto", "hand", "DLQ", "ExpiryQueue"}

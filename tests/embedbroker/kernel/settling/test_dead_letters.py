@@ -175,6 +175,7 @@ def test_a_dead_letter_is_not_seen_before_it_is_durable(stage: Stage) -> None:
 
 
 def test_dead_letters_without_address_or_queue_are_dropped_and_said_once() -> None:
+    """Artemis' DeadLetterAddressTest.testBasicSendWithDLAButNoBinding."""
     stage = Stage(
         {"none.#": AddressSettings(max_delivery_attempts=1), "lost.#": AddressSettings(max_delivery_attempts=1)}
     )
@@ -194,6 +195,9 @@ def test_dead_letters_without_address_or_queue_are_dropped_and_said_once() -> No
 
 
 def test_the_most_specific_dead_letter_address_counts() -> None:
+    """Artemis' AddressSettingsTest.testOverrideHierarchyWithDLA and
+    DeadLetterAddressTest.testDeadLetterAddressWithOverridenSublevelAddressSettings.
+    """
     stage = Stage(
         {
             "#": AddressSettings(dead_letter_address="DLQ", max_delivery_attempts=1),
@@ -279,6 +283,7 @@ def test_the_scan_finds_what_nobody_consumes(stage: Stage) -> None:
 
 
 def test_the_scan_works_in_slices_while_messages_are_consumed(stage: Stage) -> None:
+    """Artemis' ExpiryRunnerTest.testExpireWhilstConsumingMessagesStillInOrder."""
     stage.queue("q")
     for number in range(1500):
         stage.send(expiring(stage, str(number), "q") if number % 3 else letter(str(number), "q"))
@@ -343,6 +348,7 @@ def test_without_expiry_address_expired_messages_are_dropped() -> None:
 
 
 def test_a_message_in_two_queues_expires_in_both(stage: Stage) -> None:
+    """Artemis' ExpiryAddressTest.testBasicSendToMultipleQueues."""
     for name in ("x", "y"):
         stage.queue(name, "t", MULTICAST)
     stage.send(expiring(stage, "m", "t"))

@@ -96,6 +96,7 @@ def test_moved_message() -> None:
 
 
 def test_ongoing_send_to_dla_prevents_auto_delete() -> None:
+    """Artemis' AutoCreateDeadLetterResourcesTest.testOngoingSendToDLAPreventAutoDelete."""
     stage = Stage({"#": DEAD})
     send(stage, "orders")
     kill(stage, "orders")

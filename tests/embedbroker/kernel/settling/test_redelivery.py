@@ -35,6 +35,7 @@ def test_the_delay_grows_by_the_multiplier_up_to_the_maximum(
 
 
 def test_collision_avoidance_spreads_delays_on_both_sides_and_repeats_them() -> None:
+    """Artemis' RedeliveryConsumerTest.testRedeliveryCollisionAvoidance."""
     spread = settings(redelivery_delay=1000, redelivery_collision_avoidance_factor=0.5)
     delays = [redelivery_delay_ms(spread, 1, message_id) for message_id in range(1000)]
     assert delays == [redelivery_delay_ms(spread, 1, message_id) for message_id in range(1000)]

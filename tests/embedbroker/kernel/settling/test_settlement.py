@@ -76,6 +76,7 @@ def test_messages_of_another_consumer_cannot_be_acknowledged(stage: Stage) -> No
 
 
 def test_browsers_acknowledge_nothing(stage: Stage) -> None:
+    """Artemis' QueueBrowserTest.testConsumerBrowserMessageAckDoesNothing."""
     send_all(stage, "a")
     session = stage.session()
     browser, taker = stage.consumer(session, "q", browse=True)
@@ -85,6 +86,7 @@ def test_browsers_acknowledge_nothing(stage: Stage) -> None:
 
 
 def test_an_orderly_close_undoes_the_delivery_count_and_a_lost_connection_does_not(stage: Stage) -> None:
+    """Artemis' RedeliveryConsumerTest.testRedeliveryMessageSimpleCancel."""
     send_all(stage, "a")
     for failed, expected in ((False, 1), (True, 1), (False, 2), (True, 2)):
         session = stage.session()

@@ -118,6 +118,7 @@ def test_the_first_message_of_an_address_made_on_demand_has_its_id() -> None:
 
 
 def test_a_duplicate_in_a_transaction_undoes_all_of_it(stage: Stage) -> None:
+    """Artemis' DuplicateDetectionTest.testEntireTransactionRejected."""
     stage.queue("work")
     stage.send(letter("task", "work", durable=True))
     send(stage, "first", b"id")
@@ -150,6 +151,7 @@ def test_ids_of_a_transaction_count_from_its_commit(stage: Stage) -> None:
 
 
 def test_a_rollback_frees_the_id(stage: Stage) -> None:
+    """Artemis' DuplicateDetectionTest.testRollbackThenSend."""
     session = stage.session(transacted=True)
     send(stage, "undone", b"id", session)
     session.rollback(last_delivered=False)
@@ -242,6 +244,7 @@ def test_a_failure_before_keeps_its_reason(stage: Stage) -> None:
 
 
 def test_the_oldest_id_leaves_a_full_cache() -> None:
+    """Artemis' DuplicateDetectionTest.testCacheSize."""
     stage = Stage({"#": AddressSettings(), "few": AddressSettings(id_cache_size=2)}, id_cache_size=3)
     for address in ("orders", "few"):
         stage.queue(address)

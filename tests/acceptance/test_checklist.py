@@ -1,0 +1,100 @@
+"""The tables of this folder are whole: each line of the checklist is held by tests that exist, or has a reason."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+#: How many lines each section has.
+LINES = {"12.1": 40, "12.2": 15, "12.3": 26, "12.4": 33, "12.5": 14, "12.7": 7, "12.9": 21}
+REASONS = ("excluded: ", "not yet: ")
+NUMBER = re.compile(r"\d+(?:\.\d+)+")
+
+
+@frozen
+class Row:
+    """One line: ``tests`` are the ids of those that hold it, none where there is a reason."""
+
+    line: str
+    name: str
+    held: str
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        return () if self.held.startswith(REASONS) else tuple(each.strip("`") for each in self.held.split("<br>"))
+
+
+def words(name: str) -> set[str]:
+    """The words of a name in any of the ways to write it."""
+    parted = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1 \2", re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name))
+    return set(re.findall(r"[a-z]+|\d+", parted.lower())) - {"test"}
+
+
+@cache
+def rows() -> list[Row]:
+    found = []
+    for path in sorted(HERE.glob("section-*.md")):
+        for text in path.read_text().splitlines():
+            parts = [part.strip() for part in text.strip("|").split("|")]
+            if text.startswith("|") and NUMBER.fullmatch(parts[0]):
+                found.append(Row(*parts))
+    return found
+
+
+def path_of(test: str) -> Path:
+    """The file of a test: of this folder if the id has no other."""
+    file = test.partition("::")[0]
+    return (TESTS if "/" in file else HERE) / file
+
+
+@cache
+def functions(path: Path) -> dict[str, str]:
+    """The tests of a file, with their docstrings."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = [node for node in ast.parse(path.read_text()).body if isinstance(node, kinds)]
+    return {node.name: ast.get_docstring(node) or "" for node in nodes if node.name.startswith("test_")}
+
+
+def docstring_of(test: str) -> str:
+    return functions(path_of(test))[test.partition("::")[2]]
+
+
+@pytest.mark.parametrize("section", LINES)
+def test_every_line_has_one_row(section: str) -> None:
+    lines = [row.line for row in rows() if row.line.rpartition(".")[0] == section]
+    assert lines == [f"{section}.{number}" for number in range(1, LINES[section] + 1)]
+
+
+def test_every_section_is_counted() -> None:
+    assert {row.line.rpartition(".")[0] for row in rows()} == set(LINES)
+    assert all(row.name and row.held for row in rows())
+
+
+@pytest.mark.parametrize("test", sorted({test for row in rows() for test in row.tests}))
+def test_what_holds_a_line_exists(test: str) -> None:
+    assert test.partition("::")[2] in functions(path_of(test))
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in rows() if row.tests and row.line.startswith("12.")], ids=lambda row: row.line
+)
+def test_a_line_has_a_test_of_its_name(row: Row) -> None:
+    wanted = words(row.name.rpartition(".")[2])
+    assert any(wanted <= words(test.partition("::")[2]) or row.name in docstring_of(test) for test in row.tests)
+
+
+def test_the_tests_of_this_folder_state_which_lines_they_hold() -> None:
+    in_tables = {(test, row.line) for row in rows() for test in row.tests if path_of(test).parent == HERE}
+    own = set()
+    for path in sorted(HERE.glob("test_*.py")):
+        for name, docstring in functions(path).items():
+            if path != Path(__file__) and not docstring.startswith("Not on the checklist"):
+                own |= {(f"{path.name}::{name}", line) for line in NUMBER.findall(docstring.partition(":")[0])}
+    assert {each for each in in_tables if each[1].startswith("12.")} == own
