@@ -44,7 +44,10 @@ def test_they_exist_from_the_start_even_where_nothing_is_made_on_demand() -> Non
 
 
 def test_they_stay_when_nobody_uses_them() -> None:
-    """Artemis' AutoDeleteCreatedQueueTest.testAutoDeleteCreatedQueueDoesNOTDeleteConfigurationManagedQueuesOnLastConsumerClose."""
+    """A test of Artemis, too.
+
+    AutoDeleteCreatedQueueTest.testAutoDeleteCreatedQueueDoesNOTDeleteConfigurationManagedQueuesOnLastConsumerClose
+    """
     settings = AddressSettings(auto_delete_created_queues=True, auto_delete_addresses=True)
     stage = Stage({"#": settings}, addresses={"a": AddressConfiguration(anycast={"a": QUEUE}, multicast={})})
     session = stage.session()
