@@ -51,7 +51,7 @@ def last_id(peer: Peer) -> int:
 
 
 def test_message_attribute_limits(manager: Manager) -> None:
-    """12.9.2: given properties of 2 kB, then each value of a list is cut, and says how much is missing."""
+    """12.9.2: given properties of 2 kB, then each value of a list is cut, and shows how much is missing."""
     manager.peer.create_queue("q")
     values = Properties()
     values.set("short", "whole", PropertyType.STRING)
