@@ -20,8 +20,9 @@ from embedclient.wire.core import (
     SessionRollback,
     SessionSend,
     SessionStart,
+    decode_text,
 )
-from tests.embedbroker.node.managing import Manager, manager_of
+from tests.embedbroker.node.managing import Manager, manager_of, request_of
 from tests.embedbroker.node.scripted import Peer, Stage, letter
 from tests.embedbroker.node.test_scheduled import timed
 
@@ -220,3 +221,27 @@ def test_force_close_session_with_pending_store_operation() -> None:
     assert manager.read("queue.q", "MessageCount") == 1
     assert stuck.closed is None
     stuck.open_session("next", channel=11)
+
+
+def test_addresses_of_management_and_notifications_are_configured() -> None:
+    """Not on the checklist: given other addresses, then requests and notifications use these, and no others."""
+    stage = Stage(management_address="ops", management_notification_address="news")
+    peer = stage.connect().open_session()
+    for name in ("replies", "news", "activemq.notifications", "activemq.management"):
+        peer.create_queue(name, temporary=True)
+    request = request_of("broker", attribute="ManagementAddress")
+    peer.consume("replies", 1)
+    # An ordinary address now.
+    peer.send(SessionSend(request, False, -1))
+    assert peer.packets(SessionReceiveMessage) == []
+    for attribute, expected in (("ManagementAddress", "ops"), ("ManagementNotificationAddress", "news")):
+        request = request_of("broker", attribute=attribute).copy_to("ops")
+        peer.send(SessionSend(request, False, -1))
+        assert decode_text(peer.packets(SessionReceiveMessage)[-1].message.body) == f'["{expected}"]'
+    queues = stage.node.kernel.address_manager.queues
+    before = queues["news"].message_count
+    stage.connect().open_session("another")
+    assert queues["news"].message_count == before + 1
+    assert queues["activemq.notifications"].message_count == 0
+    session = next(iter(queues["news"].backlog)).message
+    assert isinstance(session, CoreMessage) and session.address == "news"

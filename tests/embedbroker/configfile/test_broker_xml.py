@@ -239,6 +239,49 @@ def test_values_that_ask_for_what_is_done_anyway_are_no_warning(tmp_path: Path) 
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "as_it_is", "other", "reason"),
+    [
+        ("large-message-sync", "true", "false", "a body is synced before its message is confirmed"),
+        ("max-redelivery-records", "-1", "10", "every count is recorded, and only the last one of a message is kept"),
+        ("max-disk-usage", "-1", "90", "the disk is not watched; a broker stops when it is full"),
+        (
+            "wild-card-routing-enabled",
+            "true",
+            "false",
+            "write it as routing-enabled of wildcard-addresses; Artemis ignores it, too",
+        ),
+        (
+            "security-invalidation-interval",
+            None,
+            "10000",
+            "a change of users or permissions empties the caches at once",
+        ),
+    ],
+)
+def test_what_has_no_effect_has_a_reason(
+    tmp_path: Path, name: str, as_it_is: str | None, other: str, reason: str
+) -> None:
+    if as_it_is is not None:
+        assert load(tmp_path, f"<{name}>{as_it_is}</{name}>").warnings == []
+    assert load(tmp_path, f"<{name}>{other}</{name}>").warnings == [f"core/{name}: has no effect here: {reason}"]
+
+
+def test_settings_that_describe_what_is_done_are_no_warning(tmp_path: Path) -> None:
+    def warnings_of(name: str, value: str) -> list[str]:
+        setting = f"<address-setting match='a'><{name}>{value}</{name}></address-setting>"
+        return load(tmp_path, f"<address-settings>{setting}</address-settings>").warnings
+
+    for name, value in (
+        ("management-browse-page-size", "200"),
+        ("management-message-attribute-size-limit", "256"),
+        ("auto-delete-addresses-skip-usage-check", "true"),
+    ):
+        assert warnings_of(name, value) == []
+        (warning,) = warnings_of(name, "false" if value == "true" else "5")
+        assert "has no effect here: " in warning
+
+
 def test_an_older_name_loads_with_a_warning_whatever_stands_in_it(tmp_path: Path) -> None:
     core = "<broker-balancers><broker-balancer name='a'><anything/></broker-balancer></broker-balancers>"
     assert load(tmp_path, core).warnings == ["core/broker-balancers: has no effect here"]
