@@ -363,6 +363,7 @@ def acknowledge(peer: Peer, *, through: int = -1) -> None:
 
 
 def test_nothing_is_delivered_after_a_rebalance_until_what_is_in_flight_is_settled(waiting: Stage) -> None:
+    """Artemis' GroupingTest.testGroupRebalancePauseDispatch."""
     first = consumer_of(waiting)
     send(waiting, *mixed(6))
     second = consumer_of(waiting)
