@@ -125,10 +125,14 @@ class Kernel:
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
             self.schedule,
         )  # fmt: skip
-        self.message_counters = MessageCounters(config, self.clock, self.address_manager)
+        self._compose_housekeeping()
+
+    def _compose_housekeeping(self) -> None:
+        """Create the parts that work by time."""
+        self.message_counters = MessageCounters(self.config, self.clock, self.address_manager)
         self.housekeeping = Housekeeping(
-            config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
-            self.expiry, self.teardown, self.schedule, self.message_counters, log, self.inform,
+            self.config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
+            self.expiry, self.teardown, self.schedule, self.message_counters, self.log, self.inform,
         )  # fmt: skip
 
     def _compose_settling(self) -> None:
