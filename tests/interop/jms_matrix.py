@@ -91,6 +91,14 @@ class JmsMatrix(CaseProgram):
         super().__init__(*opened, "-cp", matrix_classpath(client_version), "interop.Matrix")
 
 
+def matrix_of(matrices: dict[str, JmsMatrix], version: str) -> JmsMatrix:
+    """The JVM with this version of the Java client, started when it is needed first."""
+    found = matrices.get(version)
+    if found is None:
+        found = matrices[version] = JmsMatrix(version)
+    return found
+
+
 class Applications(CaseProgram):
     """The JVM with the applications of Spring Boot, Camel and pooled-jms."""
 

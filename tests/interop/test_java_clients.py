@@ -6,7 +6,7 @@ import pytest
 
 from tests.interop.brokers import BrokerUnderTest, EmbeddedBrokerProcess
 from tests.interop.frame_relay import FrameRelay
-from tests.interop.jms_matrix import JmsMatrix, case_names
+from tests.interop.jms_matrix import JmsMatrix, case_names, matrix_of
 from tests.interop.registry import CLIENT_VERSIONS
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
@@ -57,9 +57,7 @@ def test_java_client(
             pytest.skip(reason)
         if case.startswith("refuses-"):
             pytest.skip("Artemis does this")
-    matrix = matrices.get(version)
-    if matrix is None:
-        matrix = matrices[version] = JmsMatrix(version)
+    matrix = matrix_of(matrices, version)
 
     def kill() -> None:
         broker.kill()

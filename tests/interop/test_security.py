@@ -13,7 +13,9 @@ from embedclient import ClientSession, ConnectionFactory, RoutingType, ServerLoc
 from embedclient.errors import JMSException, JMSSecurityException
 from embedclient.model import PropertyType
 from tests.interop.artemis import ArtemisBroker, command_line
+from tests.interop.jms_matrix import JmsMatrix, matrix_of
 from tests.interop.programs import ProgramError
+from tests.interop.registry import CLIENT_VERSIONS
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -219,6 +221,20 @@ def test_a_java_client_is_admitted_with_the_right_password_only(ours: ThreadedBr
             lines = command_line("producer", *target, "--user", user, "--password", password, "--verbose")
             assert not any("AMQ229031" in line for line in lines), lines
         assert "AMQ229031" in str(raised.value)
+
+
+@pytest.mark.parametrize("version", CLIENT_VERSIONS)
+def test_every_java_client_logs_in_with_the_right_password_only(
+    version: str, ours: ThreadedBroker, matrices: dict[str, JmsMatrix]
+) -> None:
+    matrix = matrix_of(matrices, version)
+    assert matrix.run("one-message", f"{ours.url}?user=admin&password=admin", {}) is None
+    for login, user in [("user=admin&password=wrong", "admin"), ("user=unknown&password=x", "unknown"), ("", "null")]:
+        failure = matrix.run("one-message", f"{ours.url}?{login}", {})
+        assert failure is not None and "AMQ229031: Unable to validate user from 127.0.0.1:" in failure
+        assert f"Username: {user}; SSL certificate subject DN: unavailable" in failure
+    failure = matrix.run("one-message", f"{ours.url}?user=idle&password=idle-password", {})
+    assert failure is not None and "User: idle does not have permission='" in failure
 
 
 def test_a_hash_of_our_command_line_is_one_for_artemis(tmp_path: Path, ours: ThreadedBroker) -> None:

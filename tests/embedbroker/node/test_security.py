@@ -16,6 +16,7 @@ from embedclient.wire.core import (
     CoreMessage,
     CreateAddress,
     CreateQueueV2,
+    CreateSession,
     CreateSessionResponse,
     CreateSharedQueueV2,
     DeleteQueue,
@@ -309,6 +310,37 @@ def test_guessing_is_slowed_by_the_clock_of_the_node() -> None:
     assert isinstance(log_in(stage, "admin", "a", 10, peer), CreateSessionResponse)
     refused = [text for _level, text in stage.notices if text.startswith("security: ")]
     assert len(refused) == 7 and "guess" not in "".join(refused)
+
+
+def test_a_hundred_thousand_failed_logins_harm_no_other_client() -> None:
+    stage = Stage(users=[ADMIN, TESTER])
+    witness = stage.connect().open_session(user="admin", password="a")
+    witness.create_queue()
+    witness.consume()
+    witness.clear()
+    requests = [
+        CreateSession(f"s-{number}", 10, 136, "tester", f"guess-{number}", 102_400, False, True, True, -1, False, None)
+        for number in range(1000)
+    ]
+    refused = 0
+    for turn in range(100):
+        attacker = stage.connect()
+        attacker.send(*requests, channel=1)
+        refused += sum(isinstance(each, ExceptionResponse) for each in attacker.clear())
+        attacker.lose()
+        witness.post(f"message {turn}", blocking=True)
+        assert witness.texts[-1] == f"message {turn}"
+        witness.clear()
+        stage.seconds += 0.1
+    assert refused == 100_000
+    security = stage.node.core.security
+    assert security is not None and security.statistics().refused_logins == 100_000
+    # Ten seconds: twenty lines, and one with the number of the others when the next period begins.
+    lines = [text for _level, text in stage.notices if text.startswith("security: ")]
+    assert len(lines) <= 41 and not any("guess-" in line for line in lines)
+    # An address and a user of it for each connection: a stage gives each one an address.
+    assert security.statistics().failed_logins <= 200
+    assert isinstance(log_in(stage, "admin", "a"), CreateSessionResponse)
 
 
 def test_a_permission_that_is_withdrawn_is_missed_by_the_next_send() -> None:
