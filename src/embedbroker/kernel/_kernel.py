@@ -117,9 +117,7 @@ class Kernel:
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
             self.dead_letters, self.diversion, self.transactions,
         )  # fmt: skip
-        self.branches = XaBranches(config, self.clock, self.store, self.deferred, self.transactions, log)
-        self.fencing_tokens = FencingTokens(self.store, self.ids)
-        self.commit_sets = CommitSets(self.branches, self.fencing_tokens, self.transactions, self.store, self.deferred)
+        self._compose_branches()
         self.cursors = Cursors(self.address_manager, self.store, self.ids, self.deferred, self.removal, self.clock)
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
@@ -134,6 +132,12 @@ class Kernel:
             self.config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
             self.expiry, self.teardown, self.schedule, self.message_counters, self.log, self.inform,
         )  # fmt: skip
+
+    def _compose_branches(self) -> None:
+        """Create the parts that keep XA branches, and sets of them."""
+        self.branches = XaBranches(self.config, self.clock, self.store, self.deferred, self.transactions, self.log)
+        self.fencing_tokens = FencingTokens(self.store, self.ids)
+        self.commit_sets = CommitSets(self.branches, self.fencing_tokens, self.transactions, self.store, self.deferred)
 
     def _compose_settling(self) -> None:
         """Create the parts through which messages leave their queues, with transactions."""
