@@ -158,7 +158,7 @@ def options_of(command: click.Command) -> dict[str, str]:
 
 
 MANAGEMENT = "queue, address, divert, security, message, connection, session, consumer, producer"
-READING = ("stat", "show", "list", "browse", "scheduled", "count")
+READING = ("stat", "show", "list", "browse", "scheduled", "count", "groups")
 COMMANDS = {
     "run": ("run", 0),
     "send": ("send, receive, browse", 1),
@@ -210,6 +210,8 @@ COMMANDS = {
     "security remove": (MANAGEMENT, 1),
     "queue resume": (MANAGEMENT, 1),
     "address resume": (MANAGEMENT, 1),
+    "queue groups": (MANAGEMENT, 22),
+    "queue reset-groups": (MANAGEMENT, 23),
     "divert list": (MANAGEMENT, 20),
     "divert create": (MANAGEMENT, 21),
     "divert destroy": (MANAGEMENT, 1),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.runtime._management import Management, ManagementCalls, ServiceCalls, SettingsCalls
+from embedbroker.runtime._management import GroupCalls, Management, ManagementCalls, ServiceCalls, SettingsCalls
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -341,7 +341,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from embedbroker.config import AddressSettings, BrokerConfig, DivertConfiguration, SecuritySetting
 
-    from ._management import AddressInfo, Management, QueueInfo
+    from ._management import AddressInfo, GroupInfo, Management, QueueInfo
 
 __all__ = ["ThreadedManagement"]
 
@@ -370,28 +370,33 @@ MANAGEMENT_SERVICES = '''
 class ThreadedServiceCalls(ThreadedSettingsCalls):
     """Manage the users, the acceptor and the message counters of a running broker, and block."""
 '''
+MANAGEMENT_GROUPS = '''
+
+class ThreadedGroupCalls(ThreadedServiceCalls):
+    """Do what `GroupCalls` does, and block."""
+'''
 MANAGEMENT_CLASS = '''
 
-class ThreadedManagement(ThreadedServiceCalls):
+class ThreadedManagement(ThreadedGroupCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 '''
 
 
 def management_source() -> str:
     """Return the text of the module with the blocking management, formatted as the project formats its code."""
-    calls, settings, services, typed = (
+    calls, settings, services, groups, typed = (
         "\n".join(
             line
             for name, function in vars(source).items()
             if not name.startswith("_")
             for line in management_lines(name, function)
         )
-        for source in (ManagementCalls, SettingsCalls, ServiceCalls, Management)
+        for source in (ManagementCalls, SettingsCalls, ServiceCalls, GroupCalls, Management)
     )
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
     text = (
         f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_SETTINGS}{settings}\n{MANAGEMENT_SERVICES}{services}\n"
-        f"{MANAGEMENT_CLASS}{typed}\n"
+        f"{MANAGEMENT_GROUPS}{groups}\n{MANAGEMENT_CLASS}{typed}\n"
     )
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .runtime import (
         AddressInfo,
         EmbeddedBroker,
+        GroupInfo,
         Management,
         QueueInfo,
         ThreadedBroker,
@@ -58,6 +59,7 @@ __all__ = [
     "DivertRoutingType",
     "DivertedMessage",
     "EmbeddedBroker",
+    "GroupInfo",
     "GuestLogin",
     "HAPolicy",
     "LockManager",
@@ -93,7 +95,7 @@ __getattr__ = lazy_names(
         ),
         ".kernel": "DivertedMessage",
         ".configfile": "ConfigFileError load_config",
-        ".runtime": "AddressInfo EmbeddedBroker Management QueueInfo ThreadedBroker ThreadedManagement",
+        ".runtime": "AddressInfo EmbeddedBroker GroupInfo Management QueueInfo ThreadedBroker ThreadedManagement",
         ".locks": "MemoryLockManager MemoryLocks",
     },
 )

@@ -104,6 +104,9 @@ _CONSUMERS: Columns = {
 }
 
 
+_GROUPS: Columns = {"GROUP": "groupID", "CONSUMER": "consumerID", "SESSION": "sessionID", "CONNECTION": "connectionID"}
+
+
 # -- lists -----------------------------------------------------------------------------------------------------------
 
 
@@ -541,6 +544,40 @@ def _pause_command(group: click.Group, kind: str) -> None:
 
 _pause_command(queue, "queue")
 _simple_command(queue, "queue", "resume", "resumed")
+
+
+@queue.command("groups")
+@managing
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per group, with all its fields.")
+def show_groups(client: Client, name: str, as_json: bool) -> None:
+    """Show the message groups of queue NAME, and the consumer of each."""
+
+    async def work(manager: Manager) -> None:
+        rows = json.loads(await manager.invoke(f"queue.{name}", "listGroupsAsJSON"))
+        print_rows(rows, _GROUPS, as_json=as_json)
+
+    client.manage(work)
+
+
+@queue.command("reset-groups")
+@changing
+@click.argument("name")
+@click.option("--group", metavar="ID", help="Only this group, or bucket of groups.")
+def reset_groups(client: Client, name: str, group: str | None) -> None:
+    """Let the next message of each message group of queue NAME choose a consumer again.
+
+    Messages in delivery stay with the consumer before.
+    """
+
+    async def work(manager: Manager) -> Change:
+        if group is None:
+            await manager.invoke(f"queue.{name}", "resetAllGroups")
+        else:
+            await manager.invoke(f"queue.{name}", "resetGroup", group)
+        return Change("reset", "queue", name, {"group": group}, line=f"reset the groups of queue {name}")
+
+    client.change(work)
 
 
 @queue.command("update")

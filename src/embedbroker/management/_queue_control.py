@@ -20,6 +20,7 @@ from embedbroker.kernel import (
 from embedclient.errors import RemoteProtocolError
 
 from ._client_lists import consumer_rows, consumers_of, sessions_of
+from ._groups import GROUP_ATTRIBUTES, GROUP_OPERATIONS
 from ._message_counters import QUEUE_COUNTER_OPERATIONS
 from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, shown
 from ._paging import plain_text
@@ -108,6 +109,7 @@ _ATTRIBUTES = (
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
     *SCHEDULED_ATTRIBUTES,
+    *GROUP_ATTRIBUTES,
     Attribute("ConsumerCount", "int", lambda call: _of(call).consumer_count, "Consumers, without browsers."),
     Attribute("MessagesAdded", "long", lambda call: _of(call).added_count, "Messages added since the start."),
     Attribute(
@@ -614,6 +616,7 @@ _OPERATIONS = (
         "The same by the value of a property, as JSON.",
     ),
     Operation("listConsumersAsJSON", (), "String", _consumers, "Consumers and browsers as JSON."),
+    *GROUP_OPERATIONS,
     Operation("removeAllMessages", (), "int", _remove_all, "Remove what waits; return how many.", changes=True),
     Operation("removeMessages", (_FILTER,), "int", _remove_matching, "Remove what matches.", changes=True),
     Operation("removeMessages", (_FLUSH, _FILTER), "int", _remove_in_portions, "The same.", changes=True),

@@ -31,7 +31,7 @@ from ._configuration_watch import reloaded_parts
 if TYPE_CHECKING:
     from ._host import Host
 
-__all__ = ["AddressInfo", "Management", "QueueInfo"]
+__all__ = ["AddressInfo", "GroupInfo", "Management", "QueueInfo"]
 
 _PAGE_SIZE = 2_000
 _FLUSH_LIMIT = 500
@@ -85,6 +85,23 @@ class AddressInfo:
     message_count: int
     routed_message_count: int
     unrouted_message_count: int
+
+
+@frozen
+class GroupInfo:
+    """Describe a message group and its consumer at one moment.
+
+    Attributes:
+        group_id: Id of the group. A bucket of groups has the id ``_AMQ_GROUP_BUCKET_INT_KEY_`` and its number.
+        consumer_id: Number of the consumer in its session.
+        session_id: Name of the session.
+        connection_id: Id of the connection; empty for a consumer of the broker itself.
+    """
+
+    group_id: str
+    consumer_id: int
+    session_id: str
+    connection_id: str
 
 
 class ManagementCalls:
@@ -292,7 +309,35 @@ class ServiceCalls(SettingsCalls):
         return days
 
 
-class Management(ServiceCalls):
+class GroupCalls(ServiceCalls):
+    """Show the message groups of queues, and share them out again."""
+
+    async def groups(self, queue: str) -> list[GroupInfo]:
+        """Return the message groups of a queue, or their buckets, that have a consumer."""
+        return [
+            GroupInfo(
+                group_id=row["groupID"],
+                consumer_id=row["consumerID"],
+                session_id=row["sessionID"],
+                connection_id=row["connectionID"],
+            )
+            for row in json.loads(await self.invoke(f"queue.{queue}", "listGroupsAsJSON"))
+        ]
+
+    async def reset_groups(self, queue: str, *, group: str | None = None) -> None:
+        """Let the next message of a group choose a consumer. Messages in delivery stay with the consumer before.
+
+        Args:
+            queue: Name of the queue.
+            group: Id of the group, or of a bucket; None resets all groups. An unknown one has no effect.
+        """
+        if group is None:
+            await self.invoke(f"queue.{queue}", "resetAllGroups")
+        else:
+            await self.invoke(f"queue.{queue}", "resetGroup", group)
+
+
+class Management(GroupCalls):
     """Read and change a running broker; `EmbeddedBroker.management` returns it.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of

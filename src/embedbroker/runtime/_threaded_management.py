@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from embedbroker.config import AddressSettings, BrokerConfig, DivertConfiguration, SecuritySetting
 
-    from ._management import AddressInfo, Management, QueueInfo
+    from ._management import AddressInfo, GroupInfo, Management, QueueInfo
 
 __all__ = ["ThreadedManagement"]
 
@@ -188,7 +188,24 @@ class ThreadedServiceCalls(ThreadedSettingsCalls):
         return self._run(lambda: self._management.message_counter_history(queue))
 
 
-class ThreadedManagement(ThreadedServiceCalls):
+class ThreadedGroupCalls(ThreadedServiceCalls):
+    """Do what `GroupCalls` does, and block."""
+
+    def groups(self, queue: str) -> list[GroupInfo]:
+        """Return the message groups of a queue, or their buckets, that have a consumer."""
+        return self._run(lambda: self._management.groups(queue))
+
+    def reset_groups(self, queue: str, *, group: str | None = None) -> None:
+        """Let the next message of a group choose a consumer. Messages in delivery stay with the consumer before.
+
+        Args:
+            queue: Name of the queue.
+            group: Id of the group, or of a bucket; None resets all groups. An unknown one has no effect.
+        """
+        self._run(lambda: self._management.reset_groups(queue, group=group))
+
+
+class ThreadedManagement(ThreadedGroupCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 
     def queue_names(self) -> list[str]:

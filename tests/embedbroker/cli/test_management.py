@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from embedbroker import AddressFullPolicy, AddressSettings, EmbeddedBroker, SecuritySetting, ThreadedBroker
 from embedbroker.cli._commands import commands
+from embedclient import TextMessage
 from embedclient.blocking import ConnectionFactory
 
 Command = Callable[..., Result]
@@ -123,6 +124,26 @@ def test_a_queue_and_its_address_are_paused_and_resumed(run: Command, broker: Th
     assert broker.management.get("address.orders", "Paused") is True
     assert run("address", "resume", "orders").exit_code == 0
     assert broker.management.get("queue.orders", "Paused") is False
+
+
+def test_groups_are_shown_and_reset(run: Command, broker: ThreadedBroker) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    with ConnectionFactory(broker.url, client_id="me").connect() as connection, connection.session() as session:
+        consumer = session.create_consumer("queue://orders")
+        with session.create_producer("queue://orders") as producer:
+            producer.send(TextMessage("one", properties={"JMSXGroupID": "a"}))
+        assert consumer.receive(5) is not None
+        (row,) = of_json(run("queue", "groups", "orders", "--json"))
+        assert [line[0] for line in table(run("queue", "groups", "orders"))] == ["GROUP", "a"]
+        (group,) = broker.management.groups("orders")
+        assert (group.group_id, group.connection_id) == ("a", row["connectionID"])
+        assert run("queue", "reset-groups", "orders", "--group", "b").exit_code == 0
+        assert broker.management.get("queue.orders", "GroupCount") == 1
+        assert run("queue", "reset-groups", "orders", "--group", "a").exit_code == 0
+        assert broker.management.groups("orders") == []
+        assert run("queue", "reset-groups", "orders").stderr == "reset the groups of queue orders\n"
+    missing = run("queue", "groups", "nope")
+    assert missing.exit_code == 6 and "nope" in missing.stderr
 
 
 def test_a_queue_is_updated(run: Command, broker: ThreadedBroker) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from embedbroker.config import AddressSettings
@@ -25,6 +27,7 @@ from embedclient.wire.core import (
 )
 
 from .branches import another, prepared, taken_in
+from .managing import Manager
 from .scripted import Peer, Stage, text_of
 
 COUNT = 12
@@ -501,6 +504,78 @@ def test_clients_create_queues_that_pause_and_are_told_of_it() -> None:
         asking.send(SessionQueueQuery("q"))
         assert asking.last(SessionQueueQueryResponseV3).group_rebalance_pause_dispatch is True
         stage.boot()
+
+
+# -- management --------------------------------------------------------------------------------------------------------
+
+
+def manager_of(stage: Stage) -> Manager:
+    return Manager(stage.connect().open_session("manager"))
+
+
+def group_rows(manager: Manager) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = json.loads(manager.call("queue.q", "listGroupsAsJSON"))
+    return rows
+
+
+def test_groups_are_listed_with_their_consumers(stage: Stage) -> None:
+    manager = manager_of(stage)
+    assert (group_rows(manager), manager.read("queue.q", "GroupCount")) == ([], 0)
+    send(stage, grouped("none", None), grouped("a", "a"), grouped("b", "b"))
+    assert (group_rows(manager), manager.read("queue.q", "GroupCount")) == ([], 0)
+    consumer = consumer_of(stage)
+    assert consumer.texts == ["none", "a", "b"]
+    rows = group_rows(manager)
+    (consumers,) = json.loads(manager.call("queue.q", "listConsumersAsJSON"))
+    shared = ("consumerID", "connectionID", "sessionID", "browseOnly", "creationTime")
+    assert rows == [{"groupID": group, **{name: consumers[name] for name in shared}} for group in "ab"]
+    assert list(rows[0]) == ["groupID", *shared]
+    assert manager.read("queue.q", "GroupCount") == 2
+
+
+def test_buckets_are_listed_under_the_names_with_which_clients_choose_them() -> None:
+    stage = stage_with(default_group_buckets=3)
+    manager, _consumer = manager_of(stage), consumer_of(stage)
+    send(stage, *[grouped("x", f"_AMQ_GROUP_BUCKET_INT_KEY_{number}") for number in (2, 4, 5)])
+    assert [row["groupID"] for row in group_rows(manager)] == [
+        "_AMQ_GROUP_BUCKET_INT_KEY_2",
+        "_AMQ_GROUP_BUCKET_INT_KEY_1",
+    ]
+    assert [manager.read("queue.q", name) for name in ("GroupBuckets", "GroupCount")] == [3, 2]
+
+
+@pytest.mark.parametrize("operation", ["resetGroup", "resetAllGroups"])
+def test_the_next_message_of_a_group_that_is_reset_chooses_a_consumer(stage: Stage, operation: str) -> None:
+    manager, busy = manager_of(stage), consumer_of(stage, credit=1)
+    send(stage, grouped("a1", "a"))
+    other = consumer_of(stage)
+    send(stage, grouped("a2", "a"), grouped("b1", "b"))
+    assert (busy.texts, other.texts) == (["a1"], ["b1"])
+    assert manager.call("queue.q", "resetGroup", "nothing") is None
+    assert manager.call("queue.q", "resetGroup", None) is None
+    assert other.texts == ["b1"]
+    assert manager.call("queue.q", operation, *(["a"] if operation == "resetGroup" else [])) is None
+    stage.settle_disk()
+    assert (busy.texts, other.texts) == (["a1"], ["b1", "a2"])
+    # The group b was reset, too, if all were.
+    assert [row["groupID"] for row in group_rows(manager)] == (["b", "a"] if operation == "resetGroup" else ["a"])
+
+
+def test_a_bucket_is_reset_by_any_of_its_groups() -> None:
+    stage = stage_with(default_group_buckets=1)
+    manager, _consumer = manager_of(stage), consumer_of(stage)
+    send(stage, grouped("a", "a"))
+    manager.call("queue.q", "resetGroup", "b")
+    assert manager.read("queue.q", "GroupCount") == 0
+
+
+def test_a_queue_without_groups_is_reset_without_effect(stage: Stage) -> None:
+    manager = manager_of(stage)
+    manager.call("queue.q", "resetAllGroups")
+    manager.call("queue.q", "resetGroup", "a")
+    assert type(stage.node.kernel.address_manager.queues["q"].dispatcher) is Dispatcher
+    failure = manager.failure("queue.nope", operation="resetAllGroups")
+    assert failure == "AMQ229067: Cannot find resource with name queue.nope"
 
 
 # -- bookmarks ---------------------------------------------------------------------------------------------------------

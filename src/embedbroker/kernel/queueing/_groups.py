@@ -6,6 +6,7 @@ first message of a group, so that others do not pay for groups.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TypeAlias, TypeVar
 from zlib import crc32
 
@@ -64,6 +65,26 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
     def group_count(self) -> int:
         """Return the number of groups, or buckets of groups, that have a consumer."""
         return len(self._holders)
+
+    def groups(self, limit: int) -> list[tuple[str, ConsumerT]]:
+        """Return groups with their consumers. A bucket has the name under which clients choose it."""
+        return [
+            (key if isinstance(key, str) else f"{GROUP_BUCKET_PREFIX}{key}", holder)
+            for key, holder in islice(self._holders.items(), limit)
+        ]
+
+    def reset(self, group: str | None) -> bool:
+        """End the assignment of a group, or of its bucket, or of all. Return True if others must look at messages."""
+        if group is None:
+            ended = list(self._holders)
+        else:
+            key = self._key(group)
+            ended = [key] if key in self._holders else []
+        for key in ended:
+            del self._holders[key]
+        if not self._passed.isdisjoint(ended):
+            self._look_again()
+        return bool(ended)
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -168,7 +189,10 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
     def _key_of(self, message: Message) -> _Key | None:
         """Return the group of a message, or the bucket of its group; None for a message without a group."""
         group = _group_of(message)
-        if group is None or self._buckets < 0:
+        return None if group is None else self._key(group)
+
+    def _key(self, group: str) -> _Key:
+        if self._buckets < 0:
             return group
         number = group.removeprefix(GROUP_BUCKET_PREFIX)
         # A longer number is no int of Artemis, and Python refuses to read one of thousands of digits.

@@ -392,6 +392,18 @@ class Queue:
         dispatcher = self.dispatcher
         return dispatcher.group_count if isinstance(dispatcher, GroupDispatcher) else None
 
+    def groups(self, limit: int) -> list[tuple[str, Consumer]]:
+        """Return groups with their consumers; a bucket of groups counts as one."""
+        dispatcher = self.dispatcher
+        return dispatcher.groups(limit) if isinstance(dispatcher, GroupDispatcher) else []
+
+    def reset_groups(self, group: str | None = None) -> None:
+        """Let the next message of a group choose a consumer; None: of each group. Messages in delivery stay there."""
+        dispatcher = self.dispatcher
+        if isinstance(dispatcher, GroupDispatcher) and dispatcher.reset(group):
+            for consumer in self.consumers:
+                self.consumer_ready(consumer)
+
     def expect_groups(self) -> None:
         """Keep messages of a group together from now on. An exclusive queue does that with all messages."""
         definition = self.definition
