@@ -31,6 +31,7 @@ FAULT_POINTS: dict[str, tuple[type, str]] = {
     "give a turn": (Dispatcher, "enter"),
     "assign a group": (GroupDispatcher, "_assign"),
     "look at passed messages again": (GroupDispatcher, "_look_again"),
+    "look at the expiration of a group": (Queue, "is_expired"),
     "wait for a rebalance": (Queue, "_begin_rebalance"),
     "end a rebalance": (Queue, "end_rebalance"),
     "look for acknowledged messages": (Session, "has_taken_from"),

@@ -167,6 +167,10 @@ class Schedule:
         """Settle a message that a consumer with pre-acknowledge took."""
         self._settlement.settle(queue, (reference,), Outcome.ACCEPTED)
 
+    def expires(self, queue: Queue) -> bool:
+        """Return True if messages expire in a queue: not in one of the expiry address itself."""
+        return self._expiry.applies_to(queue)
+
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Remember a message that was found expired; it moves when the current dispatch is over.
 

@@ -282,6 +282,10 @@ class BrokerChecker:
         rebalances = queue.definition.group_rebalance
         if rebalances and queue.definition.group_rebalance_pause_dispatch:
             self._check_rebalance(receiver, group, key, message)
+        is_first = (queue, group) not in self._group_holders or holder is not receiver
+        key_of_first = queue.definition.group_first_key
+        if is_first and key_of_first and not queue.definition.exclusive and not message.property(key_of_first):
+            self.scene.fail(f"{key} is the first of group {group} for a consumer of {queue.name}, and has no mark")
         if holder is not receiver:
             if rebalances and holder in queue.consumers:
                 self.scene.hit(Moment.GROUP_REBALANCED)

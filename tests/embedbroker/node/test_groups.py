@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from embedbroker.config import AddressSettings
-from embedbroker.kernel import QueueUpdate
+from embedbroker.kernel import Bookmark, Message, QueueUpdate
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
+from embedbroker.kernel.queueing._priority_list import PriorityList
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,
@@ -624,3 +626,139 @@ def test_messages_that_no_consumer_may_get_take_a_bounded_number_of_steps() -> N
     assert deadline is None or deadline > stage.seconds
     send(stage, grouped("b", "b", size=9))
     assert (holder.texts, other.texts) == (["a0"], ["b"])
+
+
+# -- how often messages are examined -----------------------------------------------------------------------------------
+
+
+def blocked_and_short_groups(stage: Stage, count: int) -> tuple[Peer, Peer]:
+    """Two consumers behind the busy consumer of a long group, and short groups that end: a backlog of 4 x ``count``."""
+    consumer_of(stage, credit=1)
+    send(stage, grouped("first", "blocked"))
+    manager = stage.node.kernel.address_manager
+    manager.pause_queue(manager.queues["q"], persist=False)
+    one, two = consumer_of(stage), consumer_of(stage)
+    send(stage, *[grouped(f"blocked{number}", "blocked") for number in range(count)])
+    for number in range(count):
+        send(stage, *[grouped(f"{number}.{part}", f"g{number}", -1 if part == 2 else part) for part in range(3)])
+    manager.resume_queue(manager.queues["q"])
+    stage.settle_disk()
+    return one, two
+
+
+def examined(monkeypatch: pytest.MonkeyPatch, count: int) -> int:
+    looks = 0
+    take = PriorityList.scan
+
+    def counted(self: PriorityList, priority: int, cursor: Bookmark, matches: Any, *others: Any) -> Any:
+        def noted(message: Message) -> bool:
+            nonlocal looks
+            looks += 1
+            return bool(matches(message))
+
+        return take(self, priority, cursor, noted, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PriorityList, "scan", counted)
+        stage = stage_with()
+        one, two = blocked_and_short_groups(stage, count)
+    assert len(one.texts) + len(two.texts) == 3 * count and one.texts and two.texts
+    for number in range(count):
+        parts = [f"{number}.{part}" for part in range(3)]
+        assert parts in [[text for text in peer.texts if text in parts] for peer in (one, two)]
+    return looks
+
+
+def test_the_end_of_a_group_costs_no_look_at_the_messages_in_front_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small, large = examined(monkeypatch, 20), examined(monkeypatch, 80)
+    # Two consumers examine each message about once: four times the messages are four times the work.
+    assert large <= 3 * 4 * 80
+    assert large <= 4.5 * small
+
+
+def test_the_end_of_a_group_that_its_consumer_had_left_in_part(stage: Stage) -> None:
+    """The consumer does not want the first message: it waits for the end of the group, and then goes to another one."""
+    holder = stage.connect().open_session("low")
+    holder.send(SessionCreateConsumer(0, "q", "size < 5", False, False), SessionConsumerFlowCredit(0, 1))
+    send(stage, grouped("a0", "a", size=1))
+    other = consumer_of(stage)
+    send(stage, grouped("a1", "a", size=9), grouped("a2", "a", -1, size=1), grouped("a3", "a", size=9))
+    assert (holder.texts, other.texts) == (["a0"], [])
+    grant_one(stage, holder)
+    assert (holder.texts, other.texts) == (["a0", "a2"], ["a1", "a3"])
+
+
+def test_groups_of_several_priorities_are_looked_at_again(stage: Stage) -> None:
+    def important(text: str, priority: int, sequence: int | None = None) -> CoreMessage:
+        message = grouped(text, "a", sequence)
+        return CoreMessage.build(
+            address="q", durable=True, priority=priority, properties=message.properties, body=text.encode()
+        )
+
+    holder = consumer_of(stage, credit=1)
+    send(stage, important("a0", 4))
+    other = consumer_of(stage)
+    send(stage, important("low", 1), important("end", 4, -1), important("later", 4), important("next", 1))
+    grant_one(stage, holder)
+    assert (holder.texts, other.texts) == (["a0", "end"], ["later", "low", "next"])
+
+
+# -- messages that expire before they are delivered --------------------------------------------------------------------
+
+
+def short_lived(message: CoreMessage, stage: Stage, milliseconds: int) -> CoreMessage:
+    return CoreMessage.build(
+        address="q",
+        durable=True,
+        expiration=stage.now.wall_ms + milliseconds,
+        properties=message.properties,
+        body=bytes(message.body),
+    )
+
+
+def test_the_mark_of_a_first_message_that_expires_goes_to_the_next_one() -> None:
+    stage = stage_with(default_group_first_key="begins")
+    send(stage, short_lived(grouped("a0", "a"), stage, 50), grouped("a1", "a"), grouped("a2", "a"))
+    stage.seconds += 1
+    consumer = consumer_of(stage)
+    assert (consumer.texts, first_marks(consumer)) == (["a1", "a2"], ["a1"])
+
+
+def test_the_mark_of_a_first_message_that_has_expired_when_it_arrives_goes_to_the_next_one() -> None:
+    stage = stage_with(default_group_first_key="begins")
+    consumer = consumer_of(stage)
+    send(stage, short_lived(grouped("a0", "a"), stage, -50), grouped("a1", "a"))
+    assert (consumer.texts, first_marks(consumer)) == (["a1"], ["a1"])
+
+
+def test_the_first_message_of_an_exclusive_queue_that_expires_leaves_the_mark_to_the_next_one() -> None:
+    stage = stage_with(default_group_first_key="begins", default_exclusive_queue=True)
+    send(stage, short_lived(grouped("a0", "a"), stage, 50), grouped("a1", "a"))
+    stage.seconds += 1
+    consumer = consumer_of(stage)
+    assert first_marks(consumer) == ["a1"]
+
+
+def test_a_message_that_expires_neither_begins_nor_ends_a_group(stage: Stage) -> None:
+    manager = manager_of(stage)
+    send(stage, short_lived(grouped("a0", "a"), stage, 50))
+    stage.seconds += 1
+    first = consumer_of(stage)
+    assert (first.texts, manager.read("queue.q", "GroupCount")) == ([], 0)
+    send(stage, grouped("a1", "a"))
+    second = consumer_of(stage)
+    send(stage, short_lived(grouped("a2", "a", -1), stage, -50), grouped("a3", "a"), grouped("a4", "a"))
+    assert sorted([first.texts, second.texts]) == [[], ["a1", "a3", "a4"]]
+
+
+def test_expired_messages_in_the_queue_of_the_expiry_address_keep_their_groups() -> None:
+    # The broker makes the queue of the expiry address.
+    settings = AddressSettings(expiry_address="q", default_group_first_key="begins")
+    stage = Stage(durable=True, address_settings={"#": settings})
+    first, second = consumer_of(stage), consumer_of(stage)
+    send(stage, *[short_lived(grouped(f"a{number}", "a"), stage, -50) for number in range(4)])
+    texts = sorted([first.texts, second.texts])
+    assert texts == [[], ["a0", "a1", "a2", "a3"]]
+    assert first_marks(first) + first_marks(second) == ["a0"]

@@ -27,6 +27,7 @@ from .xa_users import XaConsumer, XaProducer
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "make_cast"]
 
 DEAD_LETTERS, EXPIRED = "DLQ", "expired"
+FIRST_IN_GROUP = "begins"
 #: The host of the browsers. They may see expired messages: they take nothing, so nothing is checked for them.
 ONLOOKER = "onlooker"
 
@@ -65,6 +66,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         redelivery_delay=plan.redelivery_delay_ms,
         default_group_rebalance=plan.rebalances,
         default_group_rebalance_pause_dispatch=plan.rebalances,
+        default_group_first_key=FIRST_IN_GROUP if plan.rebalances else None,
         auto_delete_queues=False,
         auto_delete_addresses=False,
     )

@@ -148,7 +148,7 @@ class BrokerPlan:
     """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs.
 
     ``counts_first``: it persists delivery counts before it delivers. ``rebalances``: a consumer that joins ends the
-    assignments of groups, and waits for the messages in flight.
+    assignments of groups, and waits for the messages in flight. The first message of a group is marked.
     """
 
     max_delivery_attempts: int

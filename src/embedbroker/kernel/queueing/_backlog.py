@@ -110,12 +110,16 @@ class Backlog:
         return returned.pop_first()
 
     def take_matching(
-        self, cursor: Bookmark, matches: Callable[[Message], bool], budget: int
+        self,
+        cursor: Bookmark,
+        matches: Callable[[Message], bool],
+        budget: int,
+        passed_over: Callable[[Reference], None] | None = None,
     ) -> tuple[Reference | None, int]:
         """Take the first message that matches, looking no further back than the cursor has been.
 
         At most ``budget`` messages are examined. Return the message (None: no match, or the budget ended) and the rest
-        of the budget.
+        of the budget. ``passed_over`` is called for each message that does not match, and may be called again for it.
         """
         for priority in range(self._highest, -1, -1):
             level = self._levels[priority]
@@ -123,10 +127,10 @@ class Backlog:
                 continue
             candidate: Reference | None = None
             if level.returned.chunks:
-                candidate, budget = level.returned.find(cursor, priority, matches, budget)
+                candidate, budget = level.returned.find(cursor, priority, matches, budget, passed_over)
                 if candidate is None and budget <= 0:
                     return None, 0
-            found, budget = level.scan(priority, cursor, matches, max(budget, 1), candidate)
+            found, budget = level.scan(priority, cursor, matches, max(budget, 1), candidate, passed_over)
             if found is not None:
                 if found is candidate:
                     level.returned.remove(candidate)
@@ -138,6 +142,12 @@ class Backlog:
             if budget <= 0:
                 return None, 0
         return None, budget
+
+    def rewind(self, cursor: Bookmark, priority: int, position: int) -> None:
+        """Let a reader look again at messages of a priority from a position on, if it has been there."""
+        level = self._levels[priority]
+        if level is not None:
+            level.rewind(priority, cursor, position)
 
     def browse(self, cursor: Bookmark, budget: int) -> tuple[Reference | None, int]:
         """Return the next message a browser has not seen, without taking it."""

@@ -7,7 +7,7 @@ the backlog. Does not depend on consumers, filters and the other chunks.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from ._reference import PackedReference, Reference, Restore, pack, packed_position, unpack
@@ -49,6 +49,10 @@ class Chunk(ABC):
         """Return how many messages are in ``(after, until]``; ``after`` as for `packed`."""
 
     @abstractmethod
+    def offset_of(self, position: int, end: int) -> int:
+        """Return the index before ``end`` from which on no message is below a position; ``end`` without one."""
+
+    @abstractmethod
     def take_through(self, until: int) -> list[PackedReference]:
         """Take out the first messages up to a position, and set ``start`` to what is left."""
 
@@ -85,6 +89,11 @@ class OpenChunk(list[Reference | None], Chunk):
         if after < 0 and self.last <= until:
             return len(self) - self.count(None)
         return sum([entry is not None and after < entry.position <= until for entry in self])
+
+    def offset_of(self, position: int, end: int) -> int:
+        while end > self.start and ((entry := self[end - 1]) is None or entry.position >= position):
+            end -= 1
+        return end
 
     def take_through(self, until: int) -> list[PackedReference]:
         taken: list[PackedReference] = []
@@ -148,6 +157,9 @@ class SealedChunk(Chunk):
     def count_between(self, after: int, until: int) -> int:
         start, end = self._range(after, until)
         return end - start
+
+    def offset_of(self, position: int, end: int) -> int:
+        return bisect_left(self.entries, position, lo=self.start, hi=max(end, self.start), key=packed_position)
 
     def take_through(self, until: int) -> list[PackedReference]:
         start = self.start

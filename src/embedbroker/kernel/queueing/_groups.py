@@ -6,8 +6,9 @@ first message of a group, so that others do not pay for groups.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 from embedclient.errors import RemoteProtocolError
@@ -15,7 +16,7 @@ from embedclient.model import GROUP_BUCKET_PREFIX
 
 from .._definitions import QueueDefinition
 from ..message._message import Message
-from ._backlog import Backlog, Bookmark
+from ._backlog import Backlog
 from ._dispatcher import Candidate, Dispatcher, Hand, Level
 from ._reference import Reference
 
@@ -36,27 +37,45 @@ def _group_of(message: Message) -> str | None:
     return group if isinstance(group, str) else None
 
 
+class GroupedQueue(Protocol):
+    """Provide what groups depend on of their queue."""
+
+    @property
+    def definition(self) -> QueueDefinition:
+        """Return its definition."""
+
+    @property
+    def backlog(self) -> Backlog:
+        """Return the messages that wait."""
+
+    def is_expired(self, message: Message) -> bool:
+        """Return True if a message has expired, so that it is not delivered."""
+
+
 class GroupDispatcher(Dispatcher[ConsumerT]):
     """Choose consumers for a queue with groups.
 
     Each consumer looks through the backlog with its own bookmark, as a consumer with a filter does: it passes over
-    messages of groups that others have. Bookmarks begin again when such a group has no consumer any more. So a group
-    whose consumer is busy holds up no other group, and no message is examined twice without a reason.
+    messages of groups that others have. When such a group has no consumer any more, bookmarks return to its first
+    message that was passed over and is left. So a group whose consumer is busy holds up no other group, and the end of
+    a group costs no look at messages in front of that.
     """
 
-    __slots__ = ("_buckets", "_holders", "_looks_again", "_passed", "_rebalances", "first")
+    __slots__ = ("_buckets", "_holders", "_looks_again", "_passed", "_queue", "_rebalances", "first")
 
-    def __init__(self, before: Dispatcher[ConsumerT], definition: QueueDefinition) -> None:
+    def __init__(self, before: Dispatcher[ConsumerT], queue: GroupedQueue) -> None:
         """Take over the consumers and turns of the dispatcher that the queue had before."""
         super().__init__()
         self.consumers = before.consumers
         self.levels = before.levels
-        self._buckets = definition.group_buckets
-        self._rebalances = definition.group_rebalance
+        self._queue = queue
+        self._buckets = queue.definition.group_buckets
+        self._rebalances = queue.definition.group_rebalance
         # The consumer of each group, or bucket of groups, that has one.
         self._holders: dict[_Key, ConsumerT] = {}
-        # Those among them whose messages another consumer has passed over.
-        self._passed: set[_Key] = set()
+        # Those among them whose messages another consumer has passed over: by priority, the lowest and the highest
+        # position of these. The messages may be gone.
+        self._passed: dict[_Key, dict[int, tuple[int, int]]] = {}
         self._looks_again = False
         # The message that was handed over last, if its consumer got a group with it.
         self.first: Reference | None = None
@@ -82,8 +101,7 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
             ended = [key] if key in self._holders else []
         for key in ended:
             del self._holders[key]
-        if not self._passed.isdisjoint(ended):
-            self._look_again()
+        self._reopen(ended)
         return bool(ended)
 
     # -- consumers -----------------------------------------------------------------------------------------------
@@ -93,7 +111,7 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
         if not self._rebalances or not self._holders:
             return False
         self._holders.clear()
-        self._look_again()
+        self._reopen(list(self._passed))
         return True
 
     def remove(self, consumer: ConsumerT) -> bool:
@@ -101,16 +119,24 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
         ended = [key for key, holder in self._holders.items() if holder is consumer]
         for key in ended:
             del self._holders[key]
-        if not self._passed.isdisjoint(ended):
-            self._look_again()
+        self._reopen(ended)
         return others_wait or bool(ended)
 
-    def _look_again(self) -> None:
-        """Let all consumers look through the whole backlog: they passed over messages that are for any of them now."""
+    def _reopen(self, ended: Iterable[_Key]) -> None:
+        """Let consumers look again at messages of groups that ended, as far as some were passed over."""
+        lowest: dict[int, int] = {}
+        for key in ended:
+            for priority, (low, _high) in self._passed.pop(key, {}).items():
+                lowest[priority] = min(lowest.get(priority, low), low)
+        if lowest:
+            self._look_again(lowest)
+
+    def _look_again(self, lowest: dict[int, int]) -> None:
+        """Let all consumers look again at messages from these positions on; the keys are priorities."""
         self._looks_again = True
-        self._passed.clear()
         for consumer in self.consumers:
-            consumer.cursor = Bookmark()
+            for priority, position in lowest.items():
+                self._queue.backlog.rewind(consumer.cursor, priority, position)
 
     # -- choosing ------------------------------------------------------------------------------------------------
 
@@ -123,7 +149,7 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
         else:
             consumer = holder if self._can_take(holder, message) else None
         if consumer is not None:
-            self._assign(key, reference, consumer)
+            self._assign_unless_expired(key, reference, consumer)
         return consumer
 
     def _can_take(self, consumer: ConsumerT, message: Message) -> bool:
@@ -155,22 +181,40 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
             reference, budget = self._take(consumer, backlog, budget)
             if reference is not None:
                 taken = True
-                self._assign(self._key_of(reference.message), reference, consumer)
+                self._assign_unless_expired(self._key_of(reference.message), reference, consumer)
                 hand(consumer, reference)
         return budget, taken
 
     def _take(self, consumer: ConsumerT, backlog: Backlog, budget: int) -> tuple[Reference | None, int]:
         """Take out the next message for a consumer, as `Backlog.take_matching`."""
-        holders, selector = self._holders, consumer.selector
+        holders, selector, passed = self._holders, consumer.selector, self._passed
+        # The group of the message that was examined last, if another consumer has that group.
+        others: _Key | None = None
 
         def matches(message: Message) -> bool:
+            nonlocal others
             key = self._key_of(message)
-            if key is not None and holders.get(key, consumer) is not consumer:
-                self._passed.add(key)
-                return False
-            return selector is None or selector.matches(message)
+            others = key if key is not None and holders.get(key, consumer) is not consumer else None
+            return others is None and (selector is None or selector.matches(message))
 
-        return backlog.take_matching(consumer.cursor, matches, budget)
+        def passed_over(reference: Reference) -> None:
+            if others is None:
+                return
+            priority, position = reference.message.priority, reference.position
+            ranges = passed.get(others)
+            if ranges is None:
+                ranges = passed[others] = {}
+            low, high = ranges.get(priority, (position, position))
+            ranges[priority] = min(low, position), max(high, position)
+
+        return backlog.take_matching(consumer.cursor, matches, budget, passed_over)
+
+    def _assign_unless_expired(self, key: _Key | None, reference: Reference, consumer: ConsumerT) -> None:
+        """Assign a group, unless its message is not delivered: then the next one begins, or ends, the group."""
+        if reference.message.expiration and self._queue.is_expired(reference.message):
+            self.first = None
+        else:
+            self._assign(key, reference, consumer)
 
     def _assign(self, key: _Key | None, reference: Reference, consumer: ConsumerT) -> None:
         """Assign a group to the consumer that gets this message of it, or end the assignment with the message."""
@@ -184,7 +228,18 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
             return
         self._holders.pop(key, None)
         if key in self._passed:
-            self._look_again()
+            self._forget_delivered(key, reference, consumer)
+            self._reopen((key,))
+
+    def _forget_delivered(self, key: _Key, last: Reference, consumer: ConsumerT) -> None:
+        """Forget messages of a group that were passed over, and that its consumer got before the last one."""
+        if consumer.selector is not None:
+            # It may have left some of them.
+            return
+        ranges, priority = self._passed[key], last.message.priority
+        low, high = ranges.pop(priority, (0, 0))
+        if high > last.position:
+            ranges[priority] = max(low, last.position + 1), high
 
     def _key_of(self, message: Message) -> _Key | None:
         """Return the group of a message, or the bucket of its group; None for a message without a group."""
@@ -203,7 +258,7 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
     def check(self) -> None:
         super().check()
         assert all(holder in self.consumers for holder in self._holders.values()), "a group of a consumer that is gone"
-        assert self._passed <= self._holders.keys(), "a group without a consumer was passed over"
+        assert self._passed.keys() <= self._holders.keys(), "a group without a consumer was passed over"
 
 
 def _closes_group(message: Message) -> bool:

@@ -7,7 +7,7 @@ depend on consumers and filters.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -118,6 +118,7 @@ class PriorityList:
         matches: Callable[[Message], bool],
         budget: int,
         candidate: Reference | None,
+        passed_over: Callable[[Reference], None] | None = None,
     ) -> tuple[Reference | None, int]:
         """Move the cursor to the next match and return it with the rest of the budget; the cursor stays on it.
 
@@ -142,6 +143,8 @@ class PriorityList:
                     if matches(entry.message):
                         found = entry
                         break
+                    if passed_over is not None:
+                        passed_over(entry)
                 offset += 1
             else:
                 if offset < len(chunk) or number + 1 == self.base + len(self.chunks):
@@ -152,6 +155,17 @@ class PriorityList:
         if found is None and budget > 0:
             found = candidate
         return found, budget
+
+    def rewind(self, priority: int, cursor: Bookmark, position: int) -> None:
+        """Move a cursor that is behind a position back to it."""
+        cursor.returned_position[priority] = min(cursor.returned_position[priority], position - 1)
+        index = bisect_left(self.chunks, position, key=_last_of)
+        number = self.base + index
+        if index == len(self.chunks) or number > cursor.chunk[priority]:
+            return
+        chunk = self.chunks[index]
+        end = cursor.offset[priority] if number == cursor.chunk[priority] else len(chunk)
+        cursor.chunk[priority], cursor.offset[priority] = number, chunk.offset_of(position, end)
 
     def _drop_gaps(self, index: int, chunk: OpenChunk) -> None:
         """Release a chunk of which nothing is left: there may be no consumer without a filter to do it."""

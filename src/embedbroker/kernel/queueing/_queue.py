@@ -64,6 +64,9 @@ class QueueOwner(Protocol):
         Return False if nothing expires in this queue: the message must be delivered.
         """
 
+    def expires(self, queue: Queue) -> bool:
+        """Return True if messages expire in a queue."""
+
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
         """Handle a message that was delivered to a consumer that acknowledges by taking."""
 
@@ -404,12 +407,16 @@ class Queue:
             for consumer in self.consumers:
                 self.consumer_ready(consumer)
 
+    def is_expired(self, message: Message) -> bool:
+        """Return True if a message has expired, so that it is not delivered."""
+        return 0 < message.expiration <= self.owner.now_ms and self.owner.expires(self)
+
     def expect_groups(self) -> None:
         """Keep messages of a group together from now on. An exclusive queue does that with all messages."""
         definition = self.definition
         if definition.exclusive or definition.group_buckets == 0 or isinstance(self.dispatcher, GroupDispatcher):
             return
-        self.dispatcher = GroupDispatcher(self.dispatcher, definition)
+        self.dispatcher = GroupDispatcher(self.dispatcher, self)
 
     def schedule(self, reference: Reference, due_ms: int) -> None:
         """Keep a message out of sight until the wall time is ``due_ms``."""

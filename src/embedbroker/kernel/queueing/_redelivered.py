@@ -132,7 +132,12 @@ class Redelivered:
         return chunk[bisect(chunk, position, key=_position) :] or self.chunk_behind(self._lasts[index])
 
     def find(
-        self, cursor: Bookmark, priority: int, matches: Callable[[Message], bool], budget: int
+        self,
+        cursor: Bookmark,
+        priority: int,
+        matches: Callable[[Message], bool],
+        budget: int,
+        passed_over: Callable[[Reference], None] | None = None,
     ) -> tuple[Reference | None, int]:
         """Return the first message that matches, which stays at its place, and the rest of the budget.
 
@@ -157,6 +162,8 @@ class Redelivered:
                 if matches(entry.message):
                     found = entry
                     break
+                if passed_over is not None:
+                    passed_over(entry)
                 looked_at = max(looked_at, position)
             else:
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 from attrs import define, field
 from hypothesis import settings
@@ -74,6 +76,23 @@ class BacklogBesideModel(RuleBasedStateMachine):
             )
         expected = self.model.first(colour)
         assert (None if reference is None else entry_of(reference)) == expected
+        if reference is not None:
+            self.take(reference)
+
+    @rule(reader=colours, colour=colours)
+    def look_again(self, reader: str, colour: str) -> None:
+        """A reader that wants something else from now on goes back to the first of that."""
+        cursor = deepcopy(self.cursors[reader])
+        passed: list[Reference] = []
+        for priority in (0, 4, 9):
+            places = [position for level, position, text in self.model.waiting if (level, text) == (-priority, colour)]
+            if places:
+                self.backlog.rewind(cursor, priority, min(places))
+        reference, _left = self.backlog.take_matching(
+            cursor, lambda message: text_of(message) == colour, 10_000, passed.append
+        )
+        assert (None if reference is None else entry_of(reference)) == self.model.first(colour)
+        assert all(text_of(each.message) != colour for each in passed)
         if reference is not None:
             self.take(reference)
 

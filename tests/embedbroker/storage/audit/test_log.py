@@ -44,6 +44,9 @@ class _Owner:
     def expire(self, queue: Queue, reference: object) -> bool:
         return False
 
+    def expires(self, queue: Queue) -> bool:
+        return False
+
     def settle_delivered(self, queue: Queue, reference: object) -> None:
         """Nothing is delivered here."""
 
