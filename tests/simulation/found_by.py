@@ -15,6 +15,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "forget_who_has_an_exclusive_queue": 18,
         "give_out_in_the_middle_of_a_reconnect": 126,
         "leave_messages_of_a_group_whose_consumer_is_gone": 72,
+        "mark_a_message_that_expires_as_the_first": 169,
         "pause_for_ever_after_a_rebalance": 11,
         "rebalance_groups_in_the_middle_of_transactions": 112,
         "rebalance_groups_with_messages_in_flight": 11,

@@ -250,10 +250,14 @@ class BrokerChecker:
             return  # the marker of a forced delivery
         session = self._session_at(connection, channel)
         delivery = (session, consumer, message.message_id, count)
-        if delivery in self._left:
-            return  # repeated after a reattachment
-        self._left.add(delivery)
         receiver = session.consumers.get(consumer) if isinstance(session, Session) else None
+        if delivery in self._left:
+            # Repeated after a reattachment, or delivered again after its consumer left it.
+            group = message.property("_AMQ_GROUP_ID")
+            if receiver is not None and isinstance(group, str) and message.message_id in receiver.unsettled:
+                self._group_holders[(receiver.queue, group)] = receiver
+            return
+        self._left.add(delivery)
         if receiver is not None:
             self._given[(receiver.queue, message.message_id)] = receiver
         if count:
