@@ -39,6 +39,7 @@ CASES: dict[str, Case] = {
     "secured": security_cases.secured,
     "latency": broker_cases.latency,
     "step": node_steps.step,
+    "group-step": node_steps.group_step,
     "client": own_cases.client,
     "start": own_cases.start,
     "imports": own_cases.imports,

@@ -143,7 +143,9 @@ class GroupDispatcher(Dispatcher[ConsumerT]):
     def choose(self, reference: Reference) -> ConsumerT | None:
         message = reference.message
         key = self._key_of(message)
-        holder = self._holders.get(key) if key is not None else None
+        if key is None:
+            return super().choose(reference)
+        holder = self._holders.get(key)
         if holder is None:
             consumer = super().choose(reference)
         else:

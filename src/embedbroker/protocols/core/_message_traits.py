@@ -37,6 +37,7 @@ class MessageTraits:
         "_values",
         "asks_for_more",
         "duplicate_id_at",
+        "group_at",
         "has_group",
         "mask",
         "pattern",
@@ -57,6 +58,8 @@ class MessageTraits:
         # Wall time before which the message must not be delivered; 0 for none.
         self.scheduled_ms = 0
         self.has_group = False
+        # Where the text of the group's id stands in the properties.
+        self.group_at: slice | None = None
         # Whether it has a time or a group: one look for both.
         self.asks_for_more = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
@@ -114,6 +117,8 @@ def traits_of(message: CoreMessage) -> MessageTraits:
             arrival.scheduled_ms = _whole_ms(message.property(_SCHEDULED))
         elif name == _GROUP_ID:
             arrival.has_group = True
+            if tag == PropertyType.STRING:
+                arrival.group_at = slice(value_at - start, value_end - start)
         elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES):
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
     arrival.asks_for_more = arrival.has_group or arrival.scheduled_ms > 0

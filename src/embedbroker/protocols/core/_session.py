@@ -40,6 +40,7 @@ from embedclient.wire.core import (
     FRAME_HEADER,
     RECEIVE_TRAILER,
     CoreMessage,
+    DirectedCoreMessage,
     DisconnectConsumer,
     ExceptionResponse,
     NullResponse,
@@ -602,8 +603,8 @@ class CoreSession:
     def _directed(self, arrival: MessageTraits, message: CoreMessage) -> CoreMessage:
         """Return the message as a directed one if it has a group, or a time that is still to come."""
         if arrival.scheduled_ms > self.service.now.wall_ms:
-            return message.directed(arrival.scheduled_ms)
-        return message.directed() if arrival.has_group else message
+            return message.directed(arrival.scheduled_ms, arrival.group_at)
+        return message.directed(0, arrival.group_at) if arrival.has_group else message
 
     def _settle_run(self, buffer: bytes | bytearray, start: int) -> int:
         """Settle the acknowledgements of one consumer that begin here and request no answer; return 0 for one or none.
@@ -774,7 +775,8 @@ class CoreSession:
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         """Send one message; return the size of the whole frame as its charge."""
         message = reference.message
-        if self.windowed or self.version < 129 or type(message) is not CoreMessage:
+        kind = type(message)
+        if self.windowed or self.version < 129 or (kind is not CoreMessage and kind is not DirectedCoreMessage):
             return self._deliver_slowly(consumer, reference)
         raw = message.raw
         link = self.connection.link

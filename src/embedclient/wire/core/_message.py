@@ -85,6 +85,8 @@ DUPLICATE_ID_KEY: Final = property_key("_AMQ_DUPL_ID")
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _GROUP_ID: Final = "_AMQ_GROUP_ID"
 _GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
+_GROUP_ID_KEY: Final = property_key(_GROUP_ID)
+_GROUP_SEQUENCE_KEY: Final = property_key(_GROUP_SEQUENCE)
 _TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
 _HOPS: Final = "_AMQ_Hops"
 _ROUTE_TO = "_AMQ_ROUTE_TO"
@@ -315,7 +317,9 @@ class CoreMessage:
     @property
     def group_id(self) -> PropertyValue:
         """Return the id of the message group, None for a message without a group. Raise RemoteProtocolError."""
-        return self.property(_GROUP_ID)
+        if self._properties is None and self.raw.find(_GROUP_ID_KEY, self.properties_at) < 0:
+            return None
+        return self.properties.get(_GROUP_ID)
 
     @property
     def is_grouped(self) -> bool:
@@ -325,7 +329,9 @@ class CoreMessage:
     @property
     def closes_group(self) -> bool:
         """Return True if this is the last message of its group. Raise RemoteProtocolError."""
-        return self.property(_GROUP_SEQUENCE) == -1
+        if self.raw.find(_GROUP_SEQUENCE_KEY, self.properties_at) < 0:
+            return False
+        return self.properties.get(_GROUP_SEQUENCE) == -1
 
     @property
     def is_to_temporary(self) -> bool:
@@ -421,10 +427,32 @@ class CoreMessage:
         copy.assign_id(self.message_id)
         return copy
 
-    def directed(self, deliver_at: int = 0) -> CoreMessage:
-        """Return this message, with the same bytes, as one with a group, or with a time in Unix ms, or with both."""
-        message = DirectedCoreMessage.parse(self.raw)
+    def directed(self, deliver_at: int = 0, group_at: slice | None = None) -> CoreMessage:
+        """Return this message, with the same bytes, as one with a group, or with a time in Unix ms, or with both.
+
+        ``group_at``, where it is known: place of the text of the group's id in the properties.
+        """
+        message = DirectedCoreMessage()
+        # One by one: to read the headers again would cost several times that.
+        message.raw = self.raw
+        message.encoded_size = self.encoded_size
+        message.memory_size = self.memory_size
+        message.message_id = self.message_id
+        message.address = self.address
+        message.type = self.type
+        message.durable = self.durable
+        message.expiration = self.expiration
+        message.timestamp = self.timestamp
+        message.priority = self.priority
+        message._body_end = self._body_end
+        message._user_id_at = self._user_id_at
+        message._properties = self._properties
         message.deliver_at = deliver_at
+        message._group = None
+        if group_at is not None:
+            start = self.properties_at
+            text = self.raw[start + group_at.start : start + group_at.stop]
+            message._group = utf_16_le_decode(text, "surrogatepass", True)[0]
         return message
 
     def copy_for(
@@ -476,9 +504,16 @@ class CoreMessage:
 class DirectedCoreMessage(CoreMessage):
     """A message with a group, or one that must not be delivered before ``deliver_at``, Unix ms. So are its copies."""
 
-    __slots__ = ("deliver_at",)
+    __slots__ = ("_group", "deliver_at")
+
+    _group: str | None
+    """Id of its group, if it is known without the properties."""
 
     is_directed = True
+
+    @property
+    def group_id(self) -> PropertyValue:
+        return self._group if self._group is not None else super().group_id
 
     @property
     def is_grouped(self) -> bool:
