@@ -775,8 +775,10 @@ class CoreSession:
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         """Send one message; return the size of the whole frame as its charge."""
         message = reference.message
-        kind = type(message)
-        if self.windowed or self.version < 129 or (kind is not CoreMessage and kind is not DirectedCoreMessage):
+        if self.windowed or self.version < 129:
+            return self._deliver_slowly(consumer, reference)
+        # Not of a subclass that a protocol may add; the first kind is the common one.
+        if type(message) is not CoreMessage and type(message) is not DirectedCoreMessage:
             return self._deliver_slowly(consumer, reference)
         raw = message.raw
         link = self.connection.link
