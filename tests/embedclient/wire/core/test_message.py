@@ -216,6 +216,24 @@ def test_facts_of_brokers_are_read_from_their_properties() -> None:
     assert other.encoded_size == other.memory_size == len(other.raw)
 
 
+def test_a_directed_message_keeps_its_headers_and_reads_its_group_at_a_known_place() -> None:
+    message = with_properties(count=7, _AMQ_GROUP_ID="größe", _AMQ_GROUP_SEQUENCE=-1)
+    message.assign_id(9)
+    start = message.properties_at
+    (found,) = [(at - start, end - start) for name, _tag, at, end in message.property_spans() if "GROUP_ID" in name]
+    known = message.directed(5, slice(*found))
+    for each in (known, message.directed(5), known.copy_for("b", changes={}, removals=(), expiration=0)):
+        assert (each.group_id, each.is_grouped, each.closes_group, each.deliver_at) == ("größe", True, True, 5)
+    headers = ("message_id", "address", "type", "durable", "expiration", "timestamp", "priority", "encoded_size")
+    assert [getattr(known, name) for name in headers] == [getattr(message, name) for name in headers]
+    assert known.raw is message.raw and dict(known.properties) == dict(message.properties)
+    assert (message.is_grouped, with_properties(count=7).group_id, with_properties(count=7).closes_group) == (
+        False,
+        None,
+        False,
+    )
+
+
 def test_the_origin_stands_in_properties_and_the_routing_type_with_it() -> None:
     properties = Properties({"keep": "k"})
     properties.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
