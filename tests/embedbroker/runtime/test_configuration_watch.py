@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+from attrs import evolve
 from trio.testing import MockClock
 
 from embedbroker import (
@@ -416,6 +417,15 @@ async def test_a_program_adopts_a_configuration() -> None:
         assert (await management.security_settings("x")).send == {"me"}
         assert await management.divert_names() == ["copy"]
         assert {"stock", "dead"} <= set(await management.queue_names())
+        # Of a queue that exists, too.
+        groups = QueueConfiguration(group_rebalance=True, group_rebalance_pause_dispatch=True, group_buckets=3)
+        addresses = {"stock": AddressConfiguration(anycast={"stock": groups})}
+        await management.reload_configuration(evolve(config, addresses=addresses))
+        found = [
+            await management.get("queue.stock", name)
+            for name in ("GroupRebalance", "GroupRebalancePauseDispatch", "GroupBuckets", "MaxConsumers")
+        ]
+        assert found == [True, True, 3, -1]
         wrong = BrokerConfig(diverts={"new": DivertConfiguration("a", "b", filter="= 1")})
         with pytest.raises(ValueError, match="diverts: divert 'new': filter: "):
             await management.reload_configuration(wrong)

@@ -60,6 +60,9 @@ class ConfiguredAddresses:
             exclusive=default(asked.exclusive, settings.default_exclusive_queue),
             group_buckets=default(asked.group_buckets, settings.default_group_buckets),
             group_rebalance=default(asked.group_rebalance, settings.default_group_rebalance),
+            group_rebalance_pause_dispatch=default(
+                asked.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
+            ),
             group_first_key=asked.group_first_key or settings.default_group_first_key or "",
             user=asked.user,
         )
