@@ -30,7 +30,6 @@ from ._statistics import KernelStatistics
 from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
-from .addressing._configured_addresses import ConfiguredAddresses
 from .addressing._divert_table import DivertTable
 from .addressing._settings_table import SettingsTable
 from .cursors._cursors import Cursors
@@ -106,7 +105,6 @@ class Kernel:
             self.settings, self.store, self.ids, self.schedule, restore, self.selectors,
             config.addresses_max, config.queues_max, self.observers, config.wildcard_addresses,
         )  # fmt: skip
-        self.configured_addresses = ConfiguredAddresses(self.address_manager)
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self.settings_table = SettingsTable(
             self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,

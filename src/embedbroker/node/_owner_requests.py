@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import ALLOW_ALL, Kernel, Session
+from embedbroker.kernel import ALLOW_ALL, ConfiguredAddresses, Kernel, Session
 from embedbroker.protocols import CoreService
 
 from ._current_step import CurrentStep
@@ -54,10 +54,9 @@ class OwnerRequests(Part):
         refusals: list[str] = []
         if wanted.diverts is not None:
             refusals += [refused.text for refused in kernel.diverts.reload(wanted.diverts)]
+        addresses = ConfiguredAddresses(kernel.address_manager)
         for name, address in (wanted.addresses or {}).items():
-            refusals += [
-                f"address {name!r}: {refused.text}" for refused in kernel.configured_addresses.reload(name, address)
-            ]
+            refusals += [f"address {name!r}: {refused.text}" for refused in addresses.reload(name, address)]
         for settings in (wanted.address_settings or {}).values():
             # As at the start: what is moved there would be lost.
             kernel.address_manager.provide_targets(settings)
