@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from embedbroker.config import SecuritySetting, User
+from embedbroker.management import _lists
 from embedbroker.management._paging import Column, page_of
 from embedbroker.management._registry import ManagementRefused
 from embedbroker.management._rows import RESULT_CHARS_MAX, ROWS_MAX
@@ -526,6 +527,39 @@ def test_a_million_elements_at_once_are_refused_and_take_little_memory() -> None
         assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("pages", ['["",1,100]', '["",-1,-1]'], ids=["a page", "all"])
+def test_a_call_over_a_million_elements_leaves_others_served(
+    pages: str, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page(
+        _items: object, _columns: object, options: str | None, number: int, size: int, _key: str
+    ) -> Generator[None, None, object]:
+        return page_of(range(1_000_000), COLUMNS, options, number, size, "id")
+
+    monkeypatch.setattr(_lists, "page_of", page)
+    stage = manager.peer.stage
+    witness = stage.connect().open_session()
+    witness.create_queue("witness")
+    witness.consume("witness")
+    witness.clear()
+    lines = len(stage.notices)
+    manager.peer.send(SessionSend(request_of("broker", operation="listQueues", body=pages), False))
+    served = 0
+    while not (replies := manager.peer.packets(SessionReceiveMessage)):
+        witness.send(SessionSend(letter(str(served), "witness"), True, -1))
+        assert witness.texts[-1] == str(served), "the witness waits for the call"
+        witness.clear()
+        served += 1
+    text = decode_text(replies[0].message.body) or ""
+    if pages.endswith("-1]"):
+        assert f"more than {ROWS_MAX} elements: request it in pages" in text
+        assert len(stage.notices) == lines + 1
+    else:
+        assert len(json.loads(json.loads(text)[0])["data"]) == 100
+        assert len(stage.notices) == lines
+    assert served > 3
 
 
 def test_rows_that_are_large_are_refused_before_they_take_memory() -> None:

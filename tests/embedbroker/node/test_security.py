@@ -360,6 +360,10 @@ def test_refusals_are_notifications() -> None:
     listener.consume("notes")
     tester = stage.connect().open_session(user="tester", password="t")
     assert outcome(tester, send("a")) is not None and outcome(tester, queue("a", "x")) is not None
+    security = stage.node.core.security
+    assert security is not None
+    # As for a client whose certificate TLS has verified, and that names no user.
+    security.log_in("tester", "wrong", "10.0.0.1:4711", stage.seconds, "CN=app, O=Example")
     log_in(stage, "tester", "wrong")
     stage.settle_disk()
     found = [dict(packet.message.properties) for packet in listener.packets(SessionReceiveMessage)]
@@ -368,9 +372,10 @@ def test_refusals_are_notifications() -> None:
         ("SECURITY_PERMISSION_VIOLATION", "tester", "SEND"),
         ("SECURITY_PERMISSION_VIOLATION", "tester", "CREATE_DURABLE_QUEUE"),
         ("SECURITY_AUTHENTICATION_VIOLATION", "tester", None),
+        ("SECURITY_AUTHENTICATION_VIOLATION", "tester", None),
     ]
-    assert [one.get("_AMQ_CertSubjectDN") for one in refusals] == [None, None, "unavailable"]
-    assert refusals[0]["_AMQ_Address"] == "a" and "peer-" in str(refusals[2]["_AMQ_RemoteAddress"])
+    assert [one.get("_AMQ_CertSubjectDN") for one in refusals] == [None, None, "CN=app, O=Example", "unavailable"]
+    assert refusals[0]["_AMQ_Address"] == "a" and "peer-" in str(refusals[3]["_AMQ_RemoteAddress"])
 
 
 def test_a_list_of_queues_is_no_refusal_of_those_that_are_left_out() -> None:
