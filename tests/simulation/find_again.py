@@ -24,9 +24,11 @@ from . import test_readers as readers
 from .body_bugs import BODY_BUGS
 from .divert_bugs import DIVERT_BUGS
 from .hunting import SEEDS_MAX, Bug, failed_by_itself
+from .permission_bugs import PERMISSION_BUGS
 from .replica_bugs import REPLICA_BUGS
 from .set_bugs import SET_BUGS
 from .test_diverts import seed_with_diverts
+from .test_permissions import seed_with_visitors
 from .test_sets_catch_bugs import seed_with_sets
 from .vote_bugs import VOTE_BUGS
 
@@ -43,6 +45,10 @@ def _seed_with_diverts(number: int) -> SeedResult:
     return run_seed(seed_with_diverts(number))
 
 
+def _seed_with_visitors(number: int) -> SeedResult:
+    return run_seed(seed_with_visitors(number))
+
+
 def hunts() -> list[Hunt]:
     """The kind of seeds, the bug, and how one of them runs."""
     of_groups = {GroupMode.SHARED_STORE: groups.BUGS, GroupMode.REPLICATION: REPLICA_BUGS, GroupMode.VOTES: VOTE_BUGS}
@@ -52,6 +58,7 @@ def hunts() -> list[Hunt]:
         *(("READERS", bug, readers.run) for bug in readers.BUGS),
         *(("COMMIT_SETS", bug, _seed_with_sets) for bug in SET_BUGS),
         *(("DIVERTS", bug, _seed_with_diverts) for bug in DIVERT_BUGS),
+        *(("PERMISSIONS", bug, _seed_with_visitors) for bug in PERMISSION_BUGS),
         *(("LARGE_BODIES", bug, partial(run_seed, large_bodies=True)) for bug in BODY_BUGS),
     ]
 

@@ -91,6 +91,27 @@ def forget_the_time_of_delivery_in_a_restart(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "recover messages", forgetful)
 
 
+def redeliver_at_once(patch: pytest.MonkeyPatch) -> None:
+    """What a rollback returns does not wait for the redelivery delay."""
+    give_back = fault_point("give back")
+
+    def hasty(
+        self: Settlement, queue: Queue, reference: Reference, outcome: Outcome, consumer: Consumer | None, _: bool
+    ) -> None:
+        give_back(self, queue, reference, outcome, consumer, False)
+
+    replace(patch, "give back", hasty)
+
+
+def forget_when_a_redelivery_is_due_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    update_delivery_count = Journal.update_delivery_count
+
+    def forgetful(self: Journal, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
+        update_delivery_count(self, message_id, queue_id, count)
+
+    patch.setattr(Journal, "update_delivery_count", forgetful)
+
+
 def forget_who_has_a_group(patch: pytest.MonkeyPatch) -> None:
     assign, forgets = fault_point("assign a group"), every(7)
 
@@ -436,6 +457,8 @@ BUGS: list[Bug] = [
     forget_to_count_a_redelivery,
     deliver_before_its_time,
     forget_the_time_of_delivery_in_a_restart,
+    redeliver_at_once,
+    forget_when_a_redelivery_is_due_in_a_restart,
     forget_who_has_a_group,
     leave_messages_of_a_group_whose_consumer_is_gone,
     mark_a_message_that_expires_as_the_first,

@@ -62,7 +62,7 @@ class BrokerChecker:
     scene: Scene
     broker: BrokerView
     topics: Sequence[Topic]
-    onlooker: str  # the client of browsers
+    onlooker: str  # the beginning of the names of clients that only browse
     #: The disk that must equal the broker's disk now, if there is one.
     twin: Callable[[], SimulatedDisk | None] | None = None
     #: The sessions there were after the last step, with the queues that each has consumed.
@@ -78,6 +78,10 @@ class BrokerChecker:
     _given: dict[tuple[Queue, int], Consumer] = field(factory=dict, init=False)
     #: The consumer that was sent the last message of each group of a queue.
     _group_holders: dict[tuple[Queue, str], Consumer] = field(factory=dict, init=False)
+    #: Queues and groups of earlier lives, by name.
+    _former_groups: set[tuple[str, str]] = field(factory=set, init=False)
+    #: When this life began.
+    _began: float = field(default=0.0, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
     #: Where deliveries wait for their counts to be on disk: points that the journal has not reached, and the time when
     #: it reached the earlier ones.
@@ -108,6 +112,8 @@ class BrokerChecker:
             return  # it has stopped in this step
         self._check_holders()
         self._note_point(node.journal)
+        if self.scene.redeliveries.are_unsafe and node.journal is not None:
+            self.scene.redeliveries.note_durability(node.journal.point(), node.journal.reached)
         self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
         self._check_kernel(node.kernel)
         if self._comparisons and self._is_quiet():
@@ -220,14 +226,17 @@ class BrokerChecker:
     # What leaves
 
     def _check_frames(self, connection: int, peer: str, data: bytes) -> None:
-        if peer == self.onlooker:
+        if peer.startswith(self.onlooker):
             return
         if self._life != self.broker.life:
             self._life = self.broker.life
             self._splitters.clear()
             self._left.clear()
             self._points.clear()
+            self._former_groups |= {(queue.name, group) for queue, group in self._group_holders}
             self._group_holders.clear()
+            self._began = self.scene.world.now
+            self.scene.redeliveries.begin_life()
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()
@@ -270,14 +279,29 @@ class BrokerChecker:
         deliver_at = message.property("_AMQ_SCHED_DELIVERY")
         if isinstance(deliver_at, int):
             self.scene.hit(Moment.SCHEDULED_DELIVERED)
+            if self.scene.wall_to_virtual(message.timestamp) < self._began < self.scene.wall_to_virtual(deliver_at):
+                self.scene.hit(Moment.SCHEDULED_SURVIVED)
             early_ms = deliver_at - self.scene.world.instant.wall_ms
             if early_ms > 0:
                 self.scene.fail(f"{key} left for a consumer {early_ms} ms early")
+        if receiver is not None and self.scene.redeliveries.are_awaited:
+            self._check_redelivery(receiver.queue.name, message.message_id)
         group = message.property("_AMQ_GROUP_ID")
         if receiver is not None and isinstance(group, str):
             self._check_group(receiver, group, key, message)
         if count < 1:
             self.scene.fail(f"{key} left for a consumer with the delivery count {count}")
+
+    def _check_redelivery(self, subscription: str, message_id: int) -> None:
+        """Check that what a rollback returned waits for the redelivery delay, also in a later life."""
+        now = self.scene.world.now
+        since, complaint = self.scene.redeliveries.delivered(subscription, message_id, now)
+        if complaint is not None:
+            self.scene.fail(complaint)
+        if since is not None:
+            self.scene.hit(Moment.REDELIVERY_DELAYED)
+            if since < self._began < since + self.scene.redeliveries.delay_s:
+                self.scene.hit(Moment.REDELIVERY_SURVIVED)
 
     def _check_group(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:
         """Check that a consumer keeps its groups until it goes."""
@@ -296,6 +320,9 @@ class BrokerChecker:
             elif holder in queue.consumers:
                 self.scene.fail(f"{key} of group {group} left for another consumer of {queue.name} than those before")
             self.scene.hit(Moment.GROUP_PASSED_ON)
+        elif (queue.name, group) in self._former_groups:
+            self._former_groups.discard((queue.name, group))
+            self.scene.hit(Moment.GROUP_SURVIVED)
         self._group_holders[(queue, group)] = receiver
 
     def _check_rebalance(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:

@@ -12,6 +12,7 @@ from attrs import define, field
 from embedbroker.ledger import FAULTS, Finding, Ledger
 
 from ._messages import COLORS
+from ._redelivery_times import RedeliveryTimes
 from ._routing_model import RoutingModel
 from ._world import WALL_START_MS, World
 
@@ -150,6 +151,14 @@ class Moment(IntEnum):
     WILDCARD_DELIVERED = 100
     GROUP_PASSED_ON = 101
     GROUP_REBALANCED = 102
+    # What was due, or a group's, before its broker was replaced or started again.
+    SCHEDULED_SURVIVED = 103
+    REDELIVERY_DELAYED = 104
+    REDELIVERY_SURVIVED = 105
+    GROUP_SURVIVED = 106
+    # Of users with few rights.
+    FORBIDDEN_REFUSED = 107
+    PERMITTED_PASSED = 108
 
 
 @define(eq=False)
@@ -199,6 +208,7 @@ class Scene:
     phase: Phase = Phase.WORK
     operations: int = 0
     hits: list[int] = field(factory=lambda: [0] * len(Moment))
+    redeliveries: RedeliveryTimes = field(factory=RedeliveryTimes)
 
     def hit(self, moment: Moment) -> None:
         """Count an interesting moment."""

@@ -48,6 +48,11 @@ MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SCHEDULED_DELIVERED: 2_000,
     Moment.GROUP_PASSED_ON: 100,
     Moment.GROUP_REBALANCED: 100,
+    Moment.SCHEDULED_SURVIVED: 200,
+    Moment.REDELIVERY_DELAYED: 200,
+    Moment.GROUP_SURVIVED: 1_000,
+    Moment.FORBIDDEN_REFUSED: 1_000,
+    Moment.PERMITTED_PASSED: 400,
     Moment.REPLAY_COMPARED: 1_500,
     Moment.EXCLUSIVE_PASSED_ON: 60,
     Moment.PRIORITY_PREFERRED: 500,
@@ -125,6 +130,13 @@ GROUP_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
     Moment.DIVERTED: 5_000,
+    Moment.SCHEDULED_DELIVERED: 2_000,
+    Moment.SCHEDULED_SURVIVED: 200,
+    Moment.REDELIVERY_DELAYED: 200,
+    Moment.GROUP_PASSED_ON: 300,
+    Moment.GROUP_SURVIVED: 1_000,
+    Moment.FORBIDDEN_REFUSED: 500,
+    Moment.PERMITTED_PASSED: 200,
     Moment.REPLAY_COMPARED: 1_000,
 }
 #: Here crashes are fewer, because so much else goes wrong, and copies are what matters.
@@ -176,6 +188,13 @@ REPLICA_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
     Moment.DIVERTED: 5_000,
+    Moment.SCHEDULED_DELIVERED: 2_000,
+    Moment.SCHEDULED_SURVIVED: 40,
+    Moment.REDELIVERY_DELAYED: 200,
+    Moment.GROUP_PASSED_ON: 300,
+    Moment.GROUP_SURVIVED: 1_000,
+    Moment.FORBIDDEN_REFUSED: 500,
+    Moment.PERMITTED_PASSED: 200,
     Moment.REPLAY_COMPARED: 1_000,
 }
 
@@ -222,6 +241,13 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.LEASE_LOST: 60,
     Moment.CURSOR_TAKEN_OVER: 30,
     Moment.DIVERTED: 5_000,
+    Moment.SCHEDULED_DELIVERED: 2_000,
+    Moment.SCHEDULED_SURVIVED: 200,
+    Moment.REDELIVERY_DELAYED: 200,
+    Moment.GROUP_PASSED_ON: 300,
+    Moment.GROUP_SURVIVED: 1_000,
+    Moment.FORBIDDEN_REFUSED: 500,
+    Moment.PERMITTED_PASSED: 200,
     Moment.REPLAY_COMPARED: 1_500,
 }
 _MINIMA_OF_MODE = {

@@ -8,6 +8,7 @@ from embedbroker.config import AddressSettings, BrokerConfig
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._network import Network
+from embedbroker.testing._permission_checker import PermissionChecker
 from embedbroker.testing._routing_model import ModelDivert, RoutingModel
 from embedbroker.testing._scene import Scene, Topic
 
@@ -22,6 +23,7 @@ from .plan import BrokerPlan, ScenarioPlan
 from .producers import ProducerPlan, SimulatedProducer
 from .set_users import SetProducer
 from .switches import ConnectionSwitch
+from .visitors import Visitor, secured
 from .xa_users import XaConsumer, XaProducer
 
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ONLOOKER", "Cast", "Role", "broker_config", "make_cast"]
@@ -32,7 +34,8 @@ FIRST_IN_GROUP = "begins"
 ONLOOKER = "onlooker"
 
 
-Role = SimulatedProducer | SimulatedConsumer | TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader
+_Other = TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader | Visitor
+Role = SimulatedProducer | SimulatedConsumer | _Other
 
 
 @define(eq=False)
@@ -42,7 +45,9 @@ class Cast:
     topics: list[Topic] = field(factory=list)
     producers: list[SimulatedProducer] = field(factory=list)
     consumers: list[SimulatedConsumer] = field(factory=list)
-    others: list[TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader] = field(factory=list)
+    others: list[_Other] = field(factory=list)
+    #: For users with few rights; None without them.
+    permissions: PermissionChecker | None = None
     hosts: list[ClientHost] = field(factory=list)
 
     @property
@@ -70,7 +75,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         auto_delete_queues=False,
         auto_delete_addresses=False,
     )
-    return BrokerConfig(
+    config = BrokerConfig(
         name=name,
         address_settings={
             "#": settings,
@@ -86,6 +91,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         work_per_step_max=plan.work_per_step_max,
         persist_delivery_count_before_delivery=plan.counts_first,
     )
+    return secured(config, are_managed=plan.permissions_are_managed) if plan.secured else config
 
 
 def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: BrokerView) -> Cast:
@@ -170,8 +176,20 @@ def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, 
         host = ClientHost(network, reader.name, broker.names, reader.settings)
         cast.hosts.append(host)
         cast.others.append(CursorReader(scene, host, reader.name, place, reader.lease_ms, reader.think_s))
+    _add_visitors(plan, cast, scene, network, broker)
     if plan.browser is not None:
         queues = [name for topic in cast.topics for name in topic.subscriptions]
         host = ClientHost(network, ONLOOKER, broker.names, plan.browser.settings)
         cast.hosts.append(host)
         cast.others.append(SimulatedBrowser(scene, host, "browser", queues, plan.browser.pause_s))
+
+
+def _add_visitors(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:
+    if not plan.visitors:
+        return
+    cast.permissions = PermissionChecker(scene, broker)
+    places = [(topic.address, name) for topic in cast.topics for name in topic.subscriptions]
+    for role in plan.visitors:
+        host = ClientHost(network, f"{ONLOOKER}-{role.name}", broker.names, role.settings)
+        cast.hosts.append(host)
+        cast.others.append(Visitor(scene, host, cast.permissions, role.name, places, role.pause_s))

@@ -33,6 +33,7 @@ from .plan import (
 from .producers import ProducerKind, ProducerPlan
 from .routes import with_routes
 from .set_users import in_sets
+from .visitors import with_visitors
 from .xa_users import two_phase
 
 __all__ = ["draw_plan"]
@@ -48,6 +49,7 @@ _SCHEDULES = 0.2
 _ROUTES = 0.15
 _GROUPS = 0.25
 _REBALANCES = 0.4
+_SECURED = 0.1
 _PRODUCERS_WITHOUT_TRANSACTIONS = {ProducerKind.BLOCKING: 4, ProducerKind.NOT_DURABLE: 1, ProducerKind.ASYNCHRONOUS: 3}
 _PRODUCERS = {**_PRODUCERS_WITHOUT_TRANSACTIONS, ProducerKind.TRANSACTED: 4}
 _PROMPT_CONSUMERS = (
@@ -69,6 +71,7 @@ def draw_plan(seed: int) -> ScenarioPlan:
     transactions, or transactions are commit sets (one of eight).
     Some brokers persist delivery counts before they deliver. Some producers schedule messages, and the broker delays
     redeliveries. Some have diverts and wildcard subscriptions. Some producers send message groups.
+    Some brokers have permissions, and users that lack them.
     """
     plan = _Draw(Random(f"plan {seed}")).plan(seed)
     if Random(f"counts first {seed}").random() < _COUNTS_FIRST:
@@ -79,6 +82,8 @@ def draw_plan(seed: int) -> ScenarioPlan:
         plan = with_routes(plan)
     if Random(f"grouped {seed}").random() < _GROUPS:
         plan = _with_groups(plan)
+    if not plan.broker.memory_limit_bytes and Random(f"with visitors {seed}").random() < _SECURED:
+        plan = with_visitors(plan)
     match seed % 4:
         case 1:
             return two_phase(plan)

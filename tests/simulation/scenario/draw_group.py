@@ -114,6 +114,7 @@ def draw_group_plan(seed: int, mode: GroupMode | None = None) -> ScenarioPlan:
         plan,
         group=group or draw.group(random),
         hosts=tuple([_with_failover(host, random, draw.pause_ms, votes) for host in plan.hosts]),
+        visitors=tuple([evolve(each, settings=_with_brokers(each.settings, votes)) for each in plan.visitors]),
         browser=browser and evolve(browser, settings=_with_brokers(browser.settings, votes)),
         producers=producers,
         faults=tuple([FaultStrike(kind, random.random() * span_s) for kind in kinds]),

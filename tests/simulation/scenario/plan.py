@@ -37,6 +37,7 @@ __all__ = [
     "ReaderRole",
     "ScenarioPlan",
     "TopicPlan",
+    "VisitorRole",
     "plan_of",
     "values_of",
 ]
@@ -144,11 +145,21 @@ class ReaderRole:
 
 
 @frozen
+class VisitorRole:
+    """A user with few rights, on its own host."""
+
+    name: str
+    settings: LocatorSettings
+    pause_s: float
+
+
+@frozen
 class BrokerPlan:
     """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs.
 
     ``counts_first``: it persists delivery counts before it delivers. ``rebalances``: a consumer that joins ends the
-    assignments of groups, and waits for the messages in flight. The first message of a group is marked.
+    assignments of groups, and waits for the messages in flight. The first message of a group is marked. ``secured``:
+    clients need permissions, which the configuration contains, or only the journal (``permissions_are_managed``).
     """
 
     max_delivery_attempts: int
@@ -159,6 +170,8 @@ class BrokerPlan:
     counts_first: bool = False
     redelivery_delay_ms: int = 0
     rebalances: bool = False
+    secured: bool = False
+    permissions_are_managed: bool = False
 
 
 class GroupMode(IntEnum):
@@ -239,6 +252,8 @@ class ScenarioPlan:
     readers: tuple[ReaderRole, ...] = ()
     #: With diverts there are wildcard subscriptions, too.
     diverts: tuple[DivertPlan, ...] = ()
+    #: Users that try what they must not do.
+    visitors: tuple[VisitorRole, ...] = ()
 
 
 _Value = TypeVar("_Value")

@@ -32,6 +32,7 @@ from .consumers import VERSION_WITH_MODERN_NAMES, ConsumerKind, ConsumerPlan, Si
 from .dead_letter_reader import DeadLetterReader
 from .draw import draw_plan
 from .draw_group import draw_group_plan
+from .fault_kinds import FaultKind
 from .faults import FaultPlan
 from .group import Group
 from .group_faults import GroupFaults
@@ -41,6 +42,7 @@ from .members import Members
 from .modes import faults_of, group_of
 from .plan import GroupMode, ScenarioPlan, TopicPlan
 from .routes import configured_diverts, create_diverts
+from .visitors import create_permissions
 
 __all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed"]
 
@@ -180,6 +182,9 @@ class _Scenario:
         world = World(plan.seed, trace_tail_lines=trace_tail_lines)
         counts_survive = plan.broker.counts_first
         scene = Scene(world, Ledger(expiry_tolerance_s=0.001, expiries_are_found=True, counts_survive=counts_survive))
+        if all(strike.kind is not FaultKind.CLOCK_JUMP for strike in plan.faults):
+            # When a redelivery is due depends on the clock of the broker that is live.
+            scene.redeliveries.delay_s = plan.broker.redelivery_delay_ms / 1000
         network = Network(world, latency_s=plan.latency_s)
         network.split_chance = plan.split_chance
         config = evolve(broker_config(plan.broker, "broker"), diverts=configured_diverts(plan))
@@ -267,6 +272,7 @@ class _Scenario:
             if not topic.automatic:
                 yield from self._found_topic(session, topic)
         yield from create_diverts(self.plan, session)
+        yield from create_permissions(self.plan, session)
         yield session.close()
         yield host.agent().close()
 
@@ -284,6 +290,8 @@ class _Scenario:
 
     def _work(self) -> None:
         self.checker.watch()
+        if self.cast.permissions is not None:
+            self.cast.permissions.watch()
         QueueChecker(self.scene, self.broker, self.cast.topics, self.checker.served).watch()
         if self.plan.broker.memory_limit_bytes is not None:
             self._read_dead_letters()  # dead letters left there would keep the producers waiting for ever
@@ -341,6 +349,8 @@ class _Scenario:
 
     def _leave(self) -> None:
         self.scene.phase = Phase.LEAVE
+        if self.cast.permissions is not None:
+            self.cast.permissions.check_at_the_end()
         self._part_with([*self.cast.hosts, self._sweeper_host])
 
     def _do_more(self) -> None:
