@@ -72,6 +72,8 @@ def _user_source(_config: BrokerConfig, _attribute: Attribute[Any], value: objec
     for method in ("refresh", "list_users", "change"):
         if value is not None and not callable(getattr(value, method, None)):
             raise TypeError(f"user_source must have a method {method}, and {type(value).__name__} has none")
+    if value is not None and not hasattr(value, "loaded"):
+        raise TypeError(f"user_source must have an attribute loaded, and {type(value).__name__} has none")
 
 
 def _configuration_source(_config: BrokerConfig, _attribute: Attribute[Any], value: object) -> None:

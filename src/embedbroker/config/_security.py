@@ -147,6 +147,10 @@ class UserChange:
 class UserSource(Protocol):
     """Read users from files that may change while the broker runs, and change them."""
 
+    @property
+    def loaded(self) -> tuple[tuple[User, ...], GuestLogin | None]:
+        """Return users and guest login as they were loaded, before a program changed its configuration."""
+
     def refresh(self, *, always: bool = False) -> tuple[tuple[User, ...], GuestLogin | None] | None:
         """Return users and guest login if the files changed since the last call; None otherwise.
 

@@ -74,6 +74,7 @@ class LoginFiles:
         self._files = login.reloaded
         self._changed = login.changed
         self._domain = login.domain
+        self.loaded = (login.users, login.guest)
         self._stamps = self._stamped()
 
     def refresh(self, *, always: bool = False) -> tuple[tuple[User, ...], GuestLogin | None] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -102,13 +102,13 @@ class EmbeddedBroker:
         for name in changes:
             if name not in _SETTINGS:
                 raise TypeError(f"a broker has no setting {name!r}{did_you_mean(name, _SETTINGS)}")
-        if "users" in changes or "guest" in changes:
-            # Files must not replace what the program gives.
-            changes.setdefault("user_source", None)
         if "data_directory" in changes:
             # The directory of a file belongs to the journal that the file names: another journal has its own, or none.
             changes.setdefault("large_messages_directory", None)
         self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
+        if "user_source" not in changes and _gives_users(self.config, changes):
+            # Files must not replace what the program gives.
+            self.config = evolve(self.config, user_source=None)
         check_filters(self.config)
         check_passwords(self.config)
         _check_parts(disk=disk, locks=locks, network=network)
@@ -376,6 +376,13 @@ class EmbeddedBroker:
 def observe(broker: EmbeddedBroker, observer: Observer) -> None:
     """Let an observer follow a broker that is not running: from its next start on."""
     broker._watch.observer = observer
+
+
+def _gives_users(config: BrokerConfig, changes: Mapping[str, object]) -> bool:
+    """Return True if a program gives users or guest login itself, by name or in a configuration that it changed."""
+    if "users" in changes or "guest" in changes:
+        return True
+    return config.user_source is not None and config.user_source.loaded != (config.users, config.guest)
 
 
 def _check_parts(**parts: object) -> None:

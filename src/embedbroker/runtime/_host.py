@@ -194,6 +194,8 @@ class Host:
         self._inputs: deque[Input] = deque()
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
+        # What accepts peers that are served.
+        self._serving: set[Listener] = set()
         self._dialing: dict[int, trio.CancelScope] = {}
         self._decisions = PendingAnswers[bool]()
         self._calls = PendingAnswers[tuple[object, str | None]]()
@@ -288,6 +290,7 @@ class Host:
     @enable_ki_protection
     async def serve(self, listener: Listener) -> None:
         """Accept peers until the listener is closed."""
+        self._serving.add(listener)
         while True:
             try:
                 stream = await listener.accept()
@@ -297,6 +300,8 @@ class Host:
 
     def drop_accepted(self, listeners: Collection[Listener]) -> None:
         """Close every connection that these listeners accepted, without a notice to its peer."""
+        # Some may be accepted already, and not be among the peers yet.
+        self._serving.difference_update(listeners)
         for peer in [peer for peer in self._peers.values() if peer.listener in listeners]:
             self._lose(peer, "the acceptor was stopped")
         self._step_waiting()
@@ -429,6 +434,9 @@ class Host:
     @enable_ki_protection
     async def _receive(self, stream: ByteStream, listener: Listener) -> None:
         """Serve an accepted connection until its end."""
+        if listener not in self._serving:
+            stream.close()
+            return
         number = self._next_number
         self._next_number += 1
         if self.user_source is not None:

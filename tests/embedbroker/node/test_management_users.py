@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from embedbroker.config import SecuritySetting, User, UserChange
+from embedbroker.config import GuestLogin, SecuritySetting, User, UserChange
 from embedbroker.node import HostTask, Manage, ReplaceUsers, TaskDone, TaskKind
 from embedclient.wire.core import (
     CreateSessionResponse,
@@ -149,6 +149,8 @@ def test_others_are_served_while_a_password_is_hashed() -> None:
 
 class _Files:
     """Users that are in files."""
+
+    loaded: tuple[tuple[User, ...], GuestLogin | None] = ((), None)
 
     def refresh(self, *, always: bool = False) -> None:
         raise AssertionError("the node reads no files")

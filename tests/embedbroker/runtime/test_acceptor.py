@@ -11,6 +11,7 @@ import pytest
 from embedbroker import ClusterConnection, EmbeddedBroker, User
 from embedclient import Connection, ConnectionFactory, TextMessage, TLSSettings
 from embedclient.errors import ConnectionLostException, JMSException
+from embedclient.transport import ByteStream, TcpListener
 from tests.tls.certificates import HOSTS, PASSWORD, Files
 
 
@@ -52,6 +53,27 @@ async def test_a_stopped_acceptor_closes_its_connections_and_others_go_on() -> N
         await management.start_acceptor("artemis")
         assert await management.is_acceptor_started("artemis")
         assert broker.url == url and await is_reached(url)
+
+
+async def test_a_connection_that_is_accepted_during_the_stop_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = TcpListener.accept
+    async with EmbeddedBroker() as broker:
+        run, url = broker._run, broker.url
+        assert run is not None
+
+        async def accept_and_stop(listener: TcpListener) -> ByteStream:
+            stream = await accept(listener)
+            run.life.stop_acceptor()
+            return stream
+
+        monkeypatch.setattr(TcpListener, "accept", accept_and_stop)
+        await broker.management.stop_acceptor("artemis")
+        await broker.management.start_acceptor("artemis")
+        assert not await is_reached(f"{url}?reconnectAttempts=0")
+        assert not await broker.management.is_acceptor_started("artemis")
+        monkeypatch.undo()
+        await broker.management.start_acceptor("artemis")
+        assert await is_reached(url)
 
 
 async def test_a_client_that_reconnects_goes_on_after_the_start_and_loses_nothing() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+from attrs import evolve
 
 from embedbroker import EmbeddedBroker, User, load_config
 from embedclient import ConnectionFactory
@@ -163,3 +164,29 @@ async def test_users_that_the_program_gives_are_not_replaced(folder: Path) -> No
     async with EmbeddedBroker(config, port=0, users=[User("app", "mine", roles=["amq"])]) as broker:
         (folder / "users.properties").write_text("app=changed\n")
         assert await is_admitted(broker, "mine") and not await is_admitted(broker, "changed")
+
+
+async def test_users_of_a_configuration_that_the_program_changed_are_not_replaced(folder: Path) -> None:
+    config = evolve(load_config(folder / "broker.xml"), users=[User("app", "mine", roles=["amq"])])
+    # Also where the configuration file is not followed.
+    for mine in (config, evolve(config, configuration_source=None)):
+        async with EmbeddedBroker(mine, port=0, failed_login_delay_ms=0) as broker:
+            assert await is_admitted(broker, "mine") and not await is_admitted(broker, "one")
+            (folder / "users.properties").write_text("app=changed\n")
+            assert await is_admitted(broker, "mine") and not await is_admitted(broker, "changed")
+            await broker.management.reset_user("app", password="two")
+            assert await is_admitted(broker, "two")
+        assert (folder / "users.properties").read_text() == "app=changed\n"
+
+
+async def test_a_guest_login_that_the_program_removes_stays_removed(folder: Path) -> None:
+    guests = MODULE.replace("PropertiesLoginModule", "GuestLoginModule sufficient")
+    (folder / "login.config").write_text(LOGIN.replace("required", "sufficient").replace("};", f"{guests}; }};"))
+    config = load_config(folder / "broker.xml")
+    async with EmbeddedBroker(config, failed_login_delay_ms=0) as broker, ConnectionFactory(broker.url).connect():
+        pass
+    async with EmbeddedBroker(evolve(config, guest=None), failed_login_delay_ms=0) as broker:
+        with pytest.raises(JMSSecurityException):
+            async with ConnectionFactory(broker.url).connect():
+                pass
+        assert await is_admitted(broker, "one")
