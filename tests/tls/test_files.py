@@ -17,7 +17,7 @@ from embedbroker import EmbeddedBroker
 from embedclient import ConnectionFactory, TLSSettings
 from embedclient.errors import ConnectionLostException, ResourceAllocationException
 from embedclient.model import TransportConfiguration
-from embedclient.tls import AcceptorTLS, TLSStoreError, connector_tls, read_key_store, read_trust_store
+from embedclient.tls import AcceptorTLS, TLSStoreError, _stores, connector_tls, read_key_store, read_trust_store
 
 from .certificates import PASSWORD, Files, subject_of
 
@@ -166,6 +166,22 @@ def test_a_shortage_while_files_are_read_again_is_one_line_and_no_end(
     assert line.startswith("TLS: the certificates stay as they were until the shortage is over: the key store")
     assert os.strerror(code) in line
     assert acceptor.context() is not first, "the new files apply without another change"
+
+
+def test_files_that_prove_wrong_after_a_shortage_are_one_more_line(
+    files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acceptor = AcceptorTLS(files.serving())
+    first = acceptor.context()
+    files.write("server.pem", b"half a fi")
+    with monkeypatch.context() as patched:
+        patched.setattr(_stores, "open", Mock(side_effect=OSError(errno.EMFILE, "x")), raising=False)
+        assert acceptor.context() is first
+    assert [acceptor.context(), acceptor.context()] == [first, first]
+    shortage, wrong = caplog.messages
+    assert "until the shortage is over" in shortage and "until the shortage is over" not in wrong
+    files.key("server", ("new.example",))
+    assert acceptor.context() is not first
 
 
 async def test_a_client_whose_key_cannot_be_loaded_for_a_shortage_gets_a_jms_exception(

@@ -458,14 +458,14 @@ class Session:
     def give_up(self, consumer: Consumer, message_id: int, *, is_damaged: bool) -> None:
         """Settle a delivery that cannot be completed, unless it was settled before; in no transaction.
 
-        A damaged message is a dead letter at once. In the queue of dead letters it only counts as a failed delivery: it
-        is already where it would be moved.
+        A damaged message is a dead letter at once. Where dead letters go it only counts as a failed delivery: it is
+        already where it would be moved.
         """
         if message_id not in consumer.unsettled:
             return
         address = consumer.queue.definition.address
-        target = self.kernel.settings.of(address).dead_letter_address
-        outcome = Outcome.REJECTED if is_damaged and target != address else Outcome.FAILED
+        is_dead = any(each.dead_letter_address == address for each in self.kernel.settings.entries.values())
+        outcome = Outcome.REJECTED if is_damaged and not is_dead else Outcome.FAILED
         self._settlement.settle(consumer.queue, (consumer.unsettled.pop(message_id),), outcome, None, consumer)
 
     def settle_run(self, key: int, message_ids: Sequence[int]) -> list[Refused]:

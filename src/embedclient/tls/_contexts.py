@@ -50,8 +50,8 @@ class _CurrentContext:
         self._context: ssl.SSLContext | None = None
         self._paths: tuple[str, ...] = ()
         self._stamps: list[_Stamp] = []
-        # The files of the last failure, which is reported once for each change.
-        self._reported: list[_Stamp] = []
+        # The files of the last failure, and whether it passes: it is reported once for each change.
+        self._reported: tuple[list[_Stamp], bool] | None = None
 
     def get(self) -> ssl.SSLContext:
         """Return the context of the files as they are now.
@@ -74,8 +74,8 @@ class _CurrentContext:
                 except TLSStoreError as error:
                     if not error.passes:
                         self._stamps = stamps
-                    if stamps != self._reported:
-                        self._reported = stamps
+                    if (stamps, error.passes) != self._reported:
+                        self._reported = stamps, error.passes
                         when = " until the shortage is over" if error.passes else ""
                         _log.error("TLS: the certificates stay as they were%s: %s", when, error)
         return context

@@ -807,6 +807,21 @@ def test_damaged_dead_letter_has_one_line_whatever_the_number_of_attempts(attemp
     assert len(damages(stage)) == 1
 
 
+def test_damaged_dead_letter_stays_where_the_settings_name_no_address_for_dead_letters_of_its_own() -> None:
+    settings = {"q": AddressSettings(dead_letter_address="dead", max_delivery_attempts=5)}
+    stage, peer = a_stage("journal", address_settings=settings)
+    upload(peer, body_of(300_000))
+    run(stage)
+    damage(stage, 100_000)
+    peer.consume()
+    run(stage)
+    peer.send(SessionConsumerClose(0))
+    peer.consume("dead", 1)
+    run(stage)
+    assert peer.packets(DisconnectConsumer)[-1] == DisconnectConsumer(1)
+    assert (depth(stage, "q"), depth(stage, "dead"), len(files(stage))) == (0, 1, 1)
+
+
 def test_damaged_body_ends_a_browse_and_stays() -> None:
     stage, peer = a_stage("journal", address_settings=dead_letters())
     upload(peer, body_of(300_000))

@@ -87,6 +87,7 @@ class _Parser:
     tokens: list[Token]
     index: int = 0
     brackets: int = 0
+    searched: int = 0
 
     def condition(self) -> Expression:
         """Return the whole text as one condition."""
@@ -253,8 +254,11 @@ class _Parser:
             escape = self._string()
             if len(escape) != 1:
                 raise self._invalid(token, "ESCAPE takes exactly one character")
-        if searched_length(pattern, escape) > SEARCHED_LENGTH_MAX:
-            reason = f"between two % there are more than {SEARCHED_LENGTH_MAX} characters, with _ among them"
+        self.searched += searched_length(pattern, escape)
+        if self.searched > SEARCHED_LENGTH_MAX:
+            reason = (
+                f"the longest parts between two %, with _ among them, have more than {SEARCHED_LENGTH_MAX} characters"
+            )
             raise self._invalid(pattern_token, reason)
         return Like(node, pattern, escape)
 
