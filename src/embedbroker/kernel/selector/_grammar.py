@@ -256,9 +256,7 @@ class _Parser:
                 raise self._invalid(token, "ESCAPE takes exactly one character")
         self.searched += searched_length(pattern, escape)
         if self.searched > SEARCHED_LENGTH_MAX:
-            reason = (
-                f"the longest parts between two %, with _ among them, have more than {SEARCHED_LENGTH_MAX} characters"
-            )
+            reason = f"between two %, with _ among them, are more than {SEARCHED_LENGTH_MAX} characters in all"
             raise self._invalid(pattern_token, reason)
         return Like(node, pattern, escape)
 
