@@ -150,7 +150,7 @@ async def test_packets_for_channels_that_are_not_open_are_dropped(caplog: pytest
         (SessionSend(letter("m", ""), True, -2), ErrorCode.ILLEGAL_STATE),
         (SessionCommit(-2), None),
         (SessionRollback(False), None),
-        (CreateAddress("", (), True, False), None),
+        (CreateAddress("", (), True, False), ErrorCode.ILLEGAL_STATE),
     ],
     ids=[
         "acknowledge what was not delivered",
