@@ -128,6 +128,25 @@ def test_a_blocked_address_gives_no_credit() -> None:
     assert producer.clear() == [SessionProducerCredits(7, "q")]
 
 
+def test_a_deleted_address_is_blocked_no_more() -> None:
+    """Not on the checklist: given a blocked address that is deleted, then another of that name is not blocked."""
+    stage = NodeStage()
+    manager = manager_of(stage)
+    manager.peer.create_queue("q")
+    manager.call("address.q", "block")
+    producer = stage.connect().open_session("producer")
+    producer.send(SessionRequestProducerCredits(100, "q"))
+    producer.clear()
+    manager.call("broker", "destroyQueue", "q", True, True)
+    assert "q" not in stage.node.kernel.address_manager.addresses
+    stage.run()
+    assert not stage.node.kernel.memory.is_blocked("q")
+    assert producer.clear() == [SessionProducerCredits(100, "q")]
+    manager.peer.create_queue("q")
+    producer.send(SessionRequestProducerCredits(7, "q"))
+    assert producer.clear() == [SessionProducerCredits(7, "q")]
+
+
 # -- auto-created and auto-deleted -----------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ the encoding is ISO 8859-1, and of a repeated key the last value counts. Does no
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tempfile
@@ -16,6 +17,7 @@ from attrs import define, field
 
 __all__ = ["PropertiesFile", "parse_properties", "read_properties"]
 
+_logger = logging.getLogger("embedbroker.configfile")
 FILE_BYTES_MAX = 16 * 1024 * 1024
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _NAMES = {char: name for name, char in _ESCAPES.items()}
@@ -84,14 +86,30 @@ class PropertiesFile:
         """Remove a property; comments before it stay."""
         self._parts = [part for part in self._parts if part.key != key]
 
+    def check_length(self) -> None:
+        """Check that the changed text can be read again.
+
+        Raises:
+            ValueError: It is too long.
+        """
+        self._encoded()
+
     def write(self) -> None:
         """Replace the file by its changed text: a reader, or a crash, finds the old one or the new one.
 
         Raises:
             OSError: The file cannot be written, and is as it was.
+            ValueError: The changed text is too long to be read again, and the file is as it was.
         """
-        text = self._line_end.join(line for part in self._parts for line in part.lines)
-        _replace(self._path, text.encode("iso-8859-1"))
+        _replace(self._path, self._encoded())
+
+    def _encoded(self) -> bytes:
+        data = self._line_end.join(line for part in self._parts for line in part.lines).encode("iso-8859-1")
+        if len(data) > FILE_BYTES_MAX:
+            raise ValueError(
+                f"{self._path} would have {len(data)} bytes, more than {FILE_BYTES_MAX}; remove entries first"
+            )
+        return data
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -109,7 +127,15 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:  # any exception: a file with passwords must not be left
         Path(name).unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        _sync_folder(path.parent)
+    except OSError as error:
+        # The new file is in its place. An error here would let the caller take it for the old one.
+        _logger.warning("%s is written, but may be lost in a crash of the machine: %s", path, error.strerror or error)
+
+
+def _sync_folder(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

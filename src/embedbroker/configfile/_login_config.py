@@ -102,7 +102,7 @@ class LoginFiles:
         """Return the roles of each user in the files, or of one name, which need not be a user, as in Artemis."""
         users, roles = self._opened()
         names = [name] if name else users.values
-        members = {role: [each.strip() for each in listed.split(",")] for role, listed in roles.values.items()}
+        members = {role: listed.split(",") for role, listed in roles.values.items() if role.strip()}
         return {user: sorted(role for role in members if user in members[role]) for user in names}
 
     def change(self, change: UserChange) -> None:
@@ -119,6 +119,8 @@ class LoginFiles:
             users.set(change.name, _stored(change.password, hashes=change.hashes))
         if change.roles is not None or change.removes:
             _set_roles(roles, change.name, change.roles or ())
+        for file in (users, roles):
+            file.check_length()
         # A crash between the two files must leave an operation that can be repeated: a new user comes last.
         for file in (roles, users) if change.adds else (users, roles):
             try:
@@ -155,11 +157,14 @@ def _stored(password: str, *, hashes: bool) -> str:
 
 
 def _set_roles(file: PropertiesFile, user: str, wanted: Sequence[str]) -> None:
-    """Let a user have these roles only. A role without a user is removed from the file, as in Artemis."""
+    """Let a user have these roles only. A role without a user is removed from the file, as in Artemis.
+
+    As for logins, a blank is a part of the name.
+    """
     present = file.values
     for role in dict.fromkeys([*present, *wanted]):
         members = [each for each in present.get(role, "").split(",") if each]
-        after = [each for each in members if each.strip() != user]
+        after = [each for each in members if each != user]
         if role in wanted:
             after.append(user)
         if after and after != members:

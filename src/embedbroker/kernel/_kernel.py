@@ -104,6 +104,7 @@ class Kernel:
         self.address_manager = AddressManager(
             self.settings, self.store, self.ids, self.schedule, restore, self.selectors,
             config.addresses_max, config.queues_max, self.observers, config.wildcard_addresses,
+            self.memory,
         )  # fmt: skip
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self.settings_table = SettingsTable(
@@ -126,6 +127,7 @@ class Kernel:
     def _compose_housekeeping(self) -> None:
         """Create the parts that work by time."""
         self.message_counters = MessageCounters(self.config, self.clock, self.address_manager)
+        self.observers.decision.queue_removed.append(self.message_counters.forget)
         self.housekeeping = Housekeeping(
             self.config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
             self.expiry, self.teardown, self.schedule, self.message_counters, self.log, self.inform,
@@ -173,6 +175,7 @@ class Kernel:
         """Raise AssertionError unless the invariants between two steps hold. Examines every message."""
         for queue in self.address_manager.queues.values():
             check_queue(queue)
+            self.schedule.check(queue)
         check_memory(self.memory)
         check_visibility(self.visibility)
         assert self.ids.next_id <= max(self.ids.limit, 1), (self.ids.next_id, self.ids.limit)

@@ -155,6 +155,10 @@ class MessageCounters:
             counter = self._counters[queue.id] = QueueCounter(queue, self._clock.now_ms)
         return counter
 
+    def forget(self, queue: Queue) -> None:
+        """Remove the counter of a deleted queue."""
+        self._counters.pop(queue.id, None)
+
     def restart_period(self) -> None:
         """Count the period from now. The schedule of the broker must be informed."""
         self.due = self._clock.monotonic + self.period_ms / 1000 if self.enabled else _NEVER
@@ -175,12 +179,12 @@ class MessageCounters:
 
     def reset(self) -> None:
         """Let all queues count from 0 again."""
-        for counter in self._existing():
+        for counter in self._counters.values():
             counter.reset()
 
     def reset_histories(self) -> None:
         """Begin all histories now."""
-        for counter in self._existing():
+        for counter in self._counters.values():
             counter.reset_history(self._clock.now_ms)
 
     def sample(self) -> Iterator[None]:
@@ -190,11 +194,3 @@ class MessageCounters:
             if not queue.deleted:
                 self.of(queue).sample(self._clock.now_ms, self.days_max)
             yield
-        for number, counter in list(self._counters.items()):
-            if counter.queue.deleted:
-                del self._counters[number]
-            yield
-
-    def _existing(self) -> list[QueueCounter]:
-        self._counters = {number: each for number, each in self._counters.items() if not each.queue.deleted}
-        return list(self._counters.values())

@@ -45,8 +45,9 @@ class Schedule:
         self._bodies = store.bodies
         self._woken: dict[Queue, None] = {}
         self._expired: list[tuple[Queue, Reference]] = []
-        # Queues that deliver nothing until messages in flight are settled.
-        self._rebalancing: dict[Queue, None] = {}
+        # Queues that deliver nothing until messages in flight are settled, and of which some were. Not all that wait: a
+        # client may have thousands of those.
+        self._maybe_settled: dict[Queue, None] = {}
         self._relieved: dict[Backpressure, None] = {}
         #: Wall time, id and queue of each call that a queue with scheduled messages waits for, the earliest first.
         self.calls: list[tuple[int, int, Queue]] = []
@@ -75,7 +76,7 @@ class Schedule:
                 backpressure.let_through()
         if self._deferred.waiting:
             budget -= self._deferred.run(min(share, budget))
-        if self._rebalancing:
+        if self._maybe_settled:
             self._end_rebalances()
         if self._woken:
             self._dispatch(budget)
@@ -94,9 +95,9 @@ class Schedule:
             completed.popleft()()
 
     def _end_rebalances(self) -> None:
-        for queue in list(self._rebalancing):
-            if not queue.has_in_flight:
-                del self._rebalancing[queue]
+        settled, self._maybe_settled = self._maybe_settled, {}
+        for queue in settled:
+            if queue.is_rebalancing and not queue.has_in_flight:
                 queue.end_rebalance()
 
     def _dispatch(self, budget: int) -> None:
@@ -118,8 +119,8 @@ class Schedule:
         return (
             self._visibility.next_point <= self._store.reached
             or bool(self._woken or self._expired or self._deferred.waiting or self._relieved or self._bodies.completed)
+            or bool(self._maybe_settled)
             or (bool(self._memory.relieved) and self._memory.can_grant)
-            or (bool(self._rebalancing) and any(not queue.has_in_flight for queue in self._rebalancing))
         )
 
     def release_due(self, limit: int) -> None:
@@ -129,6 +130,10 @@ class Schedule:
             due_ms, _queue_id, queue = heappop(calls)
             if not queue.deleted:
                 limit -= queue.release_due(due_ms, limit)
+
+    def check(self, queue: Queue) -> None:
+        """Raise AssertionError if a rebalance of a queue would never end."""
+        assert not queue.is_rebalancing or queue in self._maybe_settled or queue.has_in_flight, queue.name
 
     def make_backpressure(self) -> Backpressure:
         """Return the backpressure for the consumers of one connection."""
@@ -150,9 +155,9 @@ class Schedule:
         """Dispatch this queue before the step ends."""
         self._woken[queue] = None
 
-    def await_settlement(self, queue: Queue) -> None:
-        """Call `end_rebalance` once `has_in_flight` is False."""
-        self._rebalancing[queue] = None
+    def examine_rebalance(self, queue: Queue) -> None:
+        """Call `end_rebalance` in this step if `has_in_flight` is False then."""
+        self._maybe_settled[queue] = None
 
     def call_at(self, due_ms: int, queue: Queue) -> None:
         """Let a queue release its scheduled messages once the wall time is ``due_ms``."""
@@ -161,7 +166,7 @@ class Schedule:
     def forget(self, queue: Queue) -> None:
         """Remove a deleted queue from dispatch."""
         self._woken.pop(queue, None)
-        self._rebalancing.pop(queue, None)
+        self._maybe_settled.pop(queue, None)
 
     def settle_delivered(self, queue: Queue, reference: Reference) -> None:
         """Settle a message that a consumer with pre-acknowledge took."""

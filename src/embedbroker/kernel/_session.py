@@ -171,6 +171,7 @@ class Session:
         transaction = self.transaction
         assert self.branch is not None and transaction is not None
         self.branch = self.transaction = None
+        transaction.on_left()
         self.auto_commit_sends, self.auto_commit_acknowledges = self._commits_outside
         return transaction
 
@@ -538,6 +539,7 @@ class Session:
         if self.unfinished:
             # Behind the acknowledgements it commits, and behind the commits that were deferred before it.
             self.unfinished += 1
+            transaction.on_left()
             self.kernel.deferred.add_action(lambda: self._commit(transaction))
         else:
             transaction.commit()

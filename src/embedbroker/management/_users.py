@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from attrs import evolve
 
 from embedbroker.config import User, UserChange
-from embedbroker.kernel import TaskKind
+from embedbroker.kernel import TaskKind, name_in_text
 
 from ._registry import Call, HostCall, Kind, ManagementRefused, Operation, Parameter, UserStore
 
@@ -20,6 +20,7 @@ __all__ = ["USER_OPERATIONS"]
 
 _SALT_BYTES = 32
 _SHOWN_MAX = 200
+_NAME_MAX = 250
 
 
 def _store(call: Call) -> UserStore:
@@ -88,12 +89,27 @@ def _roles_of(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(role.strip() for role in text.split(",") if role.strip()))
 
 
+def _fault(name: str) -> str | None:
+    """Return why no user, and no role, can have a name; None if one can."""
+    if "," in name:
+        return "a comma separates users in the file of roles; leave it out"
+    if not name.isprintable():
+        return "it contains a character that cannot be printed; leave it out"
+    if name != name.strip():
+        return "it begins or ends with a blank; leave it out"
+    if len(name) > _NAME_MAX:
+        return f"it has {len(name)} characters; use no more than {_NAME_MAX}"
+    return None
+
+
 def _check(name: str | None, password: str | None, roles: tuple[str, ...] | None) -> None:
     """Refuse what no user can have: files with such a user could not be read any more."""
-    if name is not None and "," in name:
-        raise ManagementRefused(
-            f"user {name[:_SHOWN_MAX]!r}: a comma separates users in the file of roles; leave it out"
-        )
+    for kind, each in [("user", name or ""), *[("role", role) for role in roles or ()]]:
+        fault = _fault(each)
+        if fault is not None:
+            raise ManagementRefused(f"{kind} {each[:_SHOWN_MAX]!r}: {fault}")
+    if password is not None and any("\ud800" <= char <= "\udfff" for char in password):
+        raise ManagementRefused("the password contains half a surrogate, which is no character; leave it out")
     try:
         User(name or "", "x" if password is None else password, roles or ())
     except (TypeError, ValueError) as error:
@@ -109,7 +125,7 @@ def _add(
     _check(name, password or "", wanted)
     assert name is not None and password is not None, "the check refuses an empty name, and an empty password"
     change = UserChange(name, adds=True, password=password, hashes=not plaintext, roles=wanted)
-    return _carry_out(call, change, f"added user {name!r:.200} with the roles {', '.join(wanted)}")
+    return _carry_out(call, change, f"added user {name!r:.200} with the roles {name_in_text(', '.join(wanted))}")
 
 
 def _reset(
@@ -121,7 +137,10 @@ def _reset(
     _check(name, password, wanted)
     assert name is not None, "the check refuses an empty name"
     change = UserChange(name, password=password, hashes=not plaintext, roles=wanted)
-    reset = [*(["password"] if password is not None else []), *([f"roles to {', '.join(wanted)}"] if wanted else [])]
+    reset = [
+        *(["password"] if password is not None else []),
+        *([f"roles to {name_in_text(', '.join(wanted))}"] if wanted else []),
+    ]
     return _carry_out(call, change, f"reset {' and '.join(reset) or 'nothing'} of user {name!r:.200}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from embedbroker.config import (
     UserChange,
     UserSource,
 )
-from embedbroker.configfile._java_properties import parse_properties
+from embedbroker.configfile._java_properties import FILE_BYTES_MAX, PropertiesFile, parse_properties
 from embedbroker.security import StoredPassword, hash_password_as_artemis, mask
 from tests.embedbroker.configfile.config_files import ACCEPTOR, Loaded, document, load, load_text, refused, refused_text
 
@@ -513,6 +514,64 @@ def test_a_change_that_is_not_possible_leaves_the_files(tmp_path: Path, change: 
     with pytest.raises(ValueError, match=text):
         source.change(change)
     assert texts(tmp_path) == (USERS, ROLES)
+
+
+def test_roles_are_those_of_logins_where_names_have_outer_blanks(tmp_path: Path) -> None:
+    source = changed(
+        tmp_path, users="bob\\ = one\nbob = two\nlast = three", roles="amq = last,bob \nview = bob, last\n"
+    )
+
+    def agree() -> dict[str, list[str]]:
+        refreshed = source.refresh(always=True)
+        assert refreshed is not None
+        listed = source.list_users(None)
+        assert listed == {user.name: sorted(user.roles) for user in refreshed[0]}
+        return listed
+
+    assert agree() == {"bob ": ["amq"], "bob": ["view"], "last": ["amq"]}
+    source.change(UserChange("bob ", roles=("view",)))
+    assert agree() == {"bob ": ["view"], "bob": ["view"], "last": ["amq"]}
+    source.change(UserChange("bob ", removes=True))
+    assert texts(tmp_path)[1] == "amq = last\nview = bob, last\n"
+    source.change(UserChange("bob ", adds=True, password="new", roles=("other",)))
+    assert agree() == {"bob ": ["other"], "bob": ["view"], "last": ["amq"]}
+
+
+def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    # A character beyond ISO 8859-1 takes six bytes.
+    source = changed(tmp_path)
+    for change in (
+        UserChange("new", adds=True, password="\u20ac" * (FILE_BYTES_MAX // 6), roles=("amq",)),
+        UserChange("admin", password="new", roles=("\u20ac" * (FILE_BYTES_MAX // 6),)),
+    ):
+        with pytest.raises(ValueError, match=rf"would have 1677\d+ bytes, more than {FILE_BYTES_MAX}"):
+            source.change(change)
+        assert texts(tmp_path) == (USERS, ROLES)
+    file = PropertiesFile(tmp_path / "artemis-users.properties")
+    file.set("new", "x" * FILE_BYTES_MAX)
+    with pytest.raises(ValueError, match="remove entries first"):
+        file.write()
+    assert texts(tmp_path) == (USERS, ROLES)
+
+
+def test_a_folder_that_cannot_be_synced_leaves_the_files_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, sync = changed(tmp_path), os.fsync
+
+    def fail_for_folders(number: int) -> None:
+        if stat.S_ISDIR(os.fstat(number).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+    source.change(UserChange("new", adds=True, password="p", roles=("amq",)))
+    assert source.list_users("new") == {"new": ["amq"]} and "new = p" in texts(tmp_path)[0]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/artemis-{name}.properties is written, but may be lost in a crash of the machine: Input/output "
+        "error"
+        for name in ("roles", "users")
+    ]
 
 
 def test_files_that_cannot_be_read_or_written_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

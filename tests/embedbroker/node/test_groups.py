@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from embedbroker.config import AddressSettings
-from embedbroker.kernel import Bookmark, Message, QueueUpdate
+from embedbroker.kernel import Bookmark, Message, Queue, QueueUpdate
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
 from embedbroker.kernel.queueing._priority_list import PriorityList
-from embedclient.model import Properties, PropertyType
+from embedclient.model import Properties, PropertyType, XaCode
 from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
@@ -26,11 +26,12 @@ from embedclient.wire.core import (
     SessionReceiveMessage,
     SessionRollback,
     SessionSend,
+    SessionXaEnd,
 )
 
-from .branches import another, prepared, taken_in
+from .branches import another, answer, prepared, taken_in, xid
 from .managing import Manager
-from .scripted import Peer, Stage, text_of
+from .scripted import Peer, Stage, letter, text_of
 
 COUNT = 12
 
@@ -466,6 +467,61 @@ def test_an_update_decides_about_later_consumers_only(waiting: Stage) -> None:
     send(waiting, grouped("a2", "a"))
     consumer_of(waiting)
     assert not is_rebalancing(waiting) and len(first.texts + second.texts) >= 2
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_commit_behind_a_large_acknowledgement_ends_the_pause(waiting: Stage, commits: bool) -> None:
+    first = consumer_of(waiting, transacted=True)
+    send(waiting, *mixed(300))
+    second = consumer_of(waiting)
+    acknowledge(first)
+    assert is_rebalancing(waiting)
+    first.send(SessionCommit() if commits else SessionRollback(False))
+    waiting.settle_disk()
+    waiting.node.kernel.check()
+    assert not is_rebalancing(waiting)
+    send(waiting, *mixed(30))
+    assert len(first.texts + second.texts) == (330 if commits else 630)
+
+
+def test_a_branch_that_is_left_ends_the_pause(waiting: Stage) -> None:
+    send(waiting, grouped("a1", "a"))
+    manager = another(waiting)
+    manager.consume()
+    waiting.settle_disk()
+    taken_in(manager, 1, end=False)
+    second = consumer_of(waiting)
+    send(waiting, grouped("a2", "a"))
+    assert is_rebalancing(waiting) and second.texts == []
+    assert answer(manager, SessionXaEnd(xid(), False)) is XaCode.XA_OK
+    assert not is_rebalancing(waiting) and second.texts + manager.texts == ["a2"]
+
+
+def test_a_step_does_not_examine_each_queue_that_waits(waiting: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = [waiting.connect().open_session(f"many{number}") for number in range(2)]
+    for number in range(20):
+        peers[0].create_queue(f"q{number}")
+        peers[0].consume(f"q{number}", number)
+        peers[0].send(SessionSend(letter("m", f"q{number}"), False, -1))
+        peers[1].consume(f"q{number}", number)
+    waiting.settle_disk()
+    queues = waiting.node.kernel.address_manager.queues
+    assert all(queues[f"q{number}"].is_rebalancing for number in range(20))
+    examined, has_in_flight = [], Queue.has_in_flight.fget  # type: ignore[attr-defined]  # a property
+
+    def observed(queue: Queue) -> bool:
+        examined.append(queue.name)
+        found: bool = has_in_flight(queue)
+        return found
+
+    monkeypatch.setattr(Queue, "has_in_flight", property(observed))
+    send(waiting, grouped("other", None))
+    assert examined == []
+    message = peers[0].packets(SessionReceiveMessage)[7].message
+    peers[0].send(SessionAcknowledge(7, message.message_id, False))
+    waiting.settle_disk()
+    assert examined == ["q7"]
+    assert [name for name in queues if queues[name].is_rebalancing] == [f"q{n}" for n in range(20) if n != 7]
 
 
 def test_a_queue_is_deleted_during_the_pause(waiting: Stage) -> None:

@@ -75,6 +75,21 @@ def test_a_reset_changes_the_password_the_roles_or_both() -> None:
         ("addUser", ("new", None, "amq", True), "the password of user 'new' must not be empty"),
         ("addUser", ("new", "p", " ,", True), "a new user needs roles: names with commas"),
         ("addUser", ("a,b", "p", "amq", True), "user 'a,b': a comma separates users"),
+        ("addUser", (" new", "p", "amq", True), "user ' new': it begins or ends with a blank; leave it out"),
+        ("addUser", ("new ", "p", "amq", True), "user 'new ': it begins or ends with a blank; leave it out"),
+        (
+            "addUser",
+            ("new\nline", "p", "amq", True),
+            r"user 'new\nline': it contains a character that cannot be printed",
+        ),
+        ("addUser", ("new\udc00", "p", "amq", True), r"user 'new\udc00': it contains a character that cannot be"),
+        ("addUser", ("n" * 251, "p", "amq", True), "it has 251 characters; use no more than 250"),
+        ("addUser", ("new", "p", "amq,one\nline", True), r"role 'one\nline': it contains a character that cannot be"),
+        ("addUser", ("new", "p", "\udc00", True), r"role '\udc00': it contains a character that cannot be printed"),
+        ("addUser", ("new", "p", "r" * 251, True), "it has 251 characters; use no more than 250"),
+        ("addUser", ("new", "p\udc00", "amq", False), "the password contains half a surrogate"),
+        ("resetUser", ("app", "p\ud800", None), "the password contains half a surrogate"),
+        ("resetUser", ("app", None, "one\nline"), r"role 'one\nline': it contains a character that cannot be printed"),
         ("addUser", ("new", "ENC(nonsense)", "amq", True), "does not contain a hash"),
         ("addUser", ("new", "p", "amq"), "AMQ229069: no operation addUser/3"),
         ("resetUser", ("nope", "p", None, True), "AMQ229224: User nope does not exist"),
@@ -130,6 +145,18 @@ def test_a_line_of_the_log_names_the_caller_and_never_the_password() -> None:
         "management: user 'admin' removed user 'new'",
     ]
     assert "AMQ229224" in refused and not any("geheim" in line for line in (*changes, refused))
+
+
+def test_a_line_of_the_log_shows_a_part_of_many_roles() -> None:
+    stage, manager = staged()
+    stage.warnings()
+    # The longest names that are allowed, and a password with characters beyond the basic plane.
+    name, roles = "n" * 250, ",".join(f"{number:0250}" for number in range(20))
+    manager.call("broker", "addUser", name, "p\U0001f600", roles, True)
+    manager.call("broker", "resetUser", name, None, roles)
+    lines = [line for line in stage.warnings() if "management" in line]
+    assert len(lines) == 2 and all(len(line) < 500 and "..." in line for line in lines)
+    assert is_admitted(stage, name, "p\U0001f600")
 
 
 def test_others_are_served_while_a_password_is_hashed() -> None:

@@ -182,6 +182,19 @@ def test_disabled_counters_have_no_time() -> None:
     assert housekeeping.next_deadline(counted.stage.seconds) == float("inf")
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_counter_goes_with_its_queue(enabled: bool) -> None:
+    counted = Counted(message_counter_enabled=enabled)
+    counters = counted.stage.node.kernel.message_counters
+    before = counters.counted_queues
+    for number in range(10):
+        counted.manager.call("broker", "createQueue", f"q{number}", f"q{number}")
+        counted.manager.call(f"queue.q{number}", "listMessageCounter")
+        assert f"q{number}" in counters.counted_queues
+        counted.manager.call("broker", "destroyQueue", f"q{number}")
+    assert counters.counted_queues == before
+
+
 def test_many_queues_are_sampled_in_slices() -> None:
     counted = Counted(work_per_step_max=16, message_counter_enabled=True)
     for number in range(20):
@@ -191,7 +204,7 @@ def test_many_queues_are_sampled_in_slices() -> None:
     kernel = counted.stage.node.kernel
     assert counted.stage.run() >= 10
     assert counts(counted.counter())[0] == 1
-    # The counter of a queue that is deleted goes with the next sample, and a new queue begins with 0.
+    # A new queue of the same name begins with 0.
     counted.manager.call("broker", "destroyQueue", "q")
     counted.peer.create_queue()
     counted.stage.advance(10)

@@ -17,6 +17,7 @@ from embedclient.errors import ErrorCode
 from .._authority import Access, Permission, Principal
 from .._definitions import AddressDefinition, QueueDefinition
 from .._ids import Ids
+from .._memory import MemoryAccount
 from .._observer import Observers
 from .._refusal import Refused, name_in_text
 from .._store import Store
@@ -62,6 +63,7 @@ class AddressManager:
     queues_max: int
     observers: Observers
     wildcards: WildcardConfiguration
+    memory: MemoryAccount
     addresses: dict[str, Address] = field(factory=dict)
     queues: dict[str, Queue] = field(factory=dict)
     internal: dict[str, InternalBinding] = field(factory=dict, init=False)
@@ -149,6 +151,7 @@ class AddressManager:
         self.resolution.on_address(address)
         if address.duplicate_ids is not None:
             address.duplicate_ids.owner.clear(address.duplicate_ids)
+        self.memory.unblock(address.name)
         self.store.remove_address(address.definition.id)
         self.observers.call(self.observers.commit.address_removed, address)
 

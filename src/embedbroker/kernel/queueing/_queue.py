@@ -55,8 +55,8 @@ class QueueOwner(Protocol):
     def call_at(self, due_ms: int, queue: Queue) -> None:
         """Call `release_due` once the wall time is ``due_ms``."""
 
-    def await_settlement(self, queue: Queue) -> None:
-        """Call `end_rebalance` once `has_in_flight` is False."""
+    def examine_rebalance(self, queue: Queue) -> None:
+        """Call `end_rebalance` in this step if `has_in_flight` is False then."""
 
     def expire(self, queue: Queue, reference: Reference) -> bool:
         """Handle a message that was found expired just before its delivery, and has left the queue.
@@ -228,13 +228,13 @@ class Queue:
     """Hold a queue with its consumers. All public counters count messages."""
 
     __slots__ = (
-        "_awaited",
         "_holds",
         "_markers",
         "_waiting_visible",
         "acknowledged_count",
         "added_count",
         "address_paused",
+        "awaited",
         "backlog",
         "browsers",
         "consumers",
@@ -290,7 +290,8 @@ class Queue:
         self.paused = False
         self.address_paused = False
         # Consumers that may have messages in flight while a rebalance waits for those; None otherwise. It is one hold.
-        self._awaited: list[Consumer] | None = None
+        # What settles messages must call `on_settled` meanwhile.
+        self.awaited: list[Consumer] | None = None
         self.delivering_count = 0
         # Messages of open transactions that will arrive here if those are committed.
         self.pledged = 0
@@ -472,7 +473,7 @@ class Queue:
     @property
     def is_rebalancing(self) -> bool:
         """Return True if nothing is delivered until the messages in flight are settled, since a consumer joined."""
-        return self._awaited is not None
+        return self.awaited is not None
 
     @property
     def is_paused(self) -> bool:
@@ -516,27 +517,30 @@ class Queue:
 
         As in Artemis, browsers and markers go on, and what a prepared transaction acknowledged is not awaited.
         """
-        if self._awaited is not None or not self.delivering_count:
+        if self.awaited is not None or not self.delivering_count:
             return
-        self._awaited = list(self.consumers)
+        self.awaited = list(self.consumers)
         if self.has_in_flight:
             self._holds += 1
-            self.owner.await_settlement(self)
         else:
-            self._awaited = None
+            self.awaited = None
 
     @property
     def has_in_flight(self) -> bool:
         """Return True if a rebalance waits for messages of a consumer."""
-        awaited = self._awaited
+        awaited = self.awaited
         # A consumer that has settled all gets no more during the pause: it is examined once.
         while awaited and not awaited[-1].has_in_flight:
             awaited.pop()
         return bool(awaited)
 
+    def on_settled(self) -> None:
+        """Handle that a consumer may have nothing in flight any more. Must be called while a rebalance waits."""
+        self.owner.examine_rebalance(self)
+
     def end_rebalance(self) -> None:
         """Deliver again: the messages in flight are settled."""
-        self._awaited = None
+        self.awaited = None
         self.let_go()
 
     def let_go(self) -> None:

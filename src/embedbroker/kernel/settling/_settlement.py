@@ -88,6 +88,8 @@ class Settlement:
         deferred work. ``consumer`` is the one for which they are undeliverable. With ``is_rollback``, those that return
         wait for the redelivery delay.
         """
+        if queue.awaited is not None:
+            queue.on_settled()
         if finished is not None or len(references) > AT_ONCE_MAX:
             self._settle_over_steps(queue, references, outcome, transaction, consumer, finished, is_rollback)
         elif outcome is _ACCEPTED:

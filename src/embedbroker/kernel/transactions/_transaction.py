@@ -301,8 +301,15 @@ class Transaction:
                 self._parts.removal.drop(queue, message)
             yield
 
+    def on_left(self) -> None:
+        """Handle that what it acknowledged is in flight no more: it ends, or a session works in it no more."""
+        for queue in self.taken_from:
+            if queue.awaited is not None:
+                queue.on_settled()
+
     def _end(self) -> None:
         self.state = TransactionState.ENDED
+        self.on_left()
         for queue, count in self.counts.items():
             queue.pledged -= count
             assert queue.pledged >= 0, queue.name

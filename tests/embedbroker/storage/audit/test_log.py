@@ -38,7 +38,7 @@ class _Owner:
     def call_at(self, due_ms: int, queue: Queue) -> None:
         """Nothing is scheduled here."""
 
-    def await_settlement(self, queue: Queue) -> None:
+    def examine_rebalance(self, queue: Queue) -> None:
         """Nothing is rebalanced here."""
 
     def expire(self, queue: Queue, reference: object) -> bool:
