@@ -6,7 +6,7 @@ Does not read files or environment; `embedbroker.configfile` does that and retur
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
 from attrs import Attribute, field, frozen
@@ -184,10 +184,15 @@ class ConfigurationWatch(Protocol):
 
     @property
     def current(self) -> BrokerConfig:
-        """Return the last configuration that was read without an error."""
+        """Return the last configuration that was read and checked without an error."""
 
-    def refresh(self) -> BrokerConfig | None:
+    def refresh(self, check: Callable[[BrokerConfig], None]) -> BrokerConfig | None:
         """Return the configuration if the file changed since it was last read without an error; None otherwise.
+
+        A running broker calls this in a thread.
+
+        Args:
+            check: Raises ValueError for a configuration that the broker cannot use. The file counts as wrong then.
 
         Raises:
             ValueError: The file is missing, cannot be read, or is wrong; the text names the file and the place in it.

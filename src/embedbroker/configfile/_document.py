@@ -112,7 +112,9 @@ class _Reader:
             ConfigFileError: The file is not XML.
         """
         self.including.append(_resolved(path))
-        text = self._substituted(path, _decoded(path))
+        with self.findings.reading(path):
+            text = _decoded(path)
+        text = self._substituted(path, text)
         ((name, content),) = _parsed(path, text).items()
         place = ("", "") if parent is None else (_below(parent.path, name), _below(parent.way, name))
         element = self._element(name, content, str(path), *place)

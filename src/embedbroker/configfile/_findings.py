@@ -1,14 +1,19 @@
 """Findings in a file: errors, which refuse it, and warnings, with which it loads.
 
 Responsible for reporting all of them at once, each line with file and path. Several places with the same name and text
-become one warning. Does not depend on what is right.
+become one warning. Also remembers which files were read, and in which state. Does not depend on what is right.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 from attrs import define, field
+
+from ._stamp import UNREAD, Stamp, stamp_of
 
 __all__ = ["ConfigFileError", "Findings", "SourcePosition"]
 
@@ -39,6 +44,8 @@ class Findings:
     """Collect errors and warnings in the order in which they were found, each once."""
 
     errors: dict[str, None] = field(factory=dict)
+    #: State of each file before it was read. One that could not be read for a reason that may pass is `UNREAD`.
+    files: dict[Path, Stamp] = field(factory=dict)
     _warned: dict[tuple[str, str], list[str]] = field(init=False, factory=dict)
 
     def refuse(self, place: str, text: str) -> None:
@@ -53,6 +60,18 @@ class Findings:
         """Like `warn`, for an element or its attribute; several of one name and text become one warning."""
         below = "" if attribute is None else f"/@{attribute}"
         self._warned.setdefault((element.path + below, text), []).append(element.place + below)
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Remember the state of a file that is read in the block."""
+        self.files.setdefault(path, stamp_of(path))
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self.files[path] = UNREAD
+            raise
 
     @property
     def warnings(self) -> list[str]:

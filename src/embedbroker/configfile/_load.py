@@ -22,7 +22,7 @@ from ._document import read_document
 from ._findings import Findings
 from ._names_check import check_names
 from ._rest import warn_about_rest
-from ._stamp import stamp_of
+from ._stamp import Stamp, stamp_of
 
 __all__ = ["load_config"]
 
@@ -49,7 +49,8 @@ def load_config(
     Args:
         path: Path of the file.
         properties: Values for references in the file.
-        on_warning: Receives each warning; by default they are logged to ``embedbroker.configfile``.
+        on_warning: Receives each warning; by default they are logged to ``embedbroker.configfile``. A running broker
+            that reads the file again calls it in another thread.
 
     Raises:
         ConfigFileError: The file is wrong; the text has a line for each error, with its path in the file.
@@ -62,8 +63,8 @@ def load_config(
     warned: set[str] = set()
     stamp = stamp_of(file)
 
-    def load() -> BrokerConfig:
-        config, warnings = _read(file, given)
+    def load(files: dict[Path, Stamp]) -> BrokerConfig:
+        config, warnings = _read(file, given, Findings(files=files))
         # Read again, a file has only its new warnings logged.
         for line in warnings:
             if line not in warned:
@@ -71,11 +72,11 @@ def load_config(
                 warn(line)
         return config
 
-    config = load()
+    config = load({})
     return evolve(config, configuration_source=ConfigurationFile(file, stamp, config, load))
 
 
-def _read(file: Path, given: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+def _read(file: Path, given: Mapping[str, str], findings: Findings) -> tuple[BrokerConfig, list[str]]:
     """Return the configuration of a file, and the warnings about it."""
     folder = file.absolute().parent
     instance = Path(given.get(_INSTANCE) or (folder.parent if folder.name == "etc" else folder)).absolute()
@@ -85,7 +86,6 @@ def _read(file: Path, given: Mapping[str, str]) -> tuple[BrokerConfig, list[str]
         **given,
         _INSTANCE: str(instance),
     }
-    findings = Findings()
     root = read_document(file, known, os.environ, findings)
     check_names(root, findings)
     config = broker_config(root, folder, instance, known, os.environ, findings)

@@ -181,7 +181,8 @@ def read_login_config(folder: Path, properties: Mapping[str, str], findings: Fin
     """Return the users and the guest login of the file in a folder; None if there is no such file."""
     path = folder / FILE_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        with findings.reading(path):
+            text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -206,7 +207,8 @@ def _domain(folder: Path, findings: Findings) -> str | None:
     """Return the entry that bootstrap.xml names; None if that file is there and cannot be read."""
     path = folder / "bootstrap.xml"
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        with findings.reading(path):
+            text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return _DOMAIN
     except OSError as error:
@@ -341,7 +343,8 @@ def _file_of(module: _Module, option: str, base: Path, findings: Findings) -> di
         findings.refuse(str(base / FILE_NAME), f"{module.kind} has no {option}")
         return {}
     try:
-        return read_properties(base / name)
+        with findings.reading(base / name):
+            return read_properties(base / name)
     except (OSError, ValueError) as error:
         findings.refuse(str(base / name), f"cannot be read: {getattr(error, 'strerror', None) or error}")
         return {}

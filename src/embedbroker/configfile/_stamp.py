@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = ["Stamp", "stamp_of"]
+__all__ = ["UNREAD", "Stamp", "stamp_of"]
 
 #: None: there is no such file, or it cannot be looked at.
 Stamp: TypeAlias = tuple[int, int, int] | None
+#: Differs from each state of a file.
+UNREAD: Stamp = (-1, -1, -1)
 
 
 def stamp_of(path: Path) -> Stamp:

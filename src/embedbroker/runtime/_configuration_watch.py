@@ -17,6 +17,8 @@ from trio.lowlevel import enable_ki_protection
 from embedbroker.config import BrokerConfig, ConfigurationSource
 from embedbroker.node import check_filters
 
+from ._threads import Threads
+
 if TYPE_CHECKING:
     from ._host import Host
 
@@ -57,6 +59,8 @@ class FollowedConfiguration:
         self._logger = logger
         # Why the file cannot be used now; empty if it can.
         self._problem = ""
+        # Not those of the disk: a file in a folder that hangs must not delay records.
+        self._threads = Threads(1, logger.warning)
 
     @enable_ki_protection
     async def run(self, period_s: float) -> None:
@@ -70,18 +74,16 @@ class FollowedConfiguration:
         """Adopt the configuration if its file changed. One that cannot be used changes nothing."""
         before = self._watch.current
         try:
-            config = self._watch.refresh()
-            if config is not None:
-                check_filters(config)
+            config = await self._threads.run(self._watch.refresh, check_filters, abandon_on_cancel=True)
         except ValueError as error:
-            # Once for each reason: the next look tries again.
+            # Once for each reason.
             if str(error) != self._problem:
                 self._problem = str(error)
                 reasons = "; ".join(self._problem.splitlines())
                 self._logger.error("the configuration is not changed, its file cannot be used: %s", reasons)
             return
         self._problem = ""
-        if config is not None:
+        if config is not None and not self._host.stopped.is_set():
             await self._adopt(before, config)
 
     async def _adopt(self, before: BrokerConfig, config: BrokerConfig) -> None:

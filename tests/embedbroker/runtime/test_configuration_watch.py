@@ -6,6 +6,7 @@ import errno
 import io
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from embedbroker import (
     WildcardConfiguration,
     load_config,
 )
+from embedbroker.runtime import _configuration_watch
+from embedbroker.runtime._threads import Threads
 from embedclient import ConnectionFactory
 from embedclient.errors import JMSException, JMSSecurityException
 
@@ -88,6 +91,17 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
         return found
 
     return taken
+
+
+@pytest.fixture(autouse=True)
+def looks_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each look end within its moment of virtual time, which does not wait for threads."""
+
+    class Here(Threads):
+        async def run(self, work: Callable[..., Any], *arguments: Any, abandon_on_cancel: bool = False) -> Any:
+            return work(*arguments)
+
+    monkeypatch.setattr(_configuration_watch, "Threads", Here)
 
 
 async def settle(seconds: float = PERIOD_S) -> None:
@@ -287,26 +301,123 @@ async def test_a_file_that_is_missing_keeps_everything_and_may_come_back(
         assert (await broker.management.address_settings("x")).max_delivery_attempts == 4
 
 
+@pytest.mark.parametrize("name", ["broker.xml", "login.config", "users.properties"])
 async def test_a_file_that_cannot_be_opened_for_a_moment_is_adopted_later(
-    file: File, autojump_clock: MockClock, lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+    file: File, name: str, autojump_clock: MockClock, lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = io.open
 
     def fail(path: Any, *arguments: Any, **named: Any) -> Any:
-        if path == file.path:
+        if path == file.path.with_name(name):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
         return opened(path, *arguments, **named)
 
+    text = secure(file)
     async with EmbeddedBroker(load_config(file.path)) as broker:
-        file.write(attempts="4")
+        file.write_text(text.replace(SETTINGS.format(attempts=3), SETTINGS.format(attempts=4)))
         with monkeypatch.context() as patch:
             patch.setattr(io, "open", fail)
             await settle()
             await settle()
         (line,) = lines()
-        assert "cannot be read: Too many open files" in line
+        assert f"{name}: cannot be read: Too many open files" in line
         await settle()
         assert (await broker.management.address_settings("x")).max_delivery_attempts == 4
+
+
+async def test_a_wrong_file_is_parsed_once_until_a_file_of_it_changes(
+    file: File, autojump_clock: MockClock, lines: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[str] = []
+    opened = io.open
+
+    def count(path: Any, *arguments: Any, **named: Any) -> Any:
+        if path == file.path and arguments[0] == "rb":
+            reads.append(file.path.name)
+        return opened(path, *arguments, **named)
+
+    secured = secure(file)
+    included = file.path.with_name("settings.xml")
+    included.write_text('<address-settings xmlns="urn:activemq:core"><wrong/></address-settings>')
+    start, end = secured.index("<address-settings>"), secured.index("</address-settings>")
+    include = f"<xi:include xmlns:xi='http://www.w3.org/2001/XInclude' href='{included.name}'/>"
+    async with EmbeddedBroker(load_config(file.path)) as broker:
+        monkeypatch.setattr(io, "open", count)
+        file.write_text(secured[:start] + include + secured[end:].removeprefix("</address-settings>"))
+        users = file.path.with_name("users.properties")
+        users.write_text("app=ENC(nonsense)\n")
+        for _ in range(3):
+            await settle()
+        (line,) = lines()
+        assert "settings.xml: core/address-settings/wrong: " in line and "user 'app'" in line
+        assert len(reads) == 1
+        included.write_text(
+            f'<address-settings xmlns="urn:activemq:core">{SETTINGS.format(attempts=8)}</address-settings>'
+        )
+        for _ in range(3):
+            await settle()
+        (line,) = lines()
+        assert "settings.xml" not in line and "user 'app'" in line
+        assert len(reads) == 2
+        users.write_text("app=secret\n")
+        for _ in range(3):
+            await settle()
+        assert lines() == [READ_AGAIN]
+        assert len(reads) == 3
+        assert (await broker.management.address_settings("x")).max_delivery_attempts == 8
+
+
+async def test_a_change_beside_a_wrong_filter_is_named_once_the_filter_is_right(
+    file: File, autojump_clock: MockClock, lines: Callable[[], list[str]]
+) -> None:
+    async with EmbeddedBroker(load_config(file.path)):
+        file.write(core="<name>other</name>", filter='<filter string="= 1"/>')
+        await settle()
+        assert len(lines()) == 1
+        file.write(filter='<filter string="a = 1"/>')
+        await settle()
+        assert lines() == [READ_AGAIN, "changes of the configuration that need a restart: name"]
+
+
+async def test_a_file_that_takes_long_delays_neither_clients_nor_the_stop(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    begun, adopted, released = trio.Event(), trio.Event(), threading.Event()
+    opened = io.open
+
+    def open_late(path: Any, *arguments: Any, **named: Any) -> Any:
+        if path == file.path:
+            trio.from_thread.run_sync(begun.set)
+            released.wait(30)
+        return opened(path, *arguments, **named)
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == READ_AGAIN:
+                adopted.set()
+
+    handler, logger = Lines(), logging.getLogger("embedbroker.broker")
+    config = load_config(file.path)
+    file.write(attempts="7")
+    monkeypatch.setattr(io, "open", open_late)
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    logger.addHandler(handler)
+    try:
+        with trio.fail_after(30):
+            async with EmbeddedBroker(config) as broker:
+                await begun.wait()
+                assert (await broker.management.address_settings("x")).max_delivery_attempts == 3
+                released.set()
+                await adopted.wait()
+                assert (await broker.management.address_settings("x")).max_delivery_attempts == 7
+            begun = trio.Event()
+            released.clear()
+            async with EmbeddedBroker(config):
+                await begun.wait()
+    finally:
+        released.set()
+        logger.removeHandler(handler)
 
 
 async def test_parts_that_are_refused_are_named_and_the_others_hold(
