@@ -28,7 +28,6 @@ from embedbroker import (
     load_config,
 )
 from embedbroker.runtime import _configuration_watch
-from embedbroker.runtime._threads import Threads
 from embedclient import ConnectionFactory
 from embedclient.errors import JMSException, JMSSecurityException
 
@@ -97,7 +96,10 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def looks_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each look end within its moment of virtual time, which does not wait for threads."""
 
-    class Here(Threads):
+    class Here:
+        def __init__(self, count: int, warn: Callable[[str], None]) -> None:
+            pass
+
         async def run(self, work: Callable[..., Any], *arguments: Any, abandon_on_cancel: bool = False) -> Any:
             return work(*arguments)
 
