@@ -159,6 +159,14 @@ def test_a_line_of_the_log_shows_a_part_of_many_roles() -> None:
     assert is_admitted(stage, name, "p\U0001f600")
 
 
+def test_a_line_of_the_log_about_a_failure_can_be_printed() -> None:
+    stage, manager = staged()
+    stage.warnings()
+    manager.failure("broker", operation="removeUser", body=json.dumps(["a\nb \x1b[2J \udc00"]))
+    (line,) = [line for line in stage.warnings() if "removeUser" in line]
+    assert line.isprintable() and line.endswith(r"AMQ229224: User a b \x1b[2J \udc00 does not exist")
+
+
 def test_others_are_served_while_a_password_is_hashed() -> None:
     stage, manager = staged()
     stage.checks_passwords = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 
-from embedbroker.kernel import Kernel, Refused, Session
+from embedbroker.kernel import Kernel, Refused, Session, name_in_text
 from embedbroker.management import Failure, Letter, Registry, Success
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Instant, Properties, PropertyType, PropertyValue, uuid_text
@@ -104,7 +104,7 @@ class _Request:
         return size <= kernel.config.frame_size_bytes_max and kernel.memory.has_room(size)
 
     def _fail(self, label: str, text: str) -> None:
-        shown = " ".join(text[:_SHOWN_MAX].split())
+        shown = name_in_text(" ".join(text[:_SHOWN_MAX].split()))
         self._kernel.inform(f"management request {label!r} of session {self._session.name} failed: {shown}")
         self._send(False, _json([text]), promises=False)
 
