@@ -217,7 +217,7 @@ class AddressSettingsRepository:
         return found
 
     def given(self, address: str) -> AddressSettings:
-        """Return the merged settings of one address. A value that no match sets is None, as no default replaces it."""
+        """Return the merged settings of one address without defaults: None for each value that no match sets."""
         settings = AddressSettings()
         for wider in self._matches.of(address.partition("::")[0]):
             settings = settings.below(wider)

@@ -77,7 +77,7 @@ def _why_not(url: TransportURL) -> str:
             names = ", ".join(wanted)
             return f"sslEnabled=true is missing, which {names} would need; write sslEnabled=false to open it without"
     if url.parameters.get("autoStart", "true").lower() == "false":
-        return "autoStart=false leaves it stopped until an operator starts it, which this broker cannot do"
+        return "autoStart=false is not supported: the broker starts its acceptor, and management may stop it"
     if "securityDomain" in url.parameters:
         return "securityDomain is not supported: all acceptors use the users of the broker"
     if url.parameters.get("proxyProtocolEnabled", "false").lower() != "false":

@@ -7,7 +7,7 @@ host starts and stops them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import fields
 
@@ -52,23 +52,23 @@ def _started(_call: Call) -> HostCall:
 
 
 def _start(call: Call) -> HostCall:
-    def finish(port: object) -> None:
-        if isinstance(port, int) and port:
-            observers = call.kernel.observers
-            observers.call(observers.commit.acceptor_started, call.kernel.config.host, port)
-            _log(call, f"started acceptor {call.name!r}")
-
-    return HostCall(TaskKind.START_ACCEPTOR, None, finish)
+    started = call.kernel.observers.commit.acceptor_started
+    return _switch(call, TaskKind.START_ACCEPTOR, started, f"started acceptor {call.name!r}")
 
 
 def _stop(call: Call) -> HostCall:
-    def finish(port: object) -> None:
-        if isinstance(port, int) and port:
-            observers = call.kernel.observers
-            observers.call(observers.commit.acceptor_stopped, call.kernel.config.host, port)
-            _log(call, f"stopped acceptor {call.name!r}: its connections are closed")
+    stopped = call.kernel.observers.commit.acceptor_stopped
+    return _switch(call, TaskKind.STOP_ACCEPTOR, stopped, f"stopped acceptor {call.name!r}: its connections are closed")
 
-    return HostCall(TaskKind.STOP_ACCEPTOR, None, finish)
+
+def _switch(call: Call, task: TaskKind, observers: list[Callable[..., None]], line: str) -> HostCall:
+    def finish(port: object) -> None:
+        # No port: the acceptor was in that state already.
+        if isinstance(port, int) and port:
+            call.kernel.observers.call(observers, call.kernel.config.host, port)
+            _log(call, line)
+
+    return HostCall(task, None, finish)
 
 
 def _reload(call: Call) -> HostCall:

@@ -143,7 +143,7 @@ class SettingsCalls(ManagementCalls):
     """Read and change the settings of a running broker: those of addresses, and permissions."""
 
     async def address_settings(self, address: str) -> AddressSettings:
-        """Return the settings of an address, merged from all matches; a value that no match sets is None."""
+        """Return the merged settings of an address without defaults: None for each value that no match sets."""
         return address_settings_of_json(json.loads(await self.invoke("broker", "getAddressSettingsAsJSON", address)))
 
     async def add_address_settings(self, match: str, settings: AddressSettings) -> None:

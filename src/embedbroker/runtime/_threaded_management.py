@@ -53,7 +53,7 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
     """Read and change the settings of a running broker, and block."""
 
     def address_settings(self, address: str) -> AddressSettings:
-        """Return the settings of an address, merged from all matches; a value that no match sets is None."""
+        """Return the merged settings of an address without defaults: None for each value that no match sets."""
         return self._run(lambda: self._management.address_settings(address))
 
     def add_address_settings(self, match: str, settings: AddressSettings) -> None:

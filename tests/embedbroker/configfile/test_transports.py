@@ -105,7 +105,7 @@ NO_TLS, WITHOUT = "sslEnabled=true is missing", "write sslEnabled=false to open 
         ("tcp://a:1?securityDomain=x", "securityDomain is not supported: all acceptors use the users of the broker"),
         (
             "tcp://a:1?autoStart=false",
-            "autoStart=false leaves it stopped until an operator starts it, which this broker cannot do",
+            "autoStart=false is not supported: the broker starts its acceptor, and management may stop it",
         ),
         ("vm://0", "vm:// URLs of the same process reach a broker by its name without an acceptor"),
     ],
