@@ -10,7 +10,8 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -20,7 +21,7 @@ import trio
 import embedclient
 import embedclient.asyncio
 import embedclient.blocking
-from embedbroker import EmbeddedBroker
+from embedbroker import EmbeddedBroker, Management, ThreadedBroker
 from embedclient import _client
 from embedclient.model import JMSMessage
 
@@ -52,6 +53,26 @@ class Client(Protocol):
 
     def event(self) -> Event:
         """An event that a listener can set."""
+
+    def broker(self, **options: Any) -> AbstractAsyncContextManager[Broker]:
+        """Run a broker as a program with this facade does: in its trio run, or in a thread beside it."""
+
+
+class Broker(Protocol):
+    """What a scenario uses of the broker in its program."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def management(self) -> Management: ...
+
+    async def start(self) -> None: ...
+
+    async def crash(self) -> None: ...
 
 
 class Event(Protocol):
@@ -93,6 +114,9 @@ class TrioClient:
     def event(self) -> Event:
         return trio.Event()
 
+    def broker(self, **options: Any) -> AbstractAsyncContextManager[Broker]:
+        return EmbeddedBroker(**options)
+
 
 class AsyncioClient:
     name = "asyncio"
@@ -129,6 +153,9 @@ class AsyncioClient:
 
     def event(self) -> Event:
         return asyncio.Event()
+
+    def broker(self, **options: Any) -> AbstractAsyncContextManager[Broker]:
+        return _broker_beside(EmbeddedBroker.in_thread(**options), asyncio.to_thread)
 
 
 class BlockingClient:
@@ -179,6 +206,39 @@ class BlockingClient:
 
     def event(self) -> Event:
         return _ThreadEvent()
+
+    def broker(self, **options: Any) -> AbstractAsyncContextManager[Broker]:
+        return _broker_beside(EmbeddedBroker.in_thread(**options), _at_once)
+
+
+async def _at_once(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    return function(*arguments, **options)
+
+
+@asynccontextmanager
+async def _broker_beside(broker: ThreadedBroker, call: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
+    """Enter a broker that blocks. `call` runs each of its methods where the program may block."""
+    await call(broker.__enter__)
+    try:
+        yield _Beside(broker, call)
+    finally:
+        await call(broker.__exit__, None, None, None)
+
+
+class _Beside:
+    """A broker that blocks, or its management, in the async dialect."""
+
+    def __init__(self, blocking: Any, call: Callable[..., Awaitable[Any]]) -> None:
+        self._blocking = blocking
+        self._call = call
+
+    @property
+    def management(self) -> _Beside:
+        return _Beside(self._blocking.management, self._call)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._blocking, name)
+        return partial(self._call, value) if callable(value) else value
 
 
 class _ThreadEvent:
@@ -313,6 +373,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     client: Client = fixtures["client"]  # type: ignore[assignment]  # what the fixture of this name gives
     client.run(pyfuncitem.obj(**wanted))
     return True
+
+
+async def texts(consumer: Any, count: int) -> list[object]:
+    """Return the bodies of the next messages, after which the consumer must get no other."""
+    found: list[object] = []
+    for _ in range(count):
+        message = await consumer.receive(timeout=5)
+        assert message is not None, found
+        found.append(message.body)
+    assert await consumer.receive_nowait() is None
+    return found
 
 
 def connected(client: Client, url: str, **options: Any) -> AbstractAsyncContextManager[_client.Connection]:

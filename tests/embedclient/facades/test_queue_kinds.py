@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from embedclient import Queue, Topic
 from embedclient.errors import ErrorCode, JMSException
-from tests.embedclient.facades.conftest import Client, connected
+from tests.embedclient.facades.conftest import Client, connected, texts
 
 SOON = 0.05
-
-
-async def texts(consumer: Any, count: int) -> list[object]:
-    """The bodies of the next messages, of which there are no more."""
-    found: list[object] = []
-    for _ in range(count):
-        message = await consumer.receive(timeout=5)
-        assert message is not None, found
-        found.append(message.body)
-    assert await consumer.receive_nowait() is None
-    return found
 
 
 async def test_an_exclusive_queue_serves_one_consumer_and_then_the_next(client: Client, url: str) -> None:
