@@ -76,8 +76,9 @@ class BrokerChecker:
     _left: set[tuple[Session | tuple[int, int], int, int, int]] = field(factory=set, init=False)
     #: The last consumer that was sent a message of a queue since the last step.
     _given: dict[tuple[Queue, int], Consumer] = field(factory=dict, init=False)
-    #: The consumer that was sent the last message of each group of a queue.
-    _group_holders: dict[tuple[Queue, str], Consumer] = field(factory=dict, init=False)
+    #: The consumer that was sent the last message of each group of a queue, and the newest of these messages. None
+    #: instead of the consumer: the broker may have decided in another order than messages left.
+    _group_holders: dict[tuple[Queue, str], tuple[Consumer | None, int]] = field(factory=dict, init=False)
     #: Queues and groups of earlier lives, by name.
     _former_groups: set[tuple[str, str]] = field(factory=set, init=False)
     #: When this life began.
@@ -264,7 +265,7 @@ class BrokerChecker:
             # Repeated after a reattachment, or delivered again after its consumer left it.
             group = message.property("_AMQ_GROUP_ID")
             if receiver is not None and isinstance(group, str) and message.message_id in receiver.unsettled:
-                self._group_holders[(receiver.queue, group)] = receiver
+                self._hold_group(receiver, group, receiver, message.message_id)
             return
         self._left.add(delivery)
         if receiver is not None:
@@ -306,15 +307,21 @@ class BrokerChecker:
     def _check_group(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:
         """Check that a consumer keeps its groups until it goes."""
         queue = receiver.queue
-        holder = self._group_holders.get((queue, group), receiver)
+        holder, newest = self._group_holders.get((queue, group), (None, 0))
+        is_known = holder is not None or newest == 0
         rebalances = queue.definition.group_rebalance
         if rebalances and queue.definition.group_rebalance_pause_dispatch:
             self._check_rebalance(receiver, group, key, message)
-        is_first = (queue, group) not in self._group_holders or holder is not receiver
+        if rebalances and holder is not receiver and message.message_id < newest:
+            # Decided before the group was passed on, it waited for its count longer than a message behind it. Or it
+            # was returned since. So either of the two may have the group now.
+            self._hold_group(receiver, group, None, message.message_id)
+            return
         key_of_first = queue.definition.group_first_key
+        is_first = is_known and holder is not receiver
         if is_first and key_of_first and not queue.definition.exclusive and not message.property(key_of_first):
             self.scene.fail(f"{key} is the first of group {group} for a consumer of {queue.name}, and has no mark")
-        if holder is not receiver:
+        if holder is not None and holder is not receiver:
             if rebalances and holder in queue.consumers:
                 self.scene.hit(Moment.GROUP_REBALANCED)
             elif holder in queue.consumers:
@@ -323,7 +330,12 @@ class BrokerChecker:
         elif (queue.name, group) in self._former_groups:
             self._former_groups.discard((queue.name, group))
             self.scene.hit(Moment.GROUP_SURVIVED)
-        self._group_holders[(queue, group)] = receiver
+        self._hold_group(receiver, group, receiver, message.message_id)
+
+    def _hold_group(self, receiver: Consumer, group: str, holder: Consumer | None, message_id: int) -> None:
+        where = receiver.queue, group
+        _before, newest = self._group_holders.get(where, (None, 0))
+        self._group_holders[where] = holder, max(newest, message_id)
 
     def _check_rebalance(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:
         """Check that a group passes on only when the consumers before have settled its messages."""
