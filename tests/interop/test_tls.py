@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from embedclient import ConnectionFactory, Queue
+from embedbroker import EmbeddedBroker
+from embedbroker.config import ClusterConnection
+from embedclient import ConnectionFactory, Queue, TLSSettings
 from embedclient.errors import ConnectionLostException
-from tests.interop.artemis import ArtemisBroker
+from tests.interop.artemis import ArtemisBroker, free_port
 from tests.interop.brokers import EmbeddedBrokerProcess
 from tests.interop.jms_matrix import JmsMatrix, cases_of, matrix_of
 from tests.interop.our_pair import EmbeddedPair
 from tests.interop.registry import ARTEMIS_VERSION, CLIENT_VERSIONS
+from tests.interop.test_cluster_with_artemis import until_it_knows
+from tests.interop.test_java_client_of_a_pair import client_of
 from tests.tls.certificates import PASSWORD, Files
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
@@ -172,3 +176,31 @@ def test_our_client_uses_tls_with_artemis(stores: Files, tmp_path: Path) -> None
             trio.run(exchange, trust)
         with pytest.raises(ConnectionLostException, match=r"is not signed by a trusted authority"):
             trio.run(exchange, "ha=false")
+
+
+def test_a_cluster_with_artemis_uses_tls_for_its_links(stores: Files, tmp_path: Path) -> None:
+    """Each broker requires the certificate of the other; a client of either learns of both."""
+    port, password = free_port(), "cluster-password"
+    # Artemis writes this text both into its own connector, which it announces, and into the one of the other broker.
+    changes = {
+        "anycastPrefix=jms.queue.;": f"anycastPrefix=jms.queue.;{acceptor(stores)};",
+        "</connector>": f"?{java_parameters(stores).replace('&', ';')}</connector>",
+    }
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{port}"]
+    options = ["--clustered", "--cluster-user", "cluster-user", "--cluster-password", password, *names]
+    mutual = TLSSettings(key_store_path=stores.server, trust_store_path=stores.trust, need_client_auth=True)
+    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options, changes=changes) as theirs:
+        ours = EmbeddedBroker.in_thread(
+            name="ours",
+            port=port,
+            tls=mutual,
+            connectors={"theirs": f"{theirs.url}?sslEnabled=true"},
+            cluster_connection=ClusterConnection(static_connectors=("theirs",)),
+            cluster_user="cluster-user",
+            cluster_password=password,
+        )
+        with ours:
+            for broker in (theirs.port, port):
+                url = f"tcp://127.0.0.1:{broker}?ha=true&{java_parameters(stores)}"
+                with client_of(url) as client:
+                    until_it_knows(client, theirs.port, port)
