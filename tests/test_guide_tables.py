@@ -210,6 +210,8 @@ COMMANDS = {
     "security remove": (MANAGEMENT, 1),
     "queue resume": (MANAGEMENT, 1),
     "address resume": (MANAGEMENT, 1),
+    "queue disable": (MANAGEMENT, 1),
+    "queue enable": (MANAGEMENT, 1),
     "queue groups": (MANAGEMENT, 22),
     "queue reset-groups": (MANAGEMENT, 23),
     "divert list": (MANAGEMENT, 20),

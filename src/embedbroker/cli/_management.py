@@ -509,8 +509,8 @@ def retry_messages(client: Client, queue_name: str) -> None:
     client.change(work)
 
 
-def _simple_command(group: click.Group, kind: str, operation: str, done: str) -> None:
-    """Add a command that calls an operation of one resource."""
+def _simple_command(group: click.Group, kind: str, operation: str, done: str, texts: tuple[str, str]) -> None:
+    """Add a command that calls an operation of one resource. ``texts`` are its help and its line in the list."""
 
     @changing
     @click.argument("name")
@@ -521,7 +521,15 @@ def _simple_command(group: click.Group, kind: str, operation: str, done: str) ->
 
         client.change(work)
 
-    group.command(operation, help=f"Deliver messages of {kind} NAME again.", short_help=f"Resume {kind} NAME.")(call)
+    help_text, short_help = texts
+    group.command(operation, help=help_text, short_help=short_help)(call)
+
+
+def _resume_command(group: click.Group, kind: str) -> None:
+    """Add a command that resumes one resource."""
+    _simple_command(
+        group, kind, "resume", "resumed", (f"Deliver messages of {kind} NAME again.", f"Resume {kind} NAME.")
+    )
 
 
 def _pause_command(group: click.Group, kind: str) -> None:
@@ -543,7 +551,20 @@ def _pause_command(group: click.Group, kind: str) -> None:
 
 
 _pause_command(queue, "queue")
-_simple_command(queue, "queue", "resume", "resumed")
+_resume_command(queue, "queue")
+_simple_command(
+    queue,
+    "queue",
+    "disable",
+    "disabled",
+    (
+        "Let queue NAME take no messages until it is enabled, also after a restart. What it has is delivered.",
+        "Let queue NAME take no messages.",
+    ),
+)
+_simple_command(
+    queue, "queue", "enable", "enabled", ("Let queue NAME take messages again.", "Let queue NAME take messages again.")
+)
 
 
 @queue.command("groups")
@@ -666,7 +687,7 @@ def delete_address(client: Client, name: str, with_queues: bool) -> None:
 
 
 _pause_command(address, "address")
-_simple_command(address, "address", "resume", "resumed")
+_resume_command(address, "address")
 
 
 # -- diverts ---------------------------------------------------------------------------------------------------------

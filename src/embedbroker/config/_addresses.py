@@ -33,6 +33,7 @@ class QueueConfiguration:
         group_rebalance: Whether a new consumer ends all assignments of groups.
         group_rebalance_pause_dispatch: Whether nothing is delivered then until what consumers hold is settled.
         group_first_key: Property that is true in the first message of a group for a consumer.
+        enabled: Whether it takes messages; None: it does.
     """
 
     filter: str | None = field(default=None, validator=optional(text))
@@ -45,6 +46,7 @@ class QueueConfiguration:
     group_rebalance: bool | None = field(default=None, validator=optional(instance(bool)))
     group_rebalance_pause_dispatch: bool | None = field(default=None, validator=optional(instance(bool)))
     group_first_key: str | None = field(default=None, validator=optional(text))
+    enabled: bool | None = field(default=None, validator=optional(instance(bool)))
 
 
 Queues: TypeAlias = dict[str, QueueConfiguration]

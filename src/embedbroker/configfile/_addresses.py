@@ -26,6 +26,7 @@ _ATTRIBUTES: Fields = {
     "group-rebalance-pause-dispatch": ("group_rebalance_pause_dispatch", boolean),
     "group-first-key": ("group_first_key", text),
     "purge-on-no-consumers": ("purge_on_no_consumers", boolean),
+    "enabled": ("enabled", boolean),
 }
 _ROUTING_TYPES = ("anycast", "multicast")
 

@@ -41,7 +41,8 @@ class QueueDefinition:
     ``transient`` queue is deleted with its last consumer. ``paused`` is True for a pause that survives a restart.
     ``group_buckets`` of -1 means one for each group, and 0 that groups have no effect. ``group_rebalance`` assigns
     groups anew when a consumer joins; with ``group_rebalance_pause_dispatch`` not before consumers have settled what
-    they hold. The first message of a group for a consumer has the property ``group_first_key``.
+    they hold. The first message of a group for a consumer has the property ``group_first_key``. A queue
+    that is not ``enabled`` takes no message; what it has is delivered.
     """
 
     id: int
@@ -65,6 +66,7 @@ class QueueDefinition:
     group_rebalance: bool = False
     group_first_key: str | None = None
     group_rebalance_pause_dispatch: bool = False
+    enabled: bool = True
 
 
 @frozen

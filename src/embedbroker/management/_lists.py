@@ -48,7 +48,7 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "groupRebalancePauseDispatch": Column(lambda queue: queue.definition.group_rebalance_pause_dispatch),
     "groupBuckets": Column(lambda queue: queue.definition.group_buckets, is_number=True),
     "groupFirstKey": Column(lambda queue: queue.definition.group_first_key),
-    "enabled": Column(lambda queue: True),
+    "enabled": Column(lambda queue: queue.definition.enabled),
     "ringSize": Column(lambda queue: -1, is_number=True),
     "consumersBeforeDispatch": Column(lambda queue: 0, is_number=True),
     "delayBeforeDispatch": Column(lambda queue: -1, is_number=True),

@@ -15,6 +15,7 @@ from embedbroker.kernel import (
     Outcome,
     Permission,
     Queue,
+    QueueUpdate,
     Reference,
 )
 from embedclient.errors import RemoteProtocolError
@@ -105,7 +106,7 @@ _ATTRIBUTES = (
     Attribute(
         "PersistedPause", "boolean", lambda call: _of(call).definition.paused, "It is paused after a restart, too."
     ),
-    Attribute("Enabled", "boolean", lambda call: True, "It takes messages; it cannot be disabled yet."),
+    Attribute("Enabled", "boolean", lambda call: _of(call).definition.enabled, "It takes messages."),
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
     *SCHEDULED_ATTRIBUTES,
@@ -404,6 +405,8 @@ def _target(call: Call, name: str | None) -> Queue:
         raise ManagementRefused(refused.text)
     if target.name == call.name:
         raise ManagementRefused(f"queue {target.name!r} must not be the target of a move from it")
+    if not target.definition.enabled:
+        raise ManagementRefused(f"queue {target.name!r} is disabled and takes no messages: enable it first")
     return target
 
 
@@ -522,9 +525,9 @@ def _origin(call: Call, message: Message) -> Queue | None:
     if not isinstance(address, str) or not isinstance(name, str) or name == call.name:
         return None
     queue = call.kernel.address_manager.queues.get(name)
-    if queue is None or call.session.admit_send(queue.definition.address) is not None:
+    if queue is None or not queue.definition.enabled:
         return None
-    return queue
+    return queue if call.session.admit_send(queue.definition.address) is None else None
 
 
 def _retrying(call: Call) -> Callable[[Queue, Reference], None]:
@@ -550,6 +553,14 @@ def _pause(call: Call, persist: bool | None = False) -> None:
 
 def _resume(call: Call) -> None:
     done(call.session.addresses.resume_queue(call.name))
+
+
+def _enable(call: Call) -> None:
+    done(call.session.addresses.update_queue(call.name, QueueUpdate(enabled=True)))
+
+
+def _disable(call: Call) -> None:
+    done(call.session.addresses.update_queue(call.name, QueueUpdate(enabled=False)))
 
 
 def _editable(call: Call) -> Queue:
@@ -676,6 +687,8 @@ _OPERATIONS = (
     Operation("pause", (), "void", _pause, "Deliver nothing until it is resumed, or until a restart.", changes=True),
     Operation("pause", (_PERSIST,), "void", _pause, "With persist: after a restart, too.", changes=True),
     Operation("resume", (), "void", _resume, "Deliver again, unless its address is paused.", changes=True),
+    Operation("enable", (), "void", _enable, "Take messages again.", changes=True),
+    Operation("disable", (), "void", _disable, "Take no messages, also after a restart.", changes=True),
     Operation("resetMessagesAdded", (), "void", _reset_added, "Count from 0 again.", changes=True),
     Operation("resetMessagesAcknowledged", (), "void", _reset_acknowledged, "Count from 0 again.", changes=True),
     Operation("resetMessagesExpired", (), "void", _reset_expired, "Count from 0 again.", changes=True),

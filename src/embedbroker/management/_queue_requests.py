@@ -29,14 +29,13 @@ _ABSENT: Mapping[str, tuple[object, ...]] = {
     "consumers-before-dispatch": (0, None),
     "delay-before-dispatch": (-1, None),
     "ring-size": (-1, None),
-    "enabled": (True, None),
 }
 # Settings that a broker returns, and that have no effect in a request.
 _WITHOUT_EFFECT = {"id", "configuration-managed", "auto-create-address", "internal", "fqqn", "auto-created"}
 _READ = {
     "name", "address", "routing-type", "filter-string", "durable", "user", "max-consumers", "exclusive",
     "purge-on-no-consumers", "auto-delete", "auto-delete-delay", "auto-delete-message-count", "temporary", "transient",
-    "group-buckets", "group-rebalance", "group-rebalance-pause-dispatch", "group-first-key",
+    "group-buckets", "group-rebalance", "group-rebalance-pause-dispatch", "group-first-key", "enabled",
 }  # fmt: skip
 
 
@@ -70,6 +69,7 @@ def queue_request(text: str | None, *, ignore_if_exists: bool) -> QueueRequest:
         group_rebalance=_field(fields, "group-rebalance", _flag),
         group_rebalance_pause_dispatch=_field(fields, "group-rebalance-pause-dispatch", _flag),
         group_first_key=_field(fields, "group-first-key", _text),
+        enabled=_field(fields, "enabled", _flag),
         auto_delete=_field(fields, "auto-delete", _flag),
         auto_delete_delay=_field(fields, "auto-delete-delay", _int64),
         auto_delete_message_count=_field(fields, "auto-delete-message-count", _int64),
@@ -109,6 +109,7 @@ def queue_update(text: str | None) -> tuple[str, QueueUpdate]:
         group_rebalance=_field(fields, "group-rebalance", _flag),
         group_rebalance_pause_dispatch=_field(fields, "group-rebalance-pause-dispatch", _flag),
         group_first_key=_field(fields, "group-first-key", _text),
+        enabled=_field(fields, "enabled", _flag),
         user=_field(fields, "user", _text),
     )
 

@@ -111,6 +111,7 @@ def queue_configuration(queue: Queue) -> dict[str, object]:
         "last-value": False,
         "non-destructive": False,
         "purge-on-no-consumers": definition.purge_on_no_consumers,
+        "enabled": definition.enabled,
         "consumers-before-dispatch": 0,
         "delay-before-dispatch": -1,
         "auto-delete": definition.auto_delete,

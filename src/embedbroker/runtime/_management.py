@@ -422,6 +422,14 @@ class Management(GroupCalls):
         """Deliver from a queue again. It stays paused while its address is paused."""
         await self.invoke(f"queue.{name}", "resume")
 
+    async def disable_queue(self, name: str) -> None:
+        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
+        await self.invoke(f"queue.{name}", "disable")
+
+    async def enable_queue(self, name: str) -> None:
+        """Let a disabled queue take messages again."""
+        await self.invoke(f"queue.{name}", "enable")
+
     async def update_queue(
         self,
         name: str,

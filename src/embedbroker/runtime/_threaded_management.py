@@ -267,6 +267,14 @@ class ThreadedManagement(ThreadedGroupCalls):
         """Deliver from a queue again. It stays paused while its address is paused."""
         self._run(lambda: self._management.resume_queue(name))
 
+    def disable_queue(self, name: str) -> None:
+        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
+        self._run(lambda: self._management.disable_queue(name))
+
+    def enable_queue(self, name: str) -> None:
+        """Let a disabled queue take messages again."""
+        self._run(lambda: self._management.enable_queue(name))
+
     def update_queue(
         self,
         name: str,

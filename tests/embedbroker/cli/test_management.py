@@ -126,6 +126,18 @@ def test_a_queue_and_its_address_are_paused_and_resumed(run: Command, broker: Th
     assert broker.management.get("queue.orders", "Paused") is False
 
 
+def test_a_queue_is_disabled_and_enabled(run: Command, broker: ThreadedBroker) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    assert run("queue", "disable", "orders").exit_code == 0
+    (row,) = of_json(run("queue", "stat", "--json", "--field", "name", "--value", "orders"))
+    assert row["enabled"] == "false"
+    assert run("send", "orders", "one").exit_code == 0
+    assert run("queue", "enable", "orders").exit_code == 0
+    assert run("send", "orders", "two").exit_code == 0
+    (message,) = of_json(run("receive", "orders", "--json", "--count", "1"))
+    assert message["body"] == "two"
+
+
 def test_groups_are_shown_and_reset(run: Command, broker: ThreadedBroker) -> None:
     assert run("queue", "create", "orders").exit_code == 0
     with ConnectionFactory(broker.url, client_id="me").connect() as connection, connection.session() as session:
@@ -308,6 +320,8 @@ REPORTS: list[tuple[str, dict[str, Any]]] = [
     ("queue create other", {"event": "created", "queue": "other"}),
     ("queue pause orders", {"event": "paused", "queue": "orders", "persist": False}),
     ("queue resume orders", {"event": "resumed", "queue": "orders"}),
+    ("queue disable orders", {"event": "disabled", "queue": "orders"}),
+    ("queue enable orders", {"event": "enabled", "queue": "orders"}),
     ("queue update orders --max-consumers 9", {"event": "updated", "queue": "orders"}),
     ("queue reset-groups orders", {"event": "reset", "queue": "orders", "group": None}),
     ("message copy orders other --id FIRST",
@@ -367,7 +381,7 @@ def test_every_command_that_changes_a_broker_reports_it_as_one_json_line(run: Co
         if isinstance(group := commands.get_command(click.Context(commands), name), click.Group)
         for each in changing_commands(group, name)
     }
-    assert len(known) == 28
+    assert len(known) == 30
     assert {each for each in known if not any(words.startswith(" ".join(each)) for words in seen)} == set()
 
 

@@ -326,6 +326,7 @@ QUEUE_ATTRIBUTES: dict[str, tuple[str, QueueConfiguration]] = {
     "@group-rebalance": ("true", QueueConfiguration(group_rebalance=True)),
     "@group-rebalance-pause-dispatch": ("true", QueueConfiguration(group_rebalance_pause_dispatch=True)),
     "@group-first-key": ("begins", QueueConfiguration(group_first_key="begins")),
+    "@enabled": ("false", QueueConfiguration(enabled=False)),
     "@purge-on-no-consumers": ("true", QueueConfiguration(purge_on_no_consumers=True)),
 }
 # Read, and their effect is seen in tests of their own.

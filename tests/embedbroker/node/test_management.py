@@ -7,10 +7,19 @@ import json
 import pytest
 
 from embedbroker.node import TaskDone, TaskKind
-from embedclient.wire.core import MessageType, NullResponse, SessionReceiveMessage, SessionSend, decode_text
+from embedclient.wire.core import (
+    CreateQueueV2,
+    MessageType,
+    NullResponse,
+    SessionQueueQuery,
+    SessionQueueQueryResponseV3,
+    SessionReceiveMessage,
+    SessionSend,
+    decode_text,
+)
 
 from .managing import Manager, request_of
-from .scripted import Peer, Stage, letter
+from .scripted import Peer, Stage, letter, text_of
 
 ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 
@@ -169,6 +178,85 @@ def test_a_queue_is_updated_in_part(manager: Manager) -> None:
     )
     ring = manager.failure("broker", operation="updateQueue", body='["{\\"name\\":\\"q\\",\\"ring-size\\":1}"]')
     assert ring == "queue 'q': ring-size is not supported by this broker yet"
+
+
+# -- disabled queues -------------------------------------------------------------------------------------------------
+
+
+def count_of(manager: Manager, name: str) -> object:
+    return manager.read(f"queue.{name}", "MessageCount")
+
+
+def delivered(peer: Peer) -> list[str]:
+    return [text_of(each.message) for each in peer.clear() if isinstance(each, SessionReceiveMessage)]
+
+
+def test_a_disabled_queue_takes_no_messages_and_delivers_what_it_has(manager: Manager) -> None:
+    """Artemis' QueueControlTest.testDisable and testEnable: nothing is routed to a disabled queue."""
+    peer = manager.peer
+    peer.create_queue("q")
+    peer.post("one")
+    manager.call("queue.q", "disable")
+    assert manager.read("queue.q", "Enabled") is False
+    peer.post("two")
+    assert count_of(manager, "q") == 1 and manager.read("address.q", "UnRoutedMessageCount") == 1
+    options = json.dumps({"field": "name", "operation": "EQUALS", "value": "q"})
+    (row,) = json.loads(manager.call("broker", "listQueues", options, 1, 10))["data"]
+    assert row["enabled"] == "false"
+    peer.consume()
+    assert delivered(peer) == ["one"]
+    manager.call("queue.q", "enable")
+    peer.post("three")
+    assert delivered(peer) == ["three"]
+
+
+def test_the_filter_of_a_queue_is_in_force_again_once_it_is_enabled(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    manager.call("queue.q", "disable")
+    manager.call("broker", "updateQueue", '{"name":"q","filter-string":"a = \'2\'"}')
+    for wanted, state in ((0, "enable"), (1, "disable")):
+        for value in ("1", "2"):
+            manager.call("address.q", "sendMessage", {"a": value}, 3, "x", False, None, None)
+        assert count_of(manager, "q") == wanted
+        manager.call("queue.q", state)
+    assert manager.read("queue.q", "Filter") == "a = '2'"
+
+
+def test_other_queues_take_what_a_disabled_one_does_not(manager: Manager) -> None:
+    for name in ("one", "two"):
+        created = {"name": name, "address": "a", "routing-type": "ANYCAST", "enabled": name == "one"}
+        assert json.loads(manager.call("broker", "createQueue", json.dumps(created)))["enabled"] is (name == "one")
+    manager.peer.send(*(SessionSend(letter("x", address="a"), False, -1) for _ in range(4)))
+    assert (count_of(manager, "one"), count_of(manager, "two")) == (4, 0)
+    manager.peer.send(SessionSend(letter("x", address="a::two"), False, -1))
+    assert count_of(manager, "two") == 0
+
+
+def test_moves_copies_and_retries_do_not_lose_messages_in_a_disabled_queue(manager: Manager) -> None:
+    for name in ("q", "other"):
+        manager.peer.create_queue(name)
+    manager.peer.post("one")
+    manager.call("queue.other", "disable")
+    for operation, arguments in (("moveMessages", '[null,"other"]'), ("copyMessage", '[1,"other"]')):
+        assert manager.failure("queue.q", operation=operation, body=arguments) == (
+            "queue 'other' is disabled and takes no messages: enable it first"
+        )
+    manager.call("queue.other", "enable")
+    assert manager.call("queue.q", "moveMessages", None, "other") == 1
+    manager.call("queue.q", "disable")
+    assert manager.call("queue.other", "retryMessages") == 0 and count_of(manager, "other") == 1
+    manager.call("queue.q", "enable")
+    assert manager.call("queue.other", "retryMessages") == 1 and count_of(manager, "q") == 1
+
+
+def test_a_client_creates_a_disabled_queue_and_queries_it(manager: Manager) -> None:
+    peer = manager.peer
+    peer.send(CreateQueueV2("q", "q", None, True, False, True, False, 1, enabled=False))
+    peer.stage.settle_disk()
+    assert manager.read("queue.q", "Enabled") is False
+    peer.send(SessionQueueQuery("q"))
+    (view,) = [each for each in peer.clear() if isinstance(each, SessionQueueQueryResponseV3)]
+    assert view.enabled is False
 
 
 # -- diverts ---------------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ KINDS: dict[str, object] = {
     "consumers_before_dispatch": 1,
     "delay_before_dispatch": 100,
     "ring_size": 5,
-    "enabled": False,
 }
 
 
@@ -52,7 +51,7 @@ def lives_on(peer: Peer) -> None:
 @pytest.mark.parametrize("wish", KINDS)
 @pytest.mark.parametrize("shared", [False, True])
 def test_kinds_of_queues(peer: Peer, wish: str, shared: bool) -> None:
-    name = "enabled=false" if wish == "enabled" else wish.replace("_", "-")
+    name = wish.replace("_", "-")
     wishes = {wish: KINDS[wish]}
     packet: Packet = (
         CreateSharedQueueV2("x", "x", None, True, 0, True, **wishes)  # type: ignore[arg-type]  # names of fields

@@ -97,6 +97,36 @@ async def test_diverts_pauses_and_wildcards_survive_a_crash(tmp_path: Path) -> N
             assert await consumer.receive(timeout=5) is not None
 
 
+async def test_a_disabled_queue_takes_nothing_and_stays_disabled_after_a_crash(tmp_path: Path) -> None:
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        management = broker.management
+        await management.create_queue("orders")
+        await management.send_message("orders", "kept")
+        await management.disable_queue("orders")
+        await broker.crash()
+        await broker.start()
+        assert await management.get("queue.orders", "Enabled") is False
+        async with ConnectionFactory(broker.vm_url).connect() as connection, connection.session() as session:
+            producer = session.create_producer("queue://orders")
+            await producer.send("lost")
+            async with session.create_consumer("queue://orders") as consumer:
+                kept = await consumer.receive(timeout=5)
+                assert isinstance(kept, TextMessage) and kept.text == "kept"
+                assert await consumer.receive_nowait() is None
+        await management.enable_queue("orders")
+        await management.send_message("orders", "again")
+        assert await management.message_count("orders") == 1
+
+
+def test_a_queue_is_disabled_and_enabled_from_another_thread() -> None:
+    with EmbeddedBroker.in_thread() as broker:
+        broker.management.create_queue("orders")
+        broker.management.disable_queue("orders")
+        assert broker.management.get("queue.orders", "Enabled") is False
+        broker.management.enable_queue("orders")
+        assert broker.management.get("queue.orders", "Enabled") is True
+
+
 XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core"><diverts>
 <divert name="copy"><address>orders</address><forwarding-address>{target}</forwarding-address></divert>{more}
 </diverts></core></configuration>"""

@@ -384,6 +384,7 @@ class AddressManager:
                 group_rebalance=asked.group_rebalance,
                 group_rebalance_pause_dispatch=asked.group_rebalance_pause_dispatch,
                 group_first_key=asked.group_first_key,
+                enabled=asked.enabled,
                 auto_delete=False,
                 ignore_if_exists=True,
                 user=asked.user,
@@ -467,6 +468,7 @@ class AddressManager:
                 request.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
             ),
             group_first_key=request.group_first_key or settings.default_group_first_key or None,
+            enabled=default(request.enabled, True),
         )
 
     def drop_queue(self, queue: Queue) -> None:

@@ -64,6 +64,7 @@ class ConfiguredAddresses:
                 asked.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
             ),
             group_first_key=asked.group_first_key or settings.default_group_first_key or "",
+            enabled=default(asked.enabled, True),
             user=asked.user,
         )
 

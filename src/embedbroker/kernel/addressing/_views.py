@@ -30,6 +30,7 @@ class QueueRequest:
     group_rebalance: bool | None = None
     group_rebalance_pause_dispatch: bool | None = None
     group_first_key: str | None = None
+    enabled: bool | None = None
     auto_delete: bool | None = None
     auto_delete_delay: int | None = None
     auto_delete_message_count: int | None = None
@@ -51,6 +52,7 @@ class QueueUpdate:
     group_rebalance: bool | None = None
     group_rebalance_pause_dispatch: bool | None = None
     group_first_key: str | None = None
+    enabled: bool | None = None
     user: str | None = None
 
     def of(self, definition: QueueDefinition) -> QueueDefinition:

@@ -18,7 +18,7 @@ from .._client_view import SessionView
 from .._definitions import QueueDefinition
 from .._statistics import QueueStatistics
 from ..message._message import Message
-from ..selector._selector import Selector
+from ..selector._selector import NOTHING, Selector
 from ._backlog import Backlog, Bookmark, Reference, Restore
 from ._backpressure import Backpressure
 from ._credit import Credit
@@ -267,7 +267,8 @@ class Queue:
         self.id = definition.id
         self.name = definition.name
         self.durable = definition.durable
-        self.filter = selector
+        # Routing uses this one. A disabled queue takes no message, which costs the others nothing.
+        self.filter = selector if definition.enabled else NOTHING
         self.owner = owner
         self.backlog = Backlog(restore)
         # A `GroupDispatcher` once there was a message of a group.
@@ -495,7 +496,7 @@ class Queue:
     def update(self, definition: QueueDefinition, selector: Selector | None) -> None:
         """Use another definition of the same queue. It is bound anew if the routing type differs."""
         before, self.definition = self.definition, definition
-        self.filter = selector
+        self.filter = selector if definition.enabled else NOTHING
         if _ways_to_share(before) != _ways_to_share(definition):
             # Messages of groups may wait that were not kept together until now.
             ignored = before.exclusive or before.group_buckets == 0

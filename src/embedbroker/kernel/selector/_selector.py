@@ -16,7 +16,7 @@ from ._errors import InvalidSelector, NoResult
 if TYPE_CHECKING:
     from ._evaluation import Condition
 
-__all__ = ["InvalidSelector", "Selector", "SelectorCache", "parse_selector"]
+__all__ = ["NOTHING", "InvalidSelector", "Selector", "SelectorCache", "parse_selector"]
 
 SELECTORS_CACHED_MAX = 1024
 
@@ -46,6 +46,10 @@ class Selector:
 
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"
+
+
+NOTHING = Selector("FALSE", lambda _message: False)
+"""The selector of a queue that takes no message."""
 
 
 def parse_selector(text: str) -> Selector:

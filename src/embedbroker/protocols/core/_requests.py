@@ -133,7 +133,6 @@ def _unsupported_attributes(packet: CreateQueueV2 | CreateSharedQueueV2) -> Refu
         "consumers-before-dispatch": packet.consumers_before_dispatch,
         "delay-before-dispatch": packet.delay_before_dispatch not in (None, -1),
         "ring-size": packet.ring_size not in (None, -1),
-        "enabled=false": packet.enabled is False,
     }
     names = [name for name, value in wanted.items() if value]
     if not names:
@@ -182,6 +181,7 @@ def _modern_request(session: CoreSession, packet: CreateQueueV2 | CreateSharedQu
         group_rebalance=packet.group_rebalance,
         group_rebalance_pause_dispatch=packet.group_rebalance_pause_dispatch,
         group_first_key=packet.group_first_key,
+        enabled=packet.enabled,
         auto_delete=packet.auto_delete,
         auto_delete_delay=packet.auto_delete_delay,
         auto_delete_message_count=packet.auto_delete_message_count,

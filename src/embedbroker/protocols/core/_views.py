@@ -65,7 +65,7 @@ def queue_response(view: QueueView, version: int, *, to_query: bool = True) -> P
         auto_delete_message_count=definition.auto_delete_message_count,
         group_first_key=definition.group_first_key,
         ring_size=-1,
-        enabled=True if view.exists else None,
+        enabled=definition.enabled if view.exists else None,
         group_rebalance_pause_dispatch=definition.group_rebalance_pause_dispatch,
         configuration_managed=False,
     )

@@ -165,7 +165,7 @@ _KINDS = {
 }
 
 # Fields of definitions that are left out at their default: records without them are those of earlier versions.
-_LATER_FIELDS = {"group_rebalance_pause_dispatch"}
+_LATER_FIELDS = {"group_rebalance_pause_dispatch", "enabled"}
 
 SKIPPABLE = 0x80
 DURABLE = 0x01
