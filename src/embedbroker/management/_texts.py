@@ -111,7 +111,8 @@ def queue_configuration(queue: Queue) -> dict[str, object]:
         "last-value": False,
         "non-destructive": False,
         "purge-on-no-consumers": definition.purge_on_no_consumers,
-        "enabled": definition.enabled,
+        # As in Artemis, which states it for a queue that was disabled.
+        **({} if definition.enabled else {"enabled": False}),
         "consumers-before-dispatch": 0,
         "delay-before-dispatch": -1,
         "auto-delete": definition.auto_delete,

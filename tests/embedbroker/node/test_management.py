@@ -222,14 +222,21 @@ def test_the_filter_of_a_queue_is_in_force_again_once_it_is_enabled(manager: Man
     assert manager.read("queue.q", "Filter") == "a = '2'"
 
 
-def test_other_queues_take_what_a_disabled_one_does_not(manager: Manager) -> None:
-    for name in ("one", "two"):
-        created = {"name": name, "address": "a", "routing-type": "ANYCAST", "enabled": name == "one"}
-        assert json.loads(manager.call("broker", "createQueue", json.dumps(created)))["enabled"] is (name == "one")
-    manager.peer.send(*(SessionSend(letter("x", address="a"), False, -1) for _ in range(4)))
-    assert (count_of(manager, "one"), count_of(manager, "two")) == (4, 0)
-    manager.peer.send(SessionSend(letter("x", address="a::two"), False, -1))
-    assert count_of(manager, "two") == 0
+@pytest.mark.parametrize("routing_type", ["ANYCAST", "MULTICAST"])
+def test_other_queues_take_what_a_disabled_one_does_not(manager: Manager, routing_type: str) -> None:
+    """Artemis' AddressingTest.testQueueEnabledDisabled."""
+    for name, settings in (("default", {}), ("disabled", {"enabled": False})):
+        created = {"name": name, "address": "a", "routing-type": routing_type, **settings}
+        shown = json.loads(manager.call("broker", "createQueue", json.dumps(created)))
+        assert {key: value for key, value in shown.items() if key == "enabled"} == settings
+    is_anycast = routing_type == "ANYCAST"
+    manager.peer.send(*(SessionSend(letter("x", address="a", anycast=is_anycast), False, -1) for _ in range(4)))
+    assert (count_of(manager, "default"), count_of(manager, "disabled")) == (4, 0)
+    manager.peer.send(SessionSend(letter("x", address="a::disabled", anycast=is_anycast), False, -1))
+    assert count_of(manager, "disabled") == 0
+    manager.call("broker", "updateQueue", '{"name":"default","enabled":false}')
+    manager.peer.send(SessionSend(letter("x", address="a", anycast=is_anycast), False, -1))
+    assert count_of(manager, "default") == 4
 
 
 def test_moves_copies_and_retries_do_not_lose_messages_in_a_disabled_queue(manager: Manager) -> None:

@@ -127,6 +127,9 @@ def test_definitions_are_json() -> None:
 def test_a_later_field_of_a_queue_is_left_out_at_its_default() -> None:
     queue = QueueDefinition(6, "q", "a", 1)
     assert b"pause_dispatch" not in records_of(("add_queue", queue))
+    assert b"enabled" not in records_of(("add_queue", queue))
+    data = records_of(("add_queue", evolve(queue, enabled=False)))
+    assert codec.decode_queue(data, 0, len(data)) == (evolve(queue, enabled=False), [])
     data = records_of(("add_queue", evolve(queue, group_rebalance_pause_dispatch=True)))
     assert json.loads(data[8:])["group_rebalance_pause_dispatch"] is True
     assert codec.decode_queue(data, 0, len(data))[0].group_rebalance_pause_dispatch is True
