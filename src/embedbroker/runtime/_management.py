@@ -309,8 +309,8 @@ class ServiceCalls(SettingsCalls):
         return days
 
 
-class GroupCalls(ServiceCalls):
-    """Show the message groups of queues, and share them out again."""
+class DeliveryCalls(ServiceCalls):
+    """Pause queues and disable them; show their message groups, and share them out again."""
 
     async def groups(self, queue: str) -> list[GroupInfo]:
         """Return the message groups of a queue, or their buckets, that have a consumer."""
@@ -336,8 +336,24 @@ class GroupCalls(ServiceCalls):
         else:
             await self.invoke(f"queue.{queue}", "resetGroup", group)
 
+    async def pause_queue(self, name: str, *, persist: bool = False) -> None:
+        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        await self.invoke(f"queue.{name}", "pause", persist)
 
-class Management(GroupCalls):
+    async def resume_queue(self, name: str) -> None:
+        """Deliver from a queue again. It stays paused while its address is paused."""
+        await self.invoke(f"queue.{name}", "resume")
+
+    async def disable_queue(self, name: str) -> None:
+        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
+        await self.invoke(f"queue.{name}", "disable")
+
+    async def enable_queue(self, name: str) -> None:
+        """Let a disabled queue take messages again."""
+        await self.invoke(f"queue.{name}", "enable")
+
+
+class Management(DeliveryCalls):
     """Read and change a running broker; `EmbeddedBroker.management` returns it.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of
@@ -413,22 +429,6 @@ class Management(GroupCalls):
         """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay."""
         removed: int = await self.invoke(f"queue.{name}", "removeAllMessages")
         return removed
-
-    async def pause_queue(self, name: str, *, persist: bool = False) -> None:
-        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
-        await self.invoke(f"queue.{name}", "pause", persist)
-
-    async def resume_queue(self, name: str) -> None:
-        """Deliver from a queue again. It stays paused while its address is paused."""
-        await self.invoke(f"queue.{name}", "resume")
-
-    async def disable_queue(self, name: str) -> None:
-        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
-        await self.invoke(f"queue.{name}", "disable")
-
-    async def enable_queue(self, name: str) -> None:
-        """Let a disabled queue take messages again."""
-        await self.invoke(f"queue.{name}", "enable")
 
     async def update_queue(
         self,

@@ -188,8 +188,8 @@ class ThreadedServiceCalls(ThreadedSettingsCalls):
         return self._run(lambda: self._management.message_counter_history(queue))
 
 
-class ThreadedGroupCalls(ThreadedServiceCalls):
-    """Do what `GroupCalls` does, and block."""
+class ThreadedDeliveryCalls(ThreadedServiceCalls):
+    """Do what `DeliveryCalls` does, and block."""
 
     def groups(self, queue: str) -> list[GroupInfo]:
         """Return the message groups of a queue, or their buckets, that have a consumer."""
@@ -204,8 +204,24 @@ class ThreadedGroupCalls(ThreadedServiceCalls):
         """
         self._run(lambda: self._management.reset_groups(queue, group=group))
 
+    def pause_queue(self, name: str, *, persist: bool = False) -> None:
+        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        self._run(lambda: self._management.pause_queue(name, persist=persist))
 
-class ThreadedManagement(ThreadedGroupCalls):
+    def resume_queue(self, name: str) -> None:
+        """Deliver from a queue again. It stays paused while its address is paused."""
+        self._run(lambda: self._management.resume_queue(name))
+
+    def disable_queue(self, name: str) -> None:
+        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
+        self._run(lambda: self._management.disable_queue(name))
+
+    def enable_queue(self, name: str) -> None:
+        """Let a disabled queue take messages again."""
+        self._run(lambda: self._management.enable_queue(name))
+
+
+class ThreadedManagement(ThreadedDeliveryCalls):
     """Do what `Management` does, and block. Methods, arguments and errors are the same."""
 
     def queue_names(self) -> list[str]:
@@ -258,22 +274,6 @@ class ThreadedManagement(ThreadedGroupCalls):
     def purge_queue(self, name: str) -> int:
         """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay."""
         return self._run(lambda: self._management.purge_queue(name))
-
-    def pause_queue(self, name: str, *, persist: bool = False) -> None:
-        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
-        self._run(lambda: self._management.pause_queue(name, persist=persist))
-
-    def resume_queue(self, name: str) -> None:
-        """Deliver from a queue again. It stays paused while its address is paused."""
-        self._run(lambda: self._management.resume_queue(name))
-
-    def disable_queue(self, name: str) -> None:
-        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
-        self._run(lambda: self._management.disable_queue(name))
-
-    def enable_queue(self, name: str) -> None:
-        """Let a disabled queue take messages again."""
-        self._run(lambda: self._management.enable_queue(name))
 
     def update_queue(
         self,
