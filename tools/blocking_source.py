@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.runtime._management import GroupCalls, Management, ManagementCalls, ServiceCalls, SettingsCalls
+from embedbroker.runtime._management import DeliveryCalls, Management, ManagementCalls, ServiceCalls, SettingsCalls
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -370,15 +370,18 @@ MANAGEMENT_SERVICES = '''
 class ThreadedServiceCalls(ThreadedSettingsCalls):
     """Manage the users, the acceptor and the message counters of a running broker, and block."""
 '''
-MANAGEMENT_GROUPS = '''
+MANAGEMENT_DELIVERY = '''
 
-class ThreadedGroupCalls(ThreadedServiceCalls):
-    """Do what `GroupCalls` does, and block."""
+class ThreadedDeliveryCalls(ThreadedServiceCalls):
+    """Do what `DeliveryCalls` does, and block."""
 '''
 MANAGEMENT_CLASS = '''
 
-class ThreadedManagement(ThreadedGroupCalls):
-    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
+class ThreadedManagement(ThreadedDeliveryCalls):
+    """Do what `Management` does, and block. Made by `ThreadedBroker.management`.
+
+    Methods, arguments and errors are the same.
+    """
 '''
 
 
@@ -391,12 +394,12 @@ def management_source() -> str:
             if not name.startswith("_")
             for line in management_lines(name, function)
         )
-        for source in (ManagementCalls, SettingsCalls, ServiceCalls, GroupCalls, Management)
+        for source in (ManagementCalls, SettingsCalls, ServiceCalls, DeliveryCalls, Management)
     )
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
     text = (
         f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_SETTINGS}{settings}\n{MANAGEMENT_SERVICES}{services}\n"
-        f"{MANAGEMENT_GROUPS}{groups}\n{MANAGEMENT_CLASS}{typed}\n"
+        f"{MANAGEMENT_DELIVERY}{groups}\n{MANAGEMENT_CLASS}{typed}\n"
     )
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 

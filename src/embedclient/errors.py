@@ -106,6 +106,11 @@ class JMSException(Exception):
 
     ``error_code`` is the Artemis number (compare it with ``ErrorCode``), ``linked_exception`` the lower-level cause if
     there is one.
+
+    Args:
+        message: the text of the error.
+        code: the Artemis number; None is that of the class.
+        linked_exception: the lower-level cause; None without one.
     """
 
     DEFAULT_CODE: ClassVar[int] = ErrorCode.GENERIC_EXCEPTION
@@ -234,6 +239,12 @@ class ConnectionFailedException(ConnectionLostException):
 
     ``failed_over`` is True if the sessions continue, here or on another broker. ``linked_exception`` is the cause of
     the loss, and ``error_code`` its number. ``jms_error_code`` is what Artemis' JMS client has for an error code here.
+
+    Args:
+        message: the text of the error.
+        code: the Artemis number; None is that of the class.
+        linked_exception: the cause of the loss; None without one.
+        failed_over: the sessions continue, here or on another broker.
     """
 
     failed_over: bool
@@ -310,7 +321,12 @@ _BY_CODE: dict[ErrorCode, type[JMSException]] = {
 
 
 def exception_for(code: int, message: str) -> JMSException:
-    """Build the exception for an error that the broker reported. An unknown code becomes GENERIC_EXCEPTION."""
+    """Build the exception for an error that the broker reported. An unknown code becomes GENERIC_EXCEPTION.
+
+    Args:
+        code: the Artemis number, one of `ErrorCode`.
+        message: the broker's text.
+    """
     try:
         known = ErrorCode(code)
     except ValueError:

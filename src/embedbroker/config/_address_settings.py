@@ -141,7 +141,11 @@ class AddressSettings:
     id_cache_size: int | None = field(default=None, validator=optional(whole(0, 2**31 - 1)))
 
     def below(self, wider: AddressSettings) -> AddressSettings:
-        """Return these settings with every unset value taken from a wider match."""
+        """Return these settings with every unset value taken from a wider match.
+
+        Args:
+            wider: the settings of the wider match.
+        """
         changes: dict[str, Any] = {
             attribute.name: getattr(wider, attribute.name)
             for attribute in fields(AddressSettings)

@@ -68,8 +68,12 @@ def _queues(value: object) -> Queues | None:
 class AddressConfiguration:
     """Define an address that exists from the start.
 
-    ``anycast`` and ``multicast`` map names to queues; an empty mapping serves the routing type without a queue, None
-    does not serve it. At least one of the two must be set.
+    An empty mapping serves the routing type without a queue, None does not serve it. At least one of the two must be
+    set.
+
+    Attributes:
+        anycast: Anycast queues by name.
+        multicast: Multicast queues by name.
     """
 
     anycast: Queues | None = field(default=None, converter=_queues)

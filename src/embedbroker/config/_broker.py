@@ -431,7 +431,11 @@ class BrokerConfig:
         return self.security_settings
 
     def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:
-        """Return the shares of memory of a broker that keeps so many bytes of messages."""
+        """Return the shares of memory of a broker that keeps so many bytes of messages.
+
+        Args:
+            global_max_size_bytes: bytes of messages that the broker keeps in memory.
+        """
 
         def share(said: int | None, otherwise: int) -> int:
             return otherwise if said is None else said

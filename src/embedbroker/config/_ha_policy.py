@@ -59,6 +59,16 @@ class ScaleDown:
     """Define where a stopping broker moves its messages: to a connector, a discovery group, or a group of brokers.
 
     It has no effect yet, and a log line reports that.
+
+    Attributes:
+        enabled: Whether it moves messages.
+        connectors: Names of connectors to the brokers that get the messages.
+        discovery_group: Name of a discovery group in place of connectors.
+        group_name: Only brokers of the same name get the messages.
+        commit_interval: Messages of one transaction; -1: all.
+
+    Raises:
+        ValueError, TypeError: a value is out of its range, or both connectors and a discovery group are given.
     """
 
     enabled: bool = field(default=True, validator=_flag)
@@ -77,7 +87,11 @@ _scale_down = optional(instance(ScaleDown))
 
 @frozen
 class PrimaryOnly:
-    """Define a broker without backup, the default. Artemis' older name is live-only."""
+    """Define a broker without backup, the default. Artemis' older name is live-only.
+
+    Attributes:
+        scale_down: Without effect yet.
+    """
 
     scale_down: ScaleDown | None = field(default=None, validator=_scale_down)
 
@@ -192,12 +206,26 @@ class ReplicationPrimary:
 class ReplicationBackup:
     """Define a broker that keeps a copy of a live broker's journal and takes over when that broker dies.
 
-    The other values are those of `ReplicationPrimary`.
-
     Attributes:
+        group_name: Only a primary of the same name pairs with it.
+        cluster_name: Cluster connection on which it searches for others; None: the first one.
         allow_failback: Whether it gives way when the primary returns.
         restart_backup: Whether it is a backup again after that.
+        max_saved_replicated_journals_size: Number of journals kept that were in the way of a copy; -1: all.
+        initial_replication_sync_timeout_ms: Longest duration of the last step of a copy, which it sends while it is
+            live.
+        vote_on_replication_failure: Whether it requests votes on remaining live, while it is live and its partner is
+            gone.
+        quorum_size: Brokers that count for a vote; -1: the largest cluster that was seen.
+        vote_retries: Votes that it requests.
+        vote_retry_wait_ms: Pause between two of them.
+        quorum_vote_wait_ms: Longest wait for answers, at most 2 s; in seconds in Artemis' element.
+        retry_replication_wait_ms: Pause before it returns to a primary that did not take it.
+        lock_manager: Replaces votes.
         scale_down: Without effect yet.
+
+    Raises:
+        ValueError, TypeError: a value is out of its range; the text names the field.
     """
 
     group_name: str | None = field(default=None, validator=_name)

@@ -213,7 +213,11 @@ class SecuritySetting:
 
     @classmethod
     def all(cls, *roles: str) -> SecuritySetting:
-        """Return a setting that grants every permission to these roles."""
+        """Return a setting that grants every permission to these roles.
+
+        Args:
+            roles: names of roles.
+        """
         return cls(**{attribute.name: roles for attribute in fields(cls)})
 
 

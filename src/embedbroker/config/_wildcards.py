@@ -40,7 +40,11 @@ class WildcardConfiguration:
             )
 
     def is_wild(self, name: str) -> bool:
-        """Return True if an address has a wildcard character that no backslash escapes."""
+        """Return True if an address has a wildcard character that no backslash escapes.
+
+        Args:
+            name: Name of an address, or a match.
+        """
         if self.any_words not in name and self.single_word not in name:
             return False
         before = ""

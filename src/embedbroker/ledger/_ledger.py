@@ -71,6 +71,8 @@ class Ledger:
         """Open the account of a queue or of a topic subscription: messages sent from now on must reach it.
 
         Args:
+            subscription: name of the account, unique in the run.
+            destination: name of the queue or topic.
             durable: False means that messages held at a kill of the broker may be missing after it.
         """
         assert subscription not in self._subscriptions, f"subscription {subscription} is already open"
@@ -79,17 +81,29 @@ class Ledger:
         self._subscriptions[subscription] = account
 
     def knows(self, subscription: str) -> bool:
-        """Return True if an account was ever opened for a subscription of this name."""
+        """Return True if an account was ever opened for a subscription of this name.
+
+        Args:
+            subscription: name of the account.
+        """
         return subscription in self._subscriptions
 
     def suspend(self, subscription: str) -> None:
-        """Record that the subscription is gone or interrupted: messages held there, and later ones, may be missing."""
+        """Record that the subscription is gone or interrupted: messages held there, and later ones, may be missing.
+
+        Args:
+            subscription: name of the account.
+        """
         account = self._subscriptions[subscription]
         account.open = False
         account.excused_below = len(account.destination.keys)
 
     def resume(self, subscription: str) -> None:
-        """Record that the subscription is back; messages sent in between may be missing."""
+        """Record that the subscription is back; messages sent in between may be missing.
+
+        Args:
+            subscription: name of the account.
+        """
         account = self._subscriptions[subscription]
         account.open = True
         account.excused_below = len(account.destination.keys)
@@ -98,6 +112,7 @@ class Ledger:
         """Record that a consumer was closed, rolled back or cut off: messages it held come back behind later ones.
 
         Args:
+            subscription: name of the account.
             given_back: keys that the consumer had delivered to its user and returned in an orderly way, unacknowledged.
                 They come again without the redelivered flag.
         """
@@ -114,11 +129,18 @@ class Ledger:
 
         Other consumers may receive them before the first one has received the answer to its rollback. Order is not
         judged in between.
+
+        Args:
+            subscription: name of the account.
         """
         self._subscriptions[subscription].giving_back += 1
 
     def gave_back(self, subscription: str) -> None:
-        """Record that the consumer has returned its messages; they count as interrupted."""
+        """Record that the consumer has returned its messages; they count as interrupted.
+
+        Args:
+            subscription: name of the account.
+        """
         account = self._subscriptions[subscription]
         assert account.giving_back > 0, "gave_back() follows giving_back()"
         account.giving_back -= 1
@@ -143,8 +165,11 @@ class Ledger:
 
         Args:
             key: identity of the message; it must not have been sent before (use `resent`).
+            destination: name of the queue or topic.
             at: time in seconds.
+            producer: name of the producer.
             priority: JMS priority, 0 to 9; order holds per producer and priority.
+            durable: the message survives a restart of the broker.
             expires_at: expiration in seconds on the same clock; None means never.
             transaction: name of the transaction that contains the send, or None.
             reaches: names of the subscriptions whose filter takes the message; None means all.
@@ -168,6 +193,9 @@ class Ledger:
         """Record that the message goes out again, because its last send is in doubt or was refused.
 
         Args:
+            key: identity of the message, which was sent before.
+            at: time in seconds.
+            transaction: name of the transaction that contains the send, or None.
             once: the message carries an id with which the broker takes it a single time, so no second copy is excused.
         """
         account, slot = self._slots[key]
@@ -183,16 +211,29 @@ class Ledger:
             self._transaction(transaction).sends.append((account, slot))
 
     def confirmed(self, key: str, at: float) -> None:
-        """Record that the broker has confirmed the message: it must not be lost any more."""
+        """Record that the broker has confirmed the message: it must not be lost any more.
+
+        Args:
+            key: identity of the message.
+            at: time in seconds.
+        """
         self._settle_send(*self._slots[key], SendState.CONFIRMED)
         self._timeline.confirmed(at)
 
     def in_doubt(self, key: str) -> None:
-        """Record that the send will never be answered: the message may or may not exist."""
+        """Record that the send will never be answered: the message may or may not exist.
+
+        Args:
+            key: identity of the message.
+        """
         self._settle_send(*self._slots[key], SendState.IN_DOUBT)
 
     def refused(self, key: str) -> None:
-        """Record that the broker has refused the message: it must never be delivered."""
+        """Record that the broker has refused the message: it must never be delivered.
+
+        Args:
+            key: identity of the message.
+        """
         self._settle_send(*self._slots[key], SendState.REFUSED)
 
     # Deliveries
@@ -210,6 +251,9 @@ class Ledger:
         """Record that a message reached the user of a consumer. Return the findings, which the verdict repeats.
 
         Args:
+            subscription: name of the account.
+            key: identity of the message; an unknown one is a `Finding.PHANTOM`.
+            at: time in seconds.
             redelivered: the message carried the redelivered flag.
             consumer: name of the consumer; order is judged per consumer.
             stale: the broker has given up the consumer, which has not noticed yet. A message out of its buffer may be
@@ -242,6 +286,11 @@ class Ledger:
 
         From now on it must not vanish. A browser may show a message acknowledged since; an inspection must not find
         one.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message; an unknown one is a `Finding.PHANTOM`.
+            now_held: the broker was inspected, and holds the message now.
         """
         account = self._subscriptions[subscription]
         destination, slot = self._slots.get(key, (None, -1))
@@ -259,12 +308,25 @@ class Ledger:
         return finding
 
     def dead_lettered(self, subscription: str, key: str) -> None:
-        """Record that the message was found on the subscription's dead letter address, which settles it there."""
+        """Record that the message was found on the subscription's dead letter address, which settles it there.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message.
+        """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= Mark.MOVED
 
     def expired(self, subscription: str, key: str, at: float) -> Finding:
-        """Record that the message was found on the subscription's expiry address, which settles it there."""
+        """Record that the message was found on the subscription's expiry address, which settles it there.
+
+        Return the finding if it expired too early.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message.
+            at: time in seconds.
+        """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= Mark.MOVED
         if at >= account.destination.expirations[slot] - self.expiry_tolerance_s:
@@ -273,7 +335,12 @@ class Ledger:
         return Finding.EXPIRED_EARLY
 
     def taken(self, subscription: str, key: str) -> None:
-        """Record that the message left for a consumer that acknowledges before delivery: it may get lost."""
+        """Record that the message left for a consumer that acknowledges before delivery: it may get lost.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message.
+        """
         account, slot = self._at(subscription, key)
         account.taken.add(slot)
 
@@ -286,6 +353,12 @@ class Ledger:
 
         The acknowledgement stands alone, in a transaction or in a batch. A batch is what one call acknowledges outside
         of transactions; it ends as they do, and does not count as one.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message.
+            transaction: name of the transaction that contains the acknowledgement, or None.
+            batch: name of the batch, or None. Ignored with a transaction.
         """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _ACKNOWLEDGING
@@ -300,19 +373,34 @@ class Ledger:
         """Record that the broker has confirmed the acknowledgement.
 
         The message must not come back, and must not have come back before.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message.
+            at: time in seconds.
         """
         account, slot = self._at(subscription, key)
         return self._acknowledged(account, slot, account.asked[slot], at)
 
     def acknowledgement_in_doubt(self, subscription: str, key: str) -> None:
-        """Record that the outcome of the acknowledgement stays unknown: the message may come back, flagged."""
+        """Record that the outcome of the acknowledgement stays unknown: the message may come back, flagged.
+
+        Args:
+            subscription: name of the account.
+            key: identity of the message.
+        """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _DOUBTFUL
 
     # Transactions
 
     def committed(self, transaction: str, at: float) -> Finding:
-        """Record that the commit was confirmed: its sends and acknowledgements hold."""
+        """Record that the commit was confirmed: its sends and acknowledgements hold.
+
+        Args:
+            transaction: name of the transaction.
+            at: time in seconds.
+        """
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         finding = _NONE
         for destination, slot in account.sends:
@@ -326,6 +414,9 @@ class Ledger:
         """Record that the transaction was rolled back.
 
         Its sends must never be delivered, and its acknowledged messages come again, flagged.
+
+        Args:
+            transaction: name of the transaction.
         """
         account = self._transactions.pop(transaction, None) or TransactionAccount(transaction)
         for destination, slot in account.sends:
@@ -339,6 +430,7 @@ class Ledger:
         """Record that the commit was requested and never answered: all of it happened, or nothing.
 
         Args:
+            transaction: name of the transaction.
             shown_in_vain: another party rolled back the transaction, and the broker died after it. The broker may have
                 delivered acknowledged messages again, and the kill undid that. Those deliveries prove nothing about the
                 outcome.
@@ -359,7 +451,11 @@ class Ledger:
     # The broker
 
     def killed(self, at: float) -> Kill:
-        """Record that the broker died at once. Return the unanswered sends and open transactions that the kill met."""
+        """Record that the broker died at once. Return the unanswered sends and open transactions that the kill met.
+
+        Args:
+            at: time in seconds.
+        """
         kill = Kill(at, self._unanswered, self.open_transactions)
         self._kills.append(kill)
         self._awaits_recovery = True
@@ -375,6 +471,9 @@ class Ledger:
         """Record that the broker serves again.
 
         Earlier deliveries, out of clients' buffers, do not count as recovery.
+
+        Args:
+            at: time in seconds.
         """
         assert self._kills, "only what was killed restarts"
         self._kills[-1] = attrs.evolve(self._kills[-1], restarted_at=at, next_delivery_at=None)
@@ -393,7 +492,11 @@ class Ledger:
         return sum(not account.is_batch for account in self._transactions.values())
 
     def missing(self, subscription: str) -> list[str]:
-        """Return the keys that the subscription must hold and has not acknowledged, in the order they were sent."""
+        """Return the keys that the subscription must hold and has not acknowledged, in the order they were sent.
+
+        Args:
+            subscription: name of the account.
+        """
         account = self._subscriptions[subscription]
         owed = account.promised(expiring=self.expiries_are_found)
         return [account.destination.keys[slot] for slot in owed]

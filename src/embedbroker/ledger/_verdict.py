@@ -47,7 +47,12 @@ FAULTS = (
 
 @frozen
 class Tally:
-    """Hold the count of a finding and its first ``examples_max`` message keys, in the order found."""
+    """Hold a finding.
+
+    Args:
+        count: how many times it was found.
+        keys: its first ``examples_max`` message keys, in the order found.
+    """
 
     count: int = 0
     keys: tuple[str, ...] = ()
@@ -82,7 +87,14 @@ class Kill:
 
 @frozen
 class TimelineBucket:
-    """Hold the counts of one slice of time."""
+    """Hold the counts of one slice of time.
+
+    Args:
+        sent: sends, those again included.
+        confirmed: confirmed sends.
+        delivered: deliveries.
+        acknowledged: confirmed acknowledgements.
+    """
 
     sent: int
     confirmed: int
@@ -92,7 +104,12 @@ class TimelineBucket:
 
 @frozen
 class Timeline:
-    """Hold counts per slice of ``bucket_s`` seconds; the key is ``int(at // bucket_s)``. Empty slices are left out."""
+    """Hold counts per slice of time.
+
+    Args:
+        bucket_s: seconds of a slice.
+        buckets: counts by ``int(at // bucket_s)``. Empty slices are left out.
+    """
 
     bucket_s: float
     buckets: Mapping[int, TimelineBucket] = field(factory=dict)
@@ -107,6 +124,38 @@ class Verdict:
 
     ``drained`` is True if consumers had emptied every queue before. Otherwise no message can count as lost, so
     ``lost``, ``vanished`` and ``torn_transactions`` stay empty.
+
+    Args:
+        drained: consumers had emptied every queue before. Otherwise no message can count as lost, so ``lost``,
+            ``vanished`` and ``torn_transactions`` stay empty.
+        sent: messages that were sent.
+        confirmed: messages whose send the broker has confirmed.
+        refused: messages that the broker has refused.
+        unanswered: messages whose send has no answer yet.
+        in_doubt: messages whose send will never be answered.
+        resent: messages that were sent again.
+        delivered: deliveries, those again included.
+        acknowledged: confirmed acknowledgements.
+        acknowledgements_in_doubt: acknowledgements of unknown outcome.
+        expired: messages with an expiration that were never delivered: expiry may explain each of them.
+        dead_lettered: messages found on dead letter and expiry addresses.
+        lost: messages that were confirmed and never delivered.
+        vanished: messages that were delivered, not acknowledged, and never delivered again.
+        torn_transactions: commits in doubt of which only a part happened.
+        redelivered: `Finding.REDELIVERED`.
+        returned: `Finding.RETURNED`.
+        redelivered_after_restart: `Finding.AFTER_RESTART`.
+        resend_duplicates: `Finding.RESEND`.
+        duplicated_flagged: `Finding.DUPLICATED_FLAGGED`.
+        duplicated_unflagged: `Finding.DUPLICATED_UNFLAGGED`.
+        reappeared: `Finding.REAPPEARED`.
+        reordered: `Finding.REORDERED`.
+        phantom: `Finding.PHANTOM`.
+        misrouted: `Finding.MISROUTED`.
+        late: `Finding.LATE`.
+        expired_early: `Finding.EXPIRED_EARLY`.
+        flagged_at_once: `Finding.FLAGGED_AT_ONCE`; not a fault: consumers may have come and gone unseen.
+        kills: the kills of the broker, in order.
     """
 
     drained: bool

@@ -38,16 +38,28 @@ class MemoryLockManager:
         return _MemorySession(self, holder)
 
     def holder(self, key: str) -> str | None:
-        """Return the name of the holder of a node id's lease; None if it is free."""
+        """Return the name of the holder of a node id's lease; None if it is free.
+
+        Args:
+            key: node id of a pair.
+        """
         session = self._holders.get(key)
         return session.holder if session is not None else None
 
     def sequence(self, key: str) -> int:
-        """Return the activation sequence of a node id; 0 before it was ever active."""
+        """Return the activation sequence of a node id; 0 before it was ever active.
+
+        Args:
+            key: node id of a pair.
+        """
         return self._sequences.get(key, 0)
 
     def revoke(self, key: str) -> None:
-        """Take a lease away from its holder, which finds out at its next renewal."""
+        """Take a lease away from its holder, which finds out at its next renewal.
+
+        Args:
+            key: node id of a pair.
+        """
         self._holders.pop(key, None)
 
     def take(self, key: str, session: _MemorySession) -> bool:

@@ -40,12 +40,20 @@ class MemoryLocks:
         return _MemorySession(self, holder)
 
     def holder(self, lock: Lock) -> str | None:
-        """Return the name of the holder of a lock; None if it is free."""
+        """Return the name of the holder of a lock; None if it is free.
+
+        Args:
+            lock: the lock.
+        """
         session = self._holders.get(lock)
         return session.holder if session is not None else None
 
     def revoke(self, lock: Lock) -> None:
-        """Take a lock away from its holder, which finds out at its next check."""
+        """Take a lock away from its holder, which finds out at its next check.
+
+        Args:
+            lock: the lock.
+        """
         self._holders.pop(lock, None)
 
     def take(self, lock: Lock, session: _MemorySession) -> bool:

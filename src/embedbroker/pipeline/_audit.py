@@ -213,6 +213,7 @@ def audit(
     which messages are present.
 
     Args:
+        spark: the session that runs the job.
         places: directories and archives with journals or audit logs.
         producer: name of the property with the sender's name.
         sequence: name of the property with a whole number that grows per sender. With both properties, each message is

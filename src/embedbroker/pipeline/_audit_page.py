@@ -53,6 +53,10 @@ def write_audit(audit: Audit, directory: str | PathLike[str]) -> Path:
     Spark writes the Parquet folders, which may lie on any of its file systems; the page lies on the driver's file
     system.
 
+    Args:
+        audit: the result of `audit`.
+        directory: the new folder; one with an earlier audit is refused.
+
     Raises:
         AnalysisException: one of the folders exists already.
     """

@@ -38,7 +38,14 @@ class EmbedbrokerDataSource(DataSource):
         return SourceOptions.parse(self.options).schema
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Return the reader of a batch: the messages that are in the queues now. Raises OptionError."""
+        """Return the reader of a batch: the messages that are in the queues now.
+
+        Args:
+            schema: columns of the frame.
+
+        Raises:
+            OptionError: an option or a column is unknown, wrong, missing or contradicts another.
+        """
         from ._arrow_schema import arrow_schema
         from ._source_batch import BatchReader, PushingBatchReader
 
@@ -47,7 +54,13 @@ class EmbedbrokerDataSource(DataSource):
         return kind(options, arrow_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """Return the reader of a stream: exactly once where the broker supports it. Raises OptionError."""
+        """Return the reader of a stream: exactly once where the broker supports it.
+
+        Args:
+            schema: columns of the frame.
+
+        Raises: as `reader`.
+        """
         from ._arrow_schema import arrow_schema
         from ._source_stream import StreamReader
 
@@ -56,6 +69,10 @@ class EmbedbrokerDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer for `df.write`.
+
+        Args:
+            schema: columns of the frame.
+            overwrite: True for the mode `overwrite`, which is refused: a queue is only appended to.
 
         Raises:
             OptionError: an option or a column is unknown, wrong, missing or contradicts another.
@@ -66,7 +83,14 @@ class EmbedbrokerDataSource(DataSource):
         return BatchWriter(SinkOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """Return the writer for `df.writeStream`. Raises what `writer` does."""
+        """Return the writer for `df.writeStream`.
+
+        Args:
+            schema: columns of the frame.
+            overwrite: True for the output mode `complete`, which is refused, too.
+
+        Raises: as `writer`.
+        """
         from ._sink import StreamWriter
         from ._sink_options import SinkOptions
 

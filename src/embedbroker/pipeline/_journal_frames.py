@@ -60,6 +60,7 @@ def journal_frames(
     """Return frames over journals in directories and archives; copies of one journal have separate rows, by ``source``.
 
     Args:
+        spark: the session that reads.
         places: directories and archives with journals.
         contents: add the columns ``key``, ``digest`` and ``raw`` to messages.
         producer: name of the property for the column ``producer``.
@@ -132,11 +133,14 @@ def producer_order(
     ``sequence`` are left out.
 
     Args:
+        spark: the session that reads.
         places: directories and archives with journals.
         producer: name of the property with the sender's name.
         sequence: name of the property with a whole number that grows per sender.
 
     Raises what `journal_frames` raises.
+
+    Raises: as `journal_frames`.
     """
     frames = journal_frames(spark, places, producer=producer, sequence=sequence)
     return (

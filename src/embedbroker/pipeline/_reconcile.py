@@ -80,6 +80,12 @@ class Site:
     ) -> Site:
         """Return a site for a URL, or for places of journals.
 
+        Args:
+            places: one URL of a broker, or directories and archives with journals.
+            queues: the queues to compare; none means all that the site lists.
+            user: user at the broker; None without a login.
+            password: password at the broker; None without a login.
+
         Raises:
             ValueError: a URL and other places are mixed.
         """

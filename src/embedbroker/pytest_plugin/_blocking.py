@@ -182,17 +182,39 @@ class _Assertions:
         self._waits = inner
 
     def wait_for(self, *, queue: str, **wanted: Any) -> None:
-        """`ManagedBroker.wait_for`."""
+        """Wait as `ManagedBroker.wait_for` does.
+
+        Args:
+            queue: the queue's name.
+            wanted: `count`, `consumers` and `timeout`, as there.
+
+        Raises: as `ManagedBroker.wait_for`.
+        """
         __tracebackhide__ = True
         self._thread.call(self._waits.wait_for, queue=queue, **wanted)
 
     def assert_message(self, queue: str, body: object = ..., **wanted: Any) -> Message:
-        """`ManagedBroker.assert_message`."""
+        """Wait as `ManagedBroker.assert_message` does.
+
+        Args:
+            queue: the queue's name.
+            body: the body; ``...`` for any.
+            wanted: `timeout`, and names and values of properties that the message must have.
+
+        Raises: as `ManagedBroker.assert_message`.
+        """
         __tracebackhide__ = True
         return self._thread.call(self._waits.assert_message, queue, body, **wanted)
 
     def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
-        """`ManagedBroker.assert_empty`."""
+        """Wait until a queue has no message, in delivery or waiting.
+
+        Args:
+            queue: the queue's name; a queue that does not exist is empty.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises: as `ManagedBroker.assert_empty`.
+        """
         __tracebackhide__ = True
         self._thread.call(self._waits.assert_empty, queue, timeout=timeout)
 
@@ -207,7 +229,10 @@ class _Assertions:
 
 
 class BlockingBroker(_Assertions):
-    """`ManagedBroker` for plain tests."""
+    """`ManagedBroker` for plain tests.
+
+    Made by the fixtures `embedded_broker_blocking` and `broker_factory_blocking`.
+    """
 
     def __init__(self, thread: BenchThread, broker: ManagedBroker) -> None:
         super().__init__(thread, broker)
@@ -266,7 +291,7 @@ class BlockingBroker(_Assertions):
 
 
 class BlockingPair(_Assertions):
-    """`BrokerPair` for plain tests."""
+    """`BrokerPair` for plain tests. Made by the fixture `broker_pair_blocking`."""
 
     def __init__(self, thread: BenchThread, pair: BrokerPair) -> None:
         super().__init__(thread, pair)
@@ -319,7 +344,10 @@ class BlockingPair(_Assertions):
 
 
 class BlockingFaultPlan:
-    """`FaultPlan` for plain tests. Faults run in a thread, so they may be methods of these brokers."""
+    """`FaultPlan` for plain tests. Made by the fixture `fault_plan_blocking`.
+
+    Faults run in a thread, so they may be methods of these brokers.
+    """
 
     def __init__(self, thread: BenchThread, plan: FaultPlan) -> None:
         self.seed = plan.seed

@@ -34,6 +34,8 @@ class ManagedBroker:
     """A broker that a test can start, crash, stop and inspect.
 
     ``broker`` is the production object. ``link`` carries its clients' connections, ``disk`` holds its journal.
+
+    Made by the fixtures `embedded_broker` and `broker_factory`.
     """
 
     def __init__(self, name: str, around: Around, place: Callable[[], Awaitable[Surroundings]]) -> None:
@@ -222,11 +224,13 @@ class ManagedBroker:
         """Wait until it has one of ``roles``.
 
         Args:
+            roles: one role or more.
             timeout: seconds of the test's clock, 0 or more; 10 unless given.
 
         Raises:
             WaitTimeout: it had none of them within ``timeout`` seconds.
             IllegalStateException: it does not run.
+            TypeError: no role is given, or an argument is not a role.
         """
         __tracebackhide__ = True
         check_roles(roles)
@@ -321,12 +325,22 @@ class ManagedBroker:
                     return message
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
-        """Wait until a queue has no message, in delivery or waiting; see `wait_for`."""
+        """Wait until a queue has no message, in delivery or waiting.
+
+        Args:
+            queue: the queue's name; a queue that does not exist is empty.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises: as `wait_for`.
+        """
         __tracebackhide__ = True
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
     async def messages(self, queue: str) -> list[Message]:
         """Return the messages that wait in a queue, without taking them.
+
+        Args:
+            queue: the queue's name.
 
         Raises:
             IllegalStateException: it is not live.

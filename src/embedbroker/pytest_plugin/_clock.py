@@ -16,7 +16,10 @@ __all__ = ["BrokerClock"]
 
 
 class BrokerClock:
-    """Count the seconds since the test began; virtual ones unless the test runs on real sockets."""
+    """Count the seconds since the test began; virtual ones unless the test runs on real sockets.
+
+    Made by the fixture `broker_clock`.
+    """
 
     def __init__(self, *, is_virtual: bool) -> None:
         self.is_virtual = is_virtual

@@ -29,6 +29,8 @@ class DiskSwitch:
     """Switch faults of a disk on and off.
 
     `fail`, `fill` and `slow_down` last until `heal`. A broker whose disk fails, or is full, stops.
+
+    Made by the fixtures: a broker's `disk`.
     """
 
     def __init__(self, name: str, disk: Disk, note: Callable[[str], None], files: _Closable | None = None) -> None:

@@ -22,6 +22,8 @@ class FaultPlan:
     """Schedule faults beside the test.
 
     ``seed`` is the same in every run of a test, unless ``--embedbroker-seed`` sets another one.
+
+    Made by the fixture `fault_plan`.
     """
 
     def __init__(self, seed: int, around: Around) -> None:

@@ -38,6 +38,8 @@ class Link:
 
     ``direction`` is ``"both"``, ``"to_broker"`` or ``"from_broker"``; between two brokers the one that was dialled is
     the broker.
+
+    Made by the fixtures: a broker's and a pair's `link`.
     """
 
     def __init__(self, name: str, note: Callable[[str], None], on_closed: Callable[[], object] = lambda: None) -> None:

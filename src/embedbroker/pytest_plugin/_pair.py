@@ -81,6 +81,8 @@ class BrokerPair:
     """Two brokers: ``primary`` is live first, ``backup`` takes over. ``live`` is whichever serves at the moment.
 
     ``link`` connects the two brokers; clients use ``pair.primary.link`` and ``pair.backup.link``.
+
+    Made by the fixture `broker_pair`.
     """
 
     def __init__(
@@ -251,7 +253,19 @@ class BrokerPair:
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
-        """Wait as `ManagedBroker.wait_for` does, at whichever broker is live, now or after a failover."""
+        """Wait as `ManagedBroker.wait_for` does, at whichever broker is live, now or after a failover.
+
+        Args:
+            queue: the queue's name.
+            count: messages, those in delivery included, 0 or more; None for any number. Either this or ``consumers`` is
+                needed.
+            consumers: 0 or more; None for any number.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises:
+            WaitTimeout: it had not within ``timeout`` seconds; the text has the state of both brokers.
+            IllegalStateException: none runs.
+        """
         __tracebackhide__ = True
         wanted = wanted_of(queue, count, consumers)
 
@@ -265,12 +279,30 @@ class BrokerPair:
     async def assert_message(
         self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
     ) -> Message:
-        """Wait for a live broker, then for a message there as `ManagedBroker.assert_message` does."""
+        """Wait for a live broker, then for a message there as `ManagedBroker.assert_message` does.
+
+        Args:
+            queue: the queue's name.
+            body: the body; ``...`` for any.
+            timeout: seconds of the test's clock, 0 or more, for each of the two waits; 10 unless given.
+            properties: names and values of properties that the message must have.
+
+        Raises:
+            WaitTimeout: no broker was live, or none had the message, within ``timeout`` seconds.
+            IllegalStateException: none runs, or the live one was lost.
+        """
         __tracebackhide__ = True
         return await (await self.wait_live(timeout)).assert_message(queue, body, timeout=timeout, **properties)
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
-        """Wait until a queue has no message; see `wait_for`."""
+        """Wait until a queue has no message, in delivery or waiting.
+
+        Args:
+            queue: the queue's name; a queue that does not exist is empty.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises: as `wait_for`.
+        """
         __tracebackhide__ = True
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 

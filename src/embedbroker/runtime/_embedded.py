@@ -77,14 +77,16 @@ class EmbeddedBroker:
         disk: a `Disk` that replaces the directory's files, for tests.
         locks: a store that replaces the lock files: the brokers of one live and backup group in this process may share
             a `MemoryLocks`.
+        network: replaces TCP, for tests.
         lock_manager: replaces the lock manager of a replicating broker's policy: the brokers of one process may share a
             `MemoryLockManager`.
-        network: replaces TCP, for tests.
+        changes: values of `BrokerConfig` that replace those of ``config``, by their names.
 
     Raises:
         ResourceAllocationException: on entering or `start`; the text names the port or directory that is not available.
         BrokerFailed: on entering or `start`; the journal cannot be read, and the text names file and offset.
         BrokerFailed: from the block; a bug of the broker ended it.
+        TypeError: an argument has another type, or a keyword is no setting of `BrokerConfig`.
     """
 
     def __init__(
@@ -184,6 +186,9 @@ class EmbeddedBroker:
 
     async def wait_for_role(self, *roles: Role) -> None:
         """Wait until the broker has one of ``roles``; return at once if it has one now.
+
+        Args:
+            roles: one role or more.
 
         Raises:
             BrokerFailed: the broker stopped by itself.
@@ -342,13 +347,25 @@ class EmbeddedBroker:
 
         If the manager returns, it receives the result "heuristically committed", until it forgets the branch.
 
+        Args:
+            xid: id of the branch.
+
         Raises:
             IllegalStateException: the broker is not live, or stopped before the decision was durable.
         """
         return await self._decide(xid, commit=True)
 
     async def rollback_branch(self, xid: Xid) -> bool:
-        """Roll a prepared branch back in place of its transaction manager; see `commit_branch`."""
+        """Roll a prepared branch back in place of its lost transaction manager; return False if it does not exist.
+
+        If the manager returns, it receives the result "heuristically rolled back", until it forgets the branch.
+
+        Args:
+            xid: id of the branch.
+
+        Raises:
+            IllegalStateException: the broker is not live, or stopped before the decision was durable.
+        """
         return await self._decide(xid, commit=False)
 
     async def _decide(self, xid: Xid, *, commit: bool) -> bool:
@@ -368,7 +385,13 @@ class EmbeddedBroker:
     def in_thread(cls, config: BrokerConfig | None = None, **options: object) -> ThreadedBroker:
         """Return the same broker in a separate thread, for synchronous and asyncio programs.
 
-        Arguments and errors are those of `EmbeddedBroker`: ``with EmbeddedBroker.in_thread(port=61616) as broker``.
+        Use it as ``with EmbeddedBroker.in_thread(port=61616) as broker``.
+
+        Args:
+            config: a `BrokerConfig`, or None for an in-memory broker on a free port of 127.0.0.1.
+            options: the other arguments of `EmbeddedBroker`.
+
+        Raises: as `EmbeddedBroker`.
         """
         return ThreadedBroker(config, options)
 
@@ -533,7 +556,9 @@ class _Life:
 
 
 class ThreadedBroker:
-    """An `EmbeddedBroker` that blocks. Use it as ``with EmbeddedBroker.in_thread() as broker``.
+    """An `EmbeddedBroker` that blocks. Made by `EmbeddedBroker.in_thread`.
+
+    Use it as ``with EmbeddedBroker.in_thread() as broker``.
 
     Safe to call from any thread except the broker's. ``vm_url`` does not work from another thread; use ``url``.
     """
@@ -619,7 +644,10 @@ class ThreadedBroker:
             raise error
 
     def start(self) -> None:
-        """Start again after `stop` or `crash`."""
+        """Start again after `stop` or `crash`.
+
+        Raises: as `EmbeddedBroker.start`.
+        """
         self._call(self._broker.start)
 
     def stop(self, *, failover: bool = False) -> None:
@@ -651,6 +679,7 @@ class ThreadedBroker:
         """Wait until the broker has one of ``roles``; return at once if it has one now.
 
         Args:
+            roles: one role or more.
             timeout: seconds, or None to wait for ever. The result is False when they are over.
 
         Raises:
@@ -715,6 +744,9 @@ class ThreadedBroker:
     def commit_branch(self, xid: Xid) -> bool:
         """Commit a prepared XA branch in place of its transaction manager; return False if no such branch exists.
 
+        Args:
+            xid: id of the branch.
+
         Raises:
             IllegalStateException: the broker is not live, or stopped before the decision was durable.
         """
@@ -729,6 +761,9 @@ class ThreadedBroker:
 
     def rollback_branch(self, xid: Xid) -> bool:
         """Roll a prepared XA branch back in place of its transaction manager; return False if no such branch exists.
+
+        Args:
+            xid: id of the branch.
 
         Raises:
             IllegalStateException: the broker is not live, or stopped before the decision was durable.

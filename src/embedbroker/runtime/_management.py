@@ -143,7 +143,11 @@ class SettingsCalls(ManagementCalls):
     """Read and change the settings of a running broker: those of addresses, and permissions."""
 
     async def address_settings(self, address: str) -> AddressSettings:
-        """Return the merged settings of an address without defaults: None for each value that no match sets."""
+        """Return the merged settings of an address without defaults: None for each value that no match sets.
+
+        Args:
+            address: Name of the address.
+        """
         return address_settings_of_json(json.loads(await self.invoke("broker", "getAddressSettingsAsJSON", address)))
 
     async def add_address_settings(self, match: str, settings: AddressSettings) -> None:
@@ -152,6 +156,9 @@ class SettingsCalls(ManagementCalls):
         Args:
             match: Name of an address, or a text with wildcards such as ``orders.#``.
             settings: All settings of the match: a value that is None comes from wider matches.
+
+        Raises:
+            TypeError: ``settings`` is no `AddressSettings`.
         """
         if not isinstance(settings, AddressSettings):
             raise TypeError(f"settings must be AddressSettings, not {settings!r}")
@@ -159,11 +166,19 @@ class SettingsCalls(ManagementCalls):
         await self.invoke("broker", "addAddressSettings", match, text)
 
     async def remove_address_settings(self, match: str) -> None:
-        """Remove the settings of a match. Those of the configuration are back after a restart."""
+        """Remove the settings of a match. Those of the configuration are back after a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+        """
         await self.invoke("broker", "removeAddressSettings", match)
 
     async def security_settings(self, address: str) -> SecuritySetting:
-        """Return the permissions on an address, those of its most specific match; without a match they are empty."""
+        """Return the permissions on an address, those of its most specific match; without a match they are empty.
+
+        Args:
+            address: Name of the address.
+        """
         return security_setting_of_json(json.loads(await self.invoke("broker", "getRolesAsJSON", address)))
 
     async def add_security_settings(self, match: str, setting: SecuritySetting) -> None:
@@ -185,7 +200,11 @@ class SettingsCalls(ManagementCalls):
         await self.invoke("broker", "addSecuritySettings", match, *map(",".join, lists))
 
     async def remove_security_settings(self, match: str) -> None:
-        """Remove the permissions of a match. Those of the configuration are back after a restart."""
+        """Remove the permissions of a match. Those of the configuration are back after a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+        """
         await self.invoke("broker", "removeSecuritySettings", match)
 
     async def reload_configuration(self, config: BrokerConfig) -> None:
@@ -252,7 +271,11 @@ class ServiceCalls(SettingsCalls):
         await self.invoke("broker", "resetUser", name, password, listed, plaintext)
 
     async def remove_user(self, name: str) -> None:
-        """Remove a user. Its sessions go on."""
+        """Remove a user. Its sessions go on.
+
+        Args:
+            name: Name of the user.
+        """
         await self.invoke("broker", "removeUser", name)
 
     # -- acceptors -----------------------------------------------------------------------------------------------
@@ -262,23 +285,38 @@ class ServiceCalls(SettingsCalls):
         return [name for name, _class, _parameters in await self.get("broker", "Acceptors")]
 
     async def is_acceptor_started(self, name: str) -> bool:
-        """Return True if an acceptor accepts connections."""
+        """Return True if an acceptor accepts connections.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
+        """
         started: bool = await self.get(f"acceptor.{name}", "Started")
         return started
 
     async def start_acceptor(self, name: str) -> None:
-        """Accept connections again, on the same port. One that is started stays so."""
+        """Accept connections again, on the same port. One that is started stays so.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
+        """
         await self.invoke(f"acceptor.{name}", "start")
 
     async def stop_acceptor(self, name: str) -> None:
         """Accept no more connections, and close those that came over the acceptor, without a notice to clients.
 
         Connections of this process over ``vm_url`` go on.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
         """
         await self.invoke(f"acceptor.{name}", "stop")
 
     async def reload_acceptor(self, name: str) -> None:
-        """Read the files of TLS again, for connections from now on. If they cannot be used, nothing changes."""
+        """Read the files of TLS again, for connections from now on. If they cannot be used, nothing changes.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
+        """
         await self.invoke(f"acceptor.{name}", "reload")
 
     # -- message counters ----------------------------------------------------------------------------------------
@@ -298,12 +336,20 @@ class ServiceCalls(SettingsCalls):
         await self.invoke("broker", "disableMessageCounters")
 
     async def message_counter(self, queue: str) -> dict[str, Any]:
-        """Return the message counter of a queue as of its last sample; the guide lists the names."""
+        """Return the message counter of a queue as of its last sample; the guide lists the names.
+
+        Args:
+            queue: Name of the queue.
+        """
         row: dict[str, Any] = json.loads(await self.invoke(f"queue.{queue}", "listMessageCounter"))
         return row
 
     async def message_counter_history(self, queue: str) -> list[dict[str, Any]]:
-        """Return the days of a queue's history, each with the messages that were added by the hour."""
+        """Return the days of a queue's history, each with the messages that were added by the hour.
+
+        Args:
+            queue: Name of the queue.
+        """
         found: dict[str, Any] = json.loads(await self.invoke(f"queue.{queue}", "listMessageCounterHistory"))
         days: list[dict[str, Any]] = found["dayCounters"]
         return days
@@ -313,7 +359,11 @@ class DeliveryCalls(ServiceCalls):
     """Pause queues and disable them; show their message groups, and share them out again."""
 
     async def groups(self, queue: str) -> list[GroupInfo]:
-        """Return the message groups of a queue, or their buckets, that have a consumer."""
+        """Return the message groups of a queue, or their buckets, that have a consumer.
+
+        Args:
+            queue: Name of the queue.
+        """
         return [
             GroupInfo(
                 group_id=row["groupID"],
@@ -337,24 +387,41 @@ class DeliveryCalls(ServiceCalls):
             await self.invoke(f"queue.{queue}", "resetGroup", group)
 
     async def pause_queue(self, name: str, *, persist: bool = False) -> None:
-        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        """Deliver nothing from a queue until it is resumed.
+
+        Args:
+            name: Name of the queue.
+            persist: Whether it stays paused after a restart.
+        """
         await self.invoke(f"queue.{name}", "pause", persist)
 
     async def resume_queue(self, name: str) -> None:
-        """Deliver from a queue again. It stays paused while its address is paused."""
+        """Deliver from a queue again. It stays paused while its address is paused.
+
+        Args:
+            name: Name of the queue.
+        """
         await self.invoke(f"queue.{name}", "resume")
 
     async def disable_queue(self, name: str) -> None:
-        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
+        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered.
+
+        Args:
+            name: Name of the queue.
+        """
         await self.invoke(f"queue.{name}", "disable")
 
     async def enable_queue(self, name: str) -> None:
-        """Let a disabled queue take messages again."""
+        """Let a disabled queue take messages again.
+
+        Args:
+            name: Name of the queue.
+        """
         await self.invoke(f"queue.{name}", "enable")
 
 
 class Management(DeliveryCalls):
-    """Read and change a running broker; `EmbeddedBroker.management` returns it.
+    """Read and change a running broker. Made by `EmbeddedBroker.management`.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of
     the common ones. All of them raise `JMSException` with the broker's text if a call fails, and
@@ -386,7 +453,11 @@ class Management(DeliveryCalls):
         ]
 
     async def message_count(self, queue: str) -> int:
-        """Return the number of messages that wait in a queue or are in delivery."""
+        """Return the number of messages that wait in a queue or are in delivery.
+
+        Args:
+            queue: Name of the queue.
+        """
         count: int = await self.get(f"queue.{queue}", "MessageCount")
         return count
 
@@ -422,11 +493,20 @@ class Management(DeliveryCalls):
         await self.invoke("broker", "createQueue", json.dumps(configuration))
 
     async def delete_queue(self, name: str, *, closes_consumers: bool = False) -> None:
-        """Delete a queue with its messages. A queue with consumers is refused unless ``closes_consumers``."""
+        """Delete a queue with its messages.
+
+        Args:
+            name: Name of the queue.
+            closes_consumers: Whether its consumers are closed; otherwise a queue with consumers is refused.
+        """
         await self.invoke("broker", "destroyQueue", name, closes_consumers)
 
     async def purge_queue(self, name: str) -> int:
-        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay."""
+        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay.
+
+        Args:
+            name: Name of the queue.
+        """
         removed: int = await self.invoke(f"queue.{name}", "removeAllMessages")
         return removed
 
@@ -523,36 +603,72 @@ class Management(DeliveryCalls):
         return moved
 
     async def copy_message(self, queue: str, message_id: int, target: str) -> bool:
-        """Copy a message that waits in a queue to another one; return False if no such message waits."""
+        """Copy a message that waits in a queue to another one; return False if no such message waits.
+
+        Args:
+            queue: Name of the queue.
+            message_id: Id of the message in the broker.
+            target: Name of the other queue.
+        """
         copied: bool = await self.invoke(f"queue.{queue}", "copyMessage", message_id, target)
         return copied
 
     async def remove_messages(self, queue: str, *, filter: str | None = None) -> int:
-        """Remove messages that wait in a queue and match a selector, and return how many there were."""
+        """Remove messages that wait in a queue and match a selector, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         removed: int = await self.invoke(f"queue.{queue}", "removeMessages", filter)
         return removed
 
     async def expire_messages(self, queue: str, *, filter: str | None = None) -> int:
-        """Expire messages that wait in a queue and match a selector, and return how many there were."""
+        """Expire messages that wait in a queue and match a selector, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         expired: int = await self.invoke(f"queue.{queue}", "expireMessages", filter)
         return expired
 
     async def reject_messages(self, queue: str, *, filter: str | None = None) -> int:
-        """Make dead letters of messages that wait in a queue and match a selector; return how many there were."""
+        """Make dead letters of messages that wait in a queue and match a selector; return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         rejected: int = await self.invoke(f"queue.{queue}", "sendMessagesToDeadLetterAddress", filter)
         return rejected
 
     async def retry_messages(self, queue: str) -> int:
-        """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
+        """Move messages, such as dead letters, back to the queues that they left, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+        """
         retried: int = await self.invoke(f"queue.{queue}", "retryMessages")
         return retried
 
     async def deliver_scheduled_messages(self, queue: str, *, filter: str | None = None) -> None:
-        """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart."""
+        """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         await self.invoke(f"queue.{queue}", "deliverScheduledMessages", filter)
 
     async def change_priority(self, queue: str, priority: int, *, filter: str | None = None) -> int:
-        """Give messages that wait in a queue another priority, 0 to 9, and new ids; return how many there were."""
+        """Give messages that wait in a queue another priority and new ids; return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            priority: New priority, 0 to 9.
+            filter: Selector for the messages; None selects all.
+        """
         changed: int = await self.invoke(f"queue.{queue}", "changeMessagesPriority", filter, priority)
         return changed
 
@@ -600,15 +716,29 @@ class Management(DeliveryCalls):
         await self.invoke("broker", "createAddress", name, ",".join(routing_types))
 
     async def delete_address(self, name: str, *, deletes_queues: bool = False) -> None:
-        """Delete an address. One with queues is refused unless ``deletes_queues``."""
+        """Delete an address.
+
+        Args:
+            name: Name of the address.
+            deletes_queues: Whether its queues are deleted too; otherwise an address with queues is refused.
+        """
         await self.invoke("broker", "deleteAddress", name, deletes_queues)
 
     async def pause_address(self, name: str, *, persist: bool = False) -> None:
-        """Pause the queues of an address, and those it gets later. With ``persist``, after a restart, too."""
+        """Pause the queues of an address, and those it gets later.
+
+        Args:
+            name: Name of the address.
+            persist: Whether they stay paused after a restart.
+        """
         await self.invoke(f"address.{name}", "pause", persist)
 
     async def resume_address(self, name: str) -> None:
-        """Resume all queues of an address, also those that were paused by themselves."""
+        """Resume all queues of an address, also those that were paused by themselves.
+
+        Args:
+            name: Name of the address.
+        """
         await self.invoke(f"address.{name}", "resume")
 
     # -- diverts -------------------------------------------------------------------------------------------------
@@ -643,7 +773,11 @@ class Management(DeliveryCalls):
         )
 
     async def delete_divert(self, name: str) -> None:
-        """Remove a divert."""
+        """Remove a divert.
+
+        Args:
+            name: Name of the divert.
+        """
         await self.invoke("broker", "destroyDivert", name)
 
     async def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> None:

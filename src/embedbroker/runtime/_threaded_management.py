@@ -53,7 +53,11 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
     """Read and change the settings of a running broker, and block."""
 
     def address_settings(self, address: str) -> AddressSettings:
-        """Return the merged settings of an address without defaults: None for each value that no match sets."""
+        """Return the merged settings of an address without defaults: None for each value that no match sets.
+
+        Args:
+            address: Name of the address.
+        """
         return self._run(lambda: self._management.address_settings(address))
 
     def add_address_settings(self, match: str, settings: AddressSettings) -> None:
@@ -62,15 +66,26 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
         Args:
             match: Name of an address, or a text with wildcards such as ``orders.#``.
             settings: All settings of the match: a value that is None comes from wider matches.
+
+        Raises:
+            TypeError: ``settings`` is no `AddressSettings`.
         """
         self._run(lambda: self._management.add_address_settings(match, settings))
 
     def remove_address_settings(self, match: str) -> None:
-        """Remove the settings of a match. Those of the configuration are back after a restart."""
+        """Remove the settings of a match. Those of the configuration are back after a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+        """
         self._run(lambda: self._management.remove_address_settings(match))
 
     def security_settings(self, address: str) -> SecuritySetting:
-        """Return the permissions on an address, those of its most specific match; without a match they are empty."""
+        """Return the permissions on an address, those of its most specific match; without a match they are empty.
+
+        Args:
+            address: Name of the address.
+        """
         return self._run(lambda: self._management.security_settings(address))
 
     def add_security_settings(self, match: str, setting: SecuritySetting) -> None:
@@ -86,7 +101,11 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
         self._run(lambda: self._management.add_security_settings(match, setting))
 
     def remove_security_settings(self, match: str) -> None:
-        """Remove the permissions of a match. Those of the configuration are back after a restart."""
+        """Remove the permissions of a match. Those of the configuration are back after a restart.
+
+        Args:
+            match: Name of an address, or a text with wildcards such as ``orders.#``.
+        """
         self._run(lambda: self._management.remove_security_settings(match))
 
     def reload_configuration(self, config: BrokerConfig) -> None:
@@ -141,7 +160,11 @@ class ThreadedServiceCalls(ThreadedSettingsCalls):
         self._run(lambda: self._management.reset_user(name, password=password, roles=roles, plaintext=plaintext))
 
     def remove_user(self, name: str) -> None:
-        """Remove a user. Its sessions go on."""
+        """Remove a user. Its sessions go on.
+
+        Args:
+            name: Name of the user.
+        """
         self._run(lambda: self._management.remove_user(name))
 
     def acceptor_names(self) -> list[str]:
@@ -149,22 +172,37 @@ class ThreadedServiceCalls(ThreadedSettingsCalls):
         return self._run(lambda: self._management.acceptor_names())
 
     def is_acceptor_started(self, name: str) -> bool:
-        """Return True if an acceptor accepts connections."""
+        """Return True if an acceptor accepts connections.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
+        """
         return self._run(lambda: self._management.is_acceptor_started(name))
 
     def start_acceptor(self, name: str) -> None:
-        """Accept connections again, on the same port. One that is started stays so."""
+        """Accept connections again, on the same port. One that is started stays so.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
+        """
         self._run(lambda: self._management.start_acceptor(name))
 
     def stop_acceptor(self, name: str) -> None:
         """Accept no more connections, and close those that came over the acceptor, without a notice to clients.
 
         Connections of this process over ``vm_url`` go on.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
         """
         self._run(lambda: self._management.stop_acceptor(name))
 
     def reload_acceptor(self, name: str) -> None:
-        """Read the files of TLS again, for connections from now on. If they cannot be used, nothing changes."""
+        """Read the files of TLS again, for connections from now on. If they cannot be used, nothing changes.
+
+        Args:
+            name: Name of the acceptor, one of `acceptor_names`.
+        """
         self._run(lambda: self._management.reload_acceptor(name))
 
     def enable_message_counters(self, *, period_ms: int | None = None) -> None:
@@ -180,11 +218,19 @@ class ThreadedServiceCalls(ThreadedSettingsCalls):
         self._run(lambda: self._management.disable_message_counters())
 
     def message_counter(self, queue: str) -> dict[str, Any]:
-        """Return the message counter of a queue as of its last sample; the guide lists the names."""
+        """Return the message counter of a queue as of its last sample; the guide lists the names.
+
+        Args:
+            queue: Name of the queue.
+        """
         return self._run(lambda: self._management.message_counter(queue))
 
     def message_counter_history(self, queue: str) -> list[dict[str, Any]]:
-        """Return the days of a queue's history, each with the messages that were added by the hour."""
+        """Return the days of a queue's history, each with the messages that were added by the hour.
+
+        Args:
+            queue: Name of the queue.
+        """
         return self._run(lambda: self._management.message_counter_history(queue))
 
 
@@ -192,7 +238,11 @@ class ThreadedDeliveryCalls(ThreadedServiceCalls):
     """Do what `DeliveryCalls` does, and block."""
 
     def groups(self, queue: str) -> list[GroupInfo]:
-        """Return the message groups of a queue, or their buckets, that have a consumer."""
+        """Return the message groups of a queue, or their buckets, that have a consumer.
+
+        Args:
+            queue: Name of the queue.
+        """
         return self._run(lambda: self._management.groups(queue))
 
     def reset_groups(self, queue: str, *, group: str | None = None) -> None:
@@ -205,24 +255,44 @@ class ThreadedDeliveryCalls(ThreadedServiceCalls):
         self._run(lambda: self._management.reset_groups(queue, group=group))
 
     def pause_queue(self, name: str, *, persist: bool = False) -> None:
-        """Deliver nothing from a queue until it is resumed. With ``persist``, after a restart, too."""
+        """Deliver nothing from a queue until it is resumed.
+
+        Args:
+            name: Name of the queue.
+            persist: Whether it stays paused after a restart.
+        """
         self._run(lambda: self._management.pause_queue(name, persist=persist))
 
     def resume_queue(self, name: str) -> None:
-        """Deliver from a queue again. It stays paused while its address is paused."""
+        """Deliver from a queue again. It stays paused while its address is paused.
+
+        Args:
+            name: Name of the queue.
+        """
         self._run(lambda: self._management.resume_queue(name))
 
     def disable_queue(self, name: str) -> None:
-        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered."""
+        """Let a queue take no messages until it is enabled, also after a restart. What it has is delivered.
+
+        Args:
+            name: Name of the queue.
+        """
         self._run(lambda: self._management.disable_queue(name))
 
     def enable_queue(self, name: str) -> None:
-        """Let a disabled queue take messages again."""
+        """Let a disabled queue take messages again.
+
+        Args:
+            name: Name of the queue.
+        """
         self._run(lambda: self._management.enable_queue(name))
 
 
 class ThreadedManagement(ThreadedDeliveryCalls):
-    """Do what `Management` does, and block. Methods, arguments and errors are the same."""
+    """Do what `Management` does, and block. Made by `ThreadedBroker.management`.
+
+    Methods, arguments and errors are the same.
+    """
 
     def queue_names(self) -> list[str]:
         """Return the names of all queues, in order."""
@@ -233,7 +303,11 @@ class ThreadedManagement(ThreadedDeliveryCalls):
         return self._run(lambda: self._management.queues())
 
     def message_count(self, queue: str) -> int:
-        """Return the number of messages that wait in a queue or are in delivery."""
+        """Return the number of messages that wait in a queue or are in delivery.
+
+        Args:
+            queue: Name of the queue.
+        """
         return self._run(lambda: self._management.message_count(queue))
 
     def create_queue(
@@ -268,11 +342,20 @@ class ThreadedManagement(ThreadedDeliveryCalls):
         )
 
     def delete_queue(self, name: str, *, closes_consumers: bool = False) -> None:
-        """Delete a queue with its messages. A queue with consumers is refused unless ``closes_consumers``."""
+        """Delete a queue with its messages.
+
+        Args:
+            name: Name of the queue.
+            closes_consumers: Whether its consumers are closed; otherwise a queue with consumers is refused.
+        """
         self._run(lambda: self._management.delete_queue(name, closes_consumers=closes_consumers))
 
     def purge_queue(self, name: str) -> int:
-        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay."""
+        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay.
+
+        Args:
+            name: Name of the queue.
+        """
         return self._run(lambda: self._management.purge_queue(name))
 
     def update_queue(
@@ -351,31 +434,67 @@ class ThreadedManagement(ThreadedDeliveryCalls):
         return self._run(lambda: self._management.move_messages(queue, target, filter=filter, limit=limit))
 
     def copy_message(self, queue: str, message_id: int, target: str) -> bool:
-        """Copy a message that waits in a queue to another one; return False if no such message waits."""
+        """Copy a message that waits in a queue to another one; return False if no such message waits.
+
+        Args:
+            queue: Name of the queue.
+            message_id: Id of the message in the broker.
+            target: Name of the other queue.
+        """
         return self._run(lambda: self._management.copy_message(queue, message_id, target))
 
     def remove_messages(self, queue: str, *, filter: str | None = None) -> int:
-        """Remove messages that wait in a queue and match a selector, and return how many there were."""
+        """Remove messages that wait in a queue and match a selector, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         return self._run(lambda: self._management.remove_messages(queue, filter=filter))
 
     def expire_messages(self, queue: str, *, filter: str | None = None) -> int:
-        """Expire messages that wait in a queue and match a selector, and return how many there were."""
+        """Expire messages that wait in a queue and match a selector, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         return self._run(lambda: self._management.expire_messages(queue, filter=filter))
 
     def reject_messages(self, queue: str, *, filter: str | None = None) -> int:
-        """Make dead letters of messages that wait in a queue and match a selector; return how many there were."""
+        """Make dead letters of messages that wait in a queue and match a selector; return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         return self._run(lambda: self._management.reject_messages(queue, filter=filter))
 
     def retry_messages(self, queue: str) -> int:
-        """Move messages, such as dead letters, back to the queues that they left, and return how many there were."""
+        """Move messages, such as dead letters, back to the queues that they left, and return how many there were.
+
+        Args:
+            queue: Name of the queue.
+        """
         return self._run(lambda: self._management.retry_messages(queue))
 
     def deliver_scheduled_messages(self, queue: str, *, filter: str | None = None) -> None:
-        """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart."""
+        """Deliver scheduled messages that match a selector now. Those that still wait are scheduled after a restart.
+
+        Args:
+            queue: Name of the queue.
+            filter: Selector for the messages; None selects all.
+        """
         self._run(lambda: self._management.deliver_scheduled_messages(queue, filter=filter))
 
     def change_priority(self, queue: str, priority: int, *, filter: str | None = None) -> int:
-        """Give messages that wait in a queue another priority, 0 to 9, and new ids; return how many there were."""
+        """Give messages that wait in a queue another priority and new ids; return how many there were.
+
+        Args:
+            queue: Name of the queue.
+            priority: New priority, 0 to 9.
+            filter: Selector for the messages; None selects all.
+        """
         return self._run(lambda: self._management.change_priority(queue, priority, filter=filter))
 
     def close_connections(self, *, address: str | None = None, user: str | None = None) -> bool:
@@ -404,15 +523,29 @@ class ThreadedManagement(ThreadedDeliveryCalls):
         self._run(lambda: self._management.create_address(name, *routing_types))
 
     def delete_address(self, name: str, *, deletes_queues: bool = False) -> None:
-        """Delete an address. One with queues is refused unless ``deletes_queues``."""
+        """Delete an address.
+
+        Args:
+            name: Name of the address.
+            deletes_queues: Whether its queues are deleted too; otherwise an address with queues is refused.
+        """
         self._run(lambda: self._management.delete_address(name, deletes_queues=deletes_queues))
 
     def pause_address(self, name: str, *, persist: bool = False) -> None:
-        """Pause the queues of an address, and those it gets later. With ``persist``, after a restart, too."""
+        """Pause the queues of an address, and those it gets later.
+
+        Args:
+            name: Name of the address.
+            persist: Whether they stay paused after a restart.
+        """
         self._run(lambda: self._management.pause_address(name, persist=persist))
 
     def resume_address(self, name: str) -> None:
-        """Resume all queues of an address, also those that were paused by themselves."""
+        """Resume all queues of an address, also those that were paused by themselves.
+
+        Args:
+            name: Name of the address.
+        """
         self._run(lambda: self._management.resume_address(name))
 
     def divert_names(self) -> list[str]:
@@ -446,7 +579,11 @@ class ThreadedManagement(ThreadedDeliveryCalls):
         )
 
     def delete_divert(self, name: str) -> None:
-        """Remove a divert."""
+        """Remove a divert.
+
+        Args:
+            name: Name of the divert.
+        """
         self._run(lambda: self._management.delete_divert(name))
 
     def reload_diverts(self, diverts: Mapping[str, DivertConfiguration]) -> None:

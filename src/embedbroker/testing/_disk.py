@@ -65,10 +65,12 @@ _Change = dict[str, _File | None]
 
 @define(eq=False)
 class SimulatedDisk:
-    """One directory. ``capacity_bytes`` limits the sum of file sizes; None: no limit.
+    """One directory in memory.
 
-    ``operations`` counts the operations done. Each batch takes ``loop_latency_s`` of the clock of the run it is used
-    in.
+    Args:
+        capacity_bytes: limit of the sum of file sizes; None: no limit.
+        operations: operations done so far.
+        loop_latency_s: seconds that each batch takes, on the clock of the run it is used in.
     """
 
     capacity_bytes: int | None = None
@@ -91,7 +93,14 @@ class SimulatedDisk:
         return any(file.older for file in self._files.values())
 
     def content(self, name: str) -> bytes:
-        """Return what a read of a file returns."""
+        """Return what a read of a file returns.
+
+        Args:
+            name: name of the file.
+
+        Raises:
+            KeyError: there is no file of this name.
+        """
         return bytes(self._files[name].content)
 
     def contents(self) -> dict[str, bytes]:
@@ -101,13 +110,21 @@ class SimulatedDisk:
     def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
         """Do the operations in order and return one result for each.
 
+        Args:
+            operations: operations as the journal requests them.
+
         Raises:
             DiskFault: an operation failed; those after it did not happen.
         """
         return tuple([self._step(operation) for operation in operations])
 
     def fail_at(self, operation: int, kind: FaultKind = FaultKind.FAILED) -> None:
-        """Let the operation with this number (``operations`` counts from 0) fail."""
+        """Let one operation fail.
+
+        Args:
+            operation: its number; ``operations`` counts from 0.
+            kind: the fault that it raises.
+        """
         self._faults[operation] = DiskFault(kind, "", "simulated: " + kind.value)
 
     def repair(self) -> None:
@@ -120,7 +137,12 @@ class SimulatedDisk:
         self._faults.clear()
 
     def crash(self, random: Random, tear: bool = True) -> None:
-        """Cut the power: what was not synced is kept or lost sector by sector, names in the order they changed."""
+        """Cut the power: what was not synced is kept or lost sector by sector, names in the order they changed.
+
+        Args:
+            random: the generator that decides.
+            tear: whether a sector of a file may be torn.
+        """
         kept_changes = random.randrange(len(self._changes) + 1)
         for change in self._changes[:kept_changes]:
             _apply(self._durable, change)
@@ -137,7 +159,13 @@ class SimulatedDisk:
         self._files = dict(self._durable)
 
     def holds(self, file: str, offset: int, data: bytes) -> bool:
-        """Return True if a file, if it is there, has these bytes, and would have them after a power cut."""
+        """Return True if a file, if it is there, has these bytes, and would have them after a power cut.
+
+        Args:
+            file: name of the file.
+            offset: first byte, from 0.
+            data: the bytes that are expected there.
+        """
         held = self._files.get(file)
         if held is None:
             return True
@@ -146,7 +174,13 @@ class SimulatedDisk:
         return not loose and held.content[offset : offset + len(data)] == data
 
     def flip(self, file: str, offset: int, mask: int) -> None:
-        """Damage one byte at rest."""
+        """Damage one byte at rest.
+
+        Args:
+            file: name of the file.
+            offset: the byte, from 0.
+            mask: bits to invert, 1 to 255.
+        """
         self._files[file].content[offset] ^= mask
 
     def copy(self) -> SimulatedDisk:

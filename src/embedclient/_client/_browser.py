@@ -18,7 +18,10 @@ from ._session_context import SessionContext
 
 
 class QueueBrowser:
-    """Show the messages of a queue in order and take none: `async for message in browser`."""
+    """Show the messages of a queue in order and take none: `async for message in browser`.
+
+    Made by `Session.create_browser`.
+    """
 
     def __init__(
         self, context: SessionContext, queue: Queue | TemporaryQueue, selector: str | None, condition: str | None

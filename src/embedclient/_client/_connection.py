@@ -70,7 +70,15 @@ FailoverListener = Callable[[FailoverEventType], Awaitable[None] | None]
 
 @frozen
 class ConnectionMetaData:
-    """Describe the client: the JMS version that it implements, its name, and the JMSX properties that it supports."""
+    """Describe the client: the JMS version that it implements, its name, and the JMSX properties that it supports.
+
+    Args:
+        jms_version: version of JMS.
+        jms_major_version: its first number.
+        jms_minor_version: its second number.
+        jms_provider_name: name of this client.
+        jmsx_property_names: JMSX properties that messages have.
+    """
 
     jms_version: str = "3.1"
     jms_major_version: int = 3
@@ -80,7 +88,7 @@ class ConnectionMetaData:
 
 
 class Connection:
-    """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
+    """A connection to a broker. Made by `ConnectionFactory.create_connection`, it ends with that block.
 
     `exception_listener` is called with a `ConnectionFailedException` after the connection was lost, once it is decided
     whether the sessions continue. The exception contains that decision. It is also called with the error of a send that
@@ -202,7 +210,11 @@ class Connection:
         await self._finish_listeners()
 
     def add_failure_listener(self, listener: FailureListener) -> None:
-        """Add a listener that is called as `listener(error, failed_over)` whenever the connection was lost."""
+        """Add a listener that is called as `listener(error, failed_over)` whenever the connection was lost.
+
+        Args:
+            listener: a function or an async function; a second addition of the same one has no effect.
+        """
         self._failure_listeners[listener] = None
 
     def remove_failure_listener(self, listener: FailureListener) -> None:
@@ -214,6 +226,9 @@ class Connection:
 
         Failover ends when the sessions work again, or when they are given up. Without `reconnectAttempts` and
         `failoverAttempts` there is nothing to give up.
+
+        Args:
+            listener: a function or an async function; a second addition of the same one has no effect.
         """
         self._failover_listeners[listener] = None
 

@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 
 class MessageConsumer:
-    """Receive messages of one destination. `async with` it, or let the session's scope close it."""
+    """Receive messages of one destination. Made by `Session.create_consumer` and its siblings.
+
+    `async with` it, or let the session's scope close it.
+    """
 
     def __init__(self, listeners: Listeners, intake: Intake, selector: str | None) -> None:
         self._listeners = listeners
@@ -115,7 +118,13 @@ class MessageConsumer:
         return await self._body_of(await intake.inbox.take(timeout), kind)
 
     async def receive_body_nowait(self, kind: type[T]) -> T | None:
-        """Return the body of a message that is available now, or None. The body is checked as in `receive_body`."""
+        """Return the body of a message that is available now, or None.
+
+        Args:
+            kind: the type of the body, as in `receive_body`.
+
+        Raises: as `receive_body`.
+        """
         intake = self._intake
         intake.check_receiving()
         check_kind(kind)

@@ -31,7 +31,11 @@ from ._session import Session
 
 
 class JMSProducer:
-    """Send to any destination. Setters return the producer, so that calls can be chained."""
+    """Send to any destination. Made by `JMSContext.create_producer`.
+
+    Setters return the producer, so that calls can be chained. They check nothing: the send raises JMSException for a
+    value that is out of range.
+    """
 
     def __init__(self, producer: MessageProducer) -> None:
         self._producer = producer
@@ -64,7 +68,14 @@ class JMSProducer:
         return self
 
     def set_property(self, name: str, value: PropertyValue) -> Self:
-        """Set a property of every later message."""
+        """Set a property of every later message.
+
+        The send raises MessageFormatException for a name or a value that a message cannot have.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: a bool, an int of 64 bits, a float, a str, bytes or None.
+        """
         self._properties[name] = value
         return self
 
@@ -101,13 +112,26 @@ class JMSProducer:
     async def send(self, destination: Destination | str, message: Body, *, progress: Progress | None = None) -> Self:
         """Send a message, or a value that becomes one, as `MessageProducer.send` does.
 
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value.
+            progress: called as `progress(done, total)` for each part of the body that leaves, with bytes; see
+                `MessageProducer.send`.
+
         Raises: as `MessageProducer.send`.
         """
         await self._producer.send(self._dressed(message), destination=destination, progress=progress)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once, as `MessageProducer.send_nowait` does."""
+        """Queue a message and return at once, as `MessageProducer.send_nowait` does.
+
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value; a readable needs `send`.
+
+        Raises: as `MessageProducer.send_nowait`.
+        """
         return self._producer.send_nowait(self._dressed(message), destination=destination)
 
     def _dressed(self, body: Body) -> Body:
@@ -155,6 +179,9 @@ class JMSContext:
     def create_context(self, session_mode: SessionMode) -> AbstractAsyncContextManager[JMSContext]:
         """Create a context with another session of the same connection.
 
+        Args:
+            session_mode: how the session acknowledges messages, or TRANSACTED.
+
         Raises:
             ValueError: `session_mode` is not a mode.
         """
@@ -166,35 +193,78 @@ class JMSContext:
             yield JMSContext(self.connection, session)
 
     def create_producer(self) -> JMSProducer:
-        """Create a producer that sends to any destination."""
+        """Create a producer that sends to any destination.
+
+        Raises: as `Session.create_producer`.
+        """
         return JMSProducer(self.session.create_producer())
 
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
     ) -> Opening[MessageConsumer]:
-        """See `Session.create_consumer`."""
+        """Create a consumer as `Session.create_consumer` does.
+
+        Args:
+            destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
+
+        Raises: as `Session.create_consumer`.
+        """
         return self.session.create_consumer(destination, selector, no_local=no_local)
 
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> Opening[MessageConsumer]:
-        """See `Session.create_durable_consumer`."""
+        """Create a consumer of a durable subscription as `Session.create_durable_consumer` does.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription, unique for the client id.
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
+
+        Raises: as `Session.create_durable_consumer`.
+        """
         return self.session.create_durable_consumer(topic, name, selector, no_local=no_local)
 
     def create_shared_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
-        """See `Session.create_shared_consumer`."""
+        """Create a consumer of a shared subscription as `Session.create_shared_consumer` does.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `Session.create_shared_consumer`.
+        """
         return self.session.create_shared_consumer(topic, name, selector)
 
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> Opening[MessageConsumer]:
-        """See `Session.create_shared_durable_consumer`."""
+        """Create a consumer of a shared durable subscription as `Session.create_shared_durable_consumer` does.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `Session.create_shared_durable_consumer`.
+        """
         return self.session.create_shared_durable_consumer(topic, name, selector)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> Opening[QueueBrowser]:
-        """See `Session.create_browser`."""
+        """Create a browser as `Session.create_browser` does.
+
+        Args:
+            queue: a queue, as an object or as text.
+            selector: show only messages that match; None shows all.
+
+        Raises: as `Session.create_browser`.
+        """
         return self.session.create_browser(queue, selector)
 
     async def create_temporary_queue(self) -> TemporaryQueue:

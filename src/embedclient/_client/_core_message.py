@@ -138,7 +138,11 @@ class ClientMessage:
         return self.body_stream.chunks(progress)
 
     def save_to(self, target: SaveTarget, *, progress: Progress | None = None) -> Awaitable[None]:
-        """Write the encoded body to a file: a path, or an object with `write`.
+        """Write the encoded body to a file.
+
+        Args:
+            target: a path, or an object with `write`.
+            progress: called as `progress(done, total)` after each piece, with bytes.
 
         Raises: as `chunks`, and OSError for the file.
         """

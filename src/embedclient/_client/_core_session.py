@@ -107,6 +107,9 @@ class ClientConsumer:
         """Acknowledge every message that this consumer has received.
 
         In a transacted session the acknowledgement becomes final with the commit.
+
+        Raises:
+            JMSException: the broker refused the acknowledgement, or the connection was lost before it answered.
         """
         await self._settle(self._received.acknowledge_all())
 
@@ -234,11 +237,19 @@ class ClientSession:
         return self._agent_session.over
 
     async def start(self) -> None:
-        """Start the delivery of messages to the session's consumers."""
+        """Start the delivery of messages to the session's consumers.
+
+        Raises:
+            IllegalStateException: another task uses the session, or the session is closed.
+            ConnectionLostException: the connection is lost for good.
+        """
         await self._request(self._agent_session.start)
 
     async def stop(self) -> None:
-        """Pause deliveries until the next `start`."""
+        """Pause deliveries until the next `start`.
+
+        Raises: as `start`.
+        """
         await self._request(self._agent_session.stop)
 
     @property
@@ -285,11 +296,22 @@ class ClientSession:
         """Return the state that a queue has or would have.
 
         It contains `exists`, `message_count`, `consumer_count`, `attributes` and more.
+
+        Args:
+            name: name of the queue.
+
+        Raises: as `start`.
         """
         return await self._request(lambda: self._agent_session.addressing.query_queue(name))
 
     async def query_address(self, address: str) -> AddressState:
-        """Return the state of an address: whether it `exists`, and its `queue_names`."""
+        """Return the state of an address: whether it `exists`, and its `queue_names`.
+
+        Args:
+            address: name of the address.
+
+        Raises: as `start`.
+        """
         return await self._request(lambda: self._agent_session.addressing.query_address(address))
 
     async def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
@@ -347,6 +369,9 @@ class ClientSession:
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages.
 
+        Args:
+            name: name of the queue.
+
         Raises:
             InvalidDestinationException: the queue does not exist.
             IllegalStateException: the queue has consumers.
@@ -354,7 +379,15 @@ class ClientSession:
         await self._request(lambda: self._agent_session.addressing.delete_queue(name))
 
     async def add_metadata(self, key: str, value: str) -> None:
-        """Store a key and a value with this session on the broker, for its operator. A key keeps its last value."""
+        """Store a key and a value with this session on the broker, for its operator. A key keeps its last value.
+
+        Args:
+            key: name of the value.
+            value: text of the value.
+
+        Raises:
+            IllegalStateException: another task uses the session, or the session is closed.
+        """
         await self._request(lambda: self._agent_session.metadata.add(key, value))
 
     def create_producer(self, address: str | None = None) -> ClientProducer:

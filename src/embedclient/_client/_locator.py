@@ -133,6 +133,9 @@ class ClientSessionFactory:
         """Set the callable that receives notifications of failures and failovers; None removes it.
 
         It runs inside the event loop and must not block.
+
+        Args:
+            listener: a function that returns at once; its errors are logged.
         """
         self._edge.agent.on_notification = None if listener is None else partial(_tell, listener)
 
@@ -158,6 +161,11 @@ class ClientSessionFactory:
                 session transacted.
             pre_acknowledge: the broker acknowledges messages before it sends them; None uses the setting.
             ack_batch_size: bytes of messages that share an acknowledgement; None uses the setting.
+
+        Raises:
+            JMSSecurityException: wrong user or password, when it is opened.
+            ConnectionClosedException: this program closed the factory.
+            ConnectionLostException: the connection is lost for good.
         """
 
         async def open_session() -> ClientSession:

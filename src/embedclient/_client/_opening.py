@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Closeable)
 
 
 class Opening(Generic[C]):
-    """The result of a `create_...` method.
+    """The result of a `create_...` method. Made by that method.
 
     `async with` closes the object at the end of the block. `await` returns the object, which then lives until its
     `close()` or that of its parent. Each block needs a `create_...` call: a second one raises IllegalStateException.

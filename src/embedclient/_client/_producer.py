@@ -32,7 +32,9 @@ _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class Receipt:
-    """The outcome of a `send_nowait`: await it to learn that the broker took the message.
+    """The outcome of a send: await it to learn that the broker took the message.
+
+    Made by `MessageProducer.send_nowait`.
 
     With a confirmation window (`confirmationWindowSize` in the URL) the receipt ends with the broker's answer. Without
     one the protocol has no answer for messages that are sent without waiting, and the receipt ends when the message was
@@ -77,6 +79,8 @@ class Receipt:
 
 class MessageProducer:
     """Send messages to one destination, or without one to the destination of each send.
+
+    Made by `Session.create_producer`.
 
     The attributes are defaults for every send:
 
@@ -205,8 +209,21 @@ class MessageProducer:
     ) -> Receipt:
         """Queue a message and return at once; await the receipt to learn the outcome.
 
-        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's. A body
-        that is read while it is sent needs `send`.
+        The call raises errors in its arguments, and the receipt raises the broker's.
+
+        Args:
+            message: the message or value, as in `send`. A body that is read while it is sent needs `send`.
+            destination: where to send to; required for a producer without a destination, else not allowed.
+            delivery_mode: PERSISTENT or NON_PERSISTENT. For this and the arguments below, None uses the attribute.
+            priority: 0 to 9.
+            time_to_live: seconds until the message expires, 0 to 1e12; 0 means never.
+            delivery_delay: seconds before the message is delivered, 0 to 1e12; 0 delivers at once.
+
+        Raises:
+            InvalidDestinationException: no destination is given.
+            IllegalStateException: `destination` is given to a producer that has one, or the message is a readable.
+            MessageFormatException: the value cannot be sent.
+            JMSException: an argument is out of range, the producer is closed, or the connection is lost for good.
         """
         envelope = self._addressed(destination)
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)

@@ -171,9 +171,15 @@ class Session:
     ) -> Opening[MessageConsumer]:
         """Create a consumer that shares a durable subscription, which keeps messages while it has no consumer.
 
-        No client id is needed. The arguments are those of `create_shared_consumer`.
+        No client id is needed.
 
-        Raises: as `create_shared_consumer`. A temporary topic has no durable subscriptions.
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic. A temporary topic has no
+                durable subscriptions.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `create_shared_consumer`.
         """
         return self._subscribe(topic, name, selector, durable=True, shared=True)
 
@@ -204,15 +210,28 @@ class Session:
     # Destinations and subscriptions
 
     async def create_temporary_queue(self) -> TemporaryQueue:
-        """Create a queue that lives as long as the connection. Only sessions of this connection may consume from it."""
+        """Create a queue that lives as long as the connection. Only sessions of this connection may consume from it.
+
+        Raises:
+            IllegalStateException: another task uses the session, or the session is closed.
+            ConnectionLostException: the connection is lost for good.
+        """
         return TemporaryQueue(await self._own(self._context.agent_session.destinations.create_temporary_queue))
 
     async def create_temporary_topic(self) -> TemporaryTopic:
-        """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it."""
+        """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it.
+
+        Raises:
+            IllegalStateException: another task uses the session, or the session is closed.
+            ConnectionLostException: the connection is lost for good.
+        """
         return TemporaryTopic(await self._own(self._context.agent_session.destinations.create_temporary_topic))
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.
+
+        Args:
+            destination: a temporary queue or topic that this connection made.
 
         Raises:
             IllegalStateException: the destination has consumers.

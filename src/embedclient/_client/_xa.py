@@ -73,7 +73,16 @@ class XAConnectionFactory(ConnectionFactory):
         client_id: str | None = None,
         auto_start: bool = True,
     ) -> AbstractAsyncContextManager[XAConnection]:
-        """Connect as `create_connection` does, with the same arguments and errors."""
+        """Connect as `create_connection` does, to a connection that has XA sessions too.
+
+        Args:
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+            auto_start: start the connection at once; otherwise its consumers receive only after `start`.
+
+        Raises: as `create_connection`.
+        """
         return self._connection(XAConnection, user, password, client_id, auto_start)
 
     def create_xa_context(
@@ -81,7 +90,12 @@ class XAConnectionFactory(ConnectionFactory):
     ) -> AbstractAsyncContextManager[XAJMSContext]:
         """Open a connection with one XA session: `async with factory.create_xa_context() as context`.
 
-        The arguments and errors are those of `create_connection`.
+        Args:
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+
+        Raises: as `create_connection`.
         """
         return self._xa_context(user, password, client_id)
 

@@ -26,6 +26,8 @@ T = TypeVar("T")
 class XAResource:
     """The requests that a transaction manager sends through a session, as in JTA.
 
+    Made by a session: see `XASession.xa_resource` and `ClientSession.xa_resource`.
+
     Every request raises `XAException` with an `XaCode` if it fails.
 
     A branch whose session was lost with its connection can only be rolled back: `end` and `prepare` of it fail with
@@ -62,6 +64,9 @@ class XAResource:
         """Store the branch until it is committed or rolled back.
 
         Return `XA_OK`, or `XA_RDONLY` if nothing is left to commit.
+
+        Args:
+            xid: the branch.
         """
         return await self._request(lambda branches: branches.prepare(xid))
 
@@ -79,11 +84,19 @@ class XAResource:
         await self._request(lambda branches: branches.commit(xid, one_phase))
 
     async def rollback(self, xid: Xid) -> None:
-        """Roll the branch back. The broker delivers the messages that the branch has received again."""
+        """Roll the branch back. The broker delivers the messages that the branch has received again.
+
+        Args:
+            xid: the branch.
+        """
         await self._request(lambda branches: branches.rollback(xid))
 
     async def forget(self, xid: Xid) -> None:
-        """Remove from the broker a branch that an operator has committed or rolled back."""
+        """Remove from the broker a branch that an operator has committed or rolled back.
+
+        Args:
+            xid: the branch.
+        """
         await self._request(lambda branches: branches.forget(xid))
 
     async def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN) -> list[Xid]:
@@ -109,7 +122,11 @@ class XAResource:
         return await self._request(lambda branches: branches.get_timeout())
 
     def is_same_rm(self, other: XAResource) -> bool:
-        """Return True if both belong to the same broker, so that each can join branches of the other."""
+        """Return True if both belong to the same broker, so that each can join branches of the other.
+
+        Args:
+            other: the XA resource of another session.
+        """
         node_id = self._edge.agent.node_id
         return self._edge is other._edge or (node_id is not None and node_id == other._edge.agent.node_id)
 

@@ -12,7 +12,11 @@ LoadBalancingPolicy = Callable[[int], int]
 
 
 class RoundRobinPolicy:
-    """Start at a random connector, then take them in turn."""
+    """Start at a random connector, then take them in turn.
+
+    Args:
+        entropy: an object with ``random()``, such as ``random.Random(seed)``.
+    """
 
     __slots__ = ("_entropy", "_position")
 
@@ -31,7 +35,11 @@ class RoundRobinPolicy:
 
 
 class RandomPolicy:
-    """Take any connector each time."""
+    """Take any connector each time.
+
+    Args:
+        entropy: an object with ``random()``, such as ``random.Random(seed)``.
+    """
 
     __slots__ = ("_entropy",)
 
@@ -43,7 +51,11 @@ class RandomPolicy:
 
 
 class RandomStickyPolicy:
-    """Take any connector at first and the same one ever after."""
+    """Take any connector at first and the same one ever after.
+
+    Args:
+        entropy: an object with ``random()``, such as ``random.Random(seed)``.
+    """
 
     __slots__ = ("_chosen", "_entropy")
 

@@ -136,6 +136,9 @@ class LocatorSettings:
 
         The connector's parameter `connect-timeout-millis` replaces `connect_timeout_ms`. Where that is -1, the time
         is the connection TTL, and without one the call time-out.
+
+        Args:
+            connector: the connector that is dialled; its parameter ``connect-timeout-millis`` takes precedence.
         """
         own = str(connector.parameters.get(CONNECT_TIMEOUT, ""))
         # A connector that a peer announces has its parameters as text, and perhaps no number.

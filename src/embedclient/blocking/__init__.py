@@ -53,7 +53,21 @@ __all__ = [
 class ConnectionFactory:
     """Create connections as `embedclient.ConnectionFactory` does, for threads and scripts.
 
-    A factory holds no connection and no thread. The arguments and errors are those of that class.
+    A factory holds no connection and no thread.
+
+    Args:
+        url: the URL, default `tcp://localhost:61616`. It may contain `user`, `password` and `clientID`; the arguments
+            below take precedence.
+        user: the user; None uses that of the URL.
+        password: the password; None uses that of the URL.
+        client_id: the client id of each connection; None uses that of the URL.
+        load_balancing_policy: a callable that gets the number of brokers and returns an index; without one the URL
+            decides.
+        tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
+
+    Raises:
+        InvalidURLException: the URL cannot be read, or has an unknown parameter.
+        TypeError: `user`, `password` or `client_id` is not a str, or `tls` is of another type.
     """
 
     def __init__(
@@ -140,6 +154,18 @@ class XAConnectionFactory(ConnectionFactory):
     """Create XA connections as `embedclient.XAConnectionFactory` does, for threads and scripts.
 
     A factory holds no connection and no thread. The arguments and errors are those of that class.
+
+    Args:
+        url: the URL, default `tcp://localhost:61616`. It may contain `user`, `password` and `clientID`; the arguments
+            below take precedence.
+        user: the user; None uses that of the URL.
+        password: the password; None uses that of the URL.
+        client_id: the client id of each connection; None uses that of the URL.
+        load_balancing_policy: a callable that gets the number of brokers and returns an index; without one the URL
+            decides.
+        tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
+
+    Raises: as `ConnectionFactory`.
     """
 
     def __init__(
@@ -169,7 +195,16 @@ class XAConnectionFactory(ConnectionFactory):
         client_id: str | None = None,
         auto_start: bool = True,
     ) -> XAConnection:
-        """Connect as `create_connection` does, with the same arguments and errors."""
+        """Connect as `create_connection` does, to a connection that has XA sessions too.
+
+        Args:
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+            auto_start: start the connection at once; otherwise its consumers receive only after `start`.
+
+        Raises: as `create_connection`.
+        """
         portal = Portal.open()
         manager = self._inner.create_xa_connection(user, password, client_id=client_id, auto_start=auto_start)
         return XAConnection(portal, portal.enter(manager), portal.close)
@@ -179,7 +214,12 @@ class XAConnectionFactory(ConnectionFactory):
     ) -> XAJMSContext:
         """Open a connection with one XA session: `with factory.create_xa_context() as context`.
 
-        The arguments and errors are those of `create_connection`.
+        Args:
+            user: the user; None uses that of the factory.
+            password: the password; None uses that of the factory.
+            client_id: the client id; None uses that of the factory.
+
+        Raises: as `create_connection`.
         """
         portal = Portal.open()
         manager = self._inner.create_xa_context(user=user, password=password, client_id=client_id)
@@ -189,7 +229,20 @@ class XAConnectionFactory(ConnectionFactory):
 class ServerLocator:
     """Create session factories as `embedclient.ServerLocator` does, for threads and scripts.
 
-    A locator holds no connection and no thread. The arguments and errors are those of that class.
+    A locator holds no connection and no thread.
+
+    Args:
+        url: an Artemis URL; None without connectors is `tcp://localhost:61616`.
+        connectors: the brokers, in place of a URL.
+        settings: settings, in place of those of the URL.
+        load_balancing_policy: a callable that gets the number of connectors and returns an index. Without one the URL
+            decides, and the default is round robin from a random start.
+        tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
+
+    Raises:
+        InvalidURLException: the URL cannot be read, or has an unknown parameter.
+        TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``.
+        ValueError: both a URL and connectors are given.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from ._session import Session
 
 
 class Connection:
-    """A connection to a broker. Opened with `ConnectionFactory.connect`, it ends with that block.
+    """A connection to a broker. Made by `ConnectionFactory.create_connection`, it ends with that block.
 
     `exception_listener` is called with a `ConnectionFailedException` after the connection was lost, once it is decided
     whether the sessions continue. The exception contains that decision. It is also called with the error of a send that
@@ -115,7 +115,11 @@ class Connection:
         self._portal.call(self._inner.stop)
 
     def add_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
-        """Add a listener that is called as `listener(error, failed_over)` whenever the connection was lost."""
+        """Add a listener that is called as `listener(error, failed_over)` whenever the connection was lost.
+
+        Args:
+            listener: a function or an async function; a second addition of the same one has no effect.
+        """
         self._portal.call_now(self._inner.add_failure_listener, self._portal.known_listener(listener))
 
     def remove_failure_listener(self, listener: Callable[[JMSException, bool], object]) -> None:
@@ -127,6 +131,9 @@ class Connection:
 
         Failover ends when the sessions work again, or when they are given up. Without `reconnectAttempts` and
         `failoverAttempts` there is nothing to give up.
+
+        Args:
+            listener: a function or an async function; a second addition of the same one has no effect.
         """
         self._portal.call_now(self._inner.add_failover_listener, self._portal.known_listener(listener))
 
@@ -178,6 +185,9 @@ class JMSContext:
     def create_context(self, session_mode: SessionMode) -> JMSContext:
         """Create a context with another session of the same connection.
 
+        Args:
+            session_mode: how the session acknowledges messages, or TRANSACTED.
+
         Raises:
             ValueError: `session_mode` is not a mode.
         """
@@ -185,13 +195,24 @@ class JMSContext:
         return JMSContext(self._portal, held.value, held.close)
 
     def create_producer(self) -> JMSProducer:
-        """Create a producer that sends to any destination."""
+        """Create a producer that sends to any destination.
+
+        Raises: as `Session.create_producer`.
+        """
         return JMSProducer(self._portal, self._portal.call_now(self._inner.create_producer))
 
     def create_consumer(
         self, destination: Destination | str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """See `Session.create_consumer`."""
+        """Create a consumer as `Session.create_consumer` does.
+
+        Args:
+            destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
+
+        Raises: as `Session.create_consumer`.
+        """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_consumer(destination, selector, no_local=no_local)
         )
@@ -200,14 +221,31 @@ class JMSContext:
     def create_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """See `Session.create_durable_consumer`."""
+        """Create a consumer of a durable subscription as `Session.create_durable_consumer` does.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription, unique for the client id.
+            selector: receive only messages that match; None receives all.
+            no_local: leave out messages that this connection sends.
+
+        Raises: as `Session.create_durable_consumer`.
+        """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_durable_consumer(topic, name, selector, no_local=no_local)
         )
         return MessageConsumer(self._portal, opened)
 
     def create_shared_consumer(self, topic: Topic | str, name: str, selector: str | None = None) -> MessageConsumer:
-        """See `Session.create_shared_consumer`."""
+        """Create a consumer of a shared subscription as `Session.create_shared_consumer` does.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `Session.create_shared_consumer`.
+        """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_consumer(topic, name, selector)
         )
@@ -216,14 +254,29 @@ class JMSContext:
     def create_shared_durable_consumer(
         self, topic: Topic | str, name: str, selector: str | None = None
     ) -> MessageConsumer:
-        """See `Session.create_shared_durable_consumer`."""
+        """Create a consumer of a shared durable subscription as `Session.create_shared_durable_consumer` does.
+
+        Args:
+            topic: a topic, as an object or as text; text without a prefix names a topic.
+            name: the name of the subscription.
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `Session.create_shared_durable_consumer`.
+        """
         opened = self._portal.call(
             self._portal.opening, lambda: self._inner.create_shared_durable_consumer(topic, name, selector)
         )
         return MessageConsumer(self._portal, opened)
 
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> QueueBrowser:
-        """See `Session.create_browser`."""
+        """Create a browser as `Session.create_browser` does.
+
+        Args:
+            queue: a queue, as an object or as text.
+            selector: show only messages that match; None shows all.
+
+        Raises: as `Session.create_browser`.
+        """
         opened = self._portal.call(self._portal.opening, lambda: self._inner.create_browser(queue, selector))
         return QueueBrowser(self._portal, opened)
 

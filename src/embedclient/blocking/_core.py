@@ -62,6 +62,11 @@ class ClientSessionFactory:
                 session transacted.
             pre_acknowledge: the broker acknowledges messages before it sends them; None uses the setting.
             ack_batch_size: bytes of messages that share an acknowledgement; None uses the setting.
+
+        Raises:
+            JMSSecurityException: wrong user or password, when it is opened.
+            ConnectionClosedException: this program closed the factory.
+            ConnectionLostException: the connection is lost for good.
         """
         opened = self._portal.call(
             self._portal.opening,
@@ -108,11 +113,19 @@ class ClientSession:
         return self._inner.closed
 
     def start(self) -> None:
-        """Start the delivery of messages to the session's consumers."""
+        """Start the delivery of messages to the session's consumers.
+
+        Raises:
+            IllegalStateException: another task uses the session, or the session is closed.
+            ConnectionLostException: the connection is lost for good.
+        """
         self._portal.call(self._inner.start)
 
     def stop(self) -> None:
-        """Pause deliveries until the next `start`."""
+        """Pause deliveries until the next `start`.
+
+        Raises: as `start`.
+        """
         self._portal.call(self._inner.stop)
 
     @property
@@ -152,11 +165,22 @@ class ClientSession:
         """Return the state that a queue has or would have.
 
         It contains `exists`, `message_count`, `consumer_count`, `attributes` and more.
+
+        Args:
+            name: name of the queue.
+
+        Raises: as `start`.
         """
         return self._portal.call(self._inner.query_queue, name)
 
     def query_address(self, address: str) -> AddressState:
-        """Return the state of an address: whether it `exists`, and its `queue_names`."""
+        """Return the state of an address: whether it `exists`, and its `queue_names`.
+
+        Args:
+            address: name of the address.
+
+        Raises: as `start`.
+        """
         return self._portal.call(self._inner.query_address, address)
 
     def create_address(self, address: str, routing_types: Sequence[RoutingType]) -> None:
@@ -212,6 +236,9 @@ class ClientSession:
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages.
 
+        Args:
+            name: name of the queue.
+
         Raises:
             InvalidDestinationException: the queue does not exist.
             IllegalStateException: the queue has consumers.
@@ -219,7 +246,15 @@ class ClientSession:
         self._portal.call(self._inner.delete_queue, name)
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Store a key and a value with this session on the broker, for its operator. A key keeps its last value."""
+        """Store a key and a value with this session on the broker, for its operator. A key keeps its last value.
+
+        Args:
+            key: name of the value.
+            value: text of the value.
+
+        Raises:
+            IllegalStateException: another task uses the session, or the session is closed.
+        """
         self._portal.call(self._inner.add_metadata, key, value)
 
     def create_producer(self, address: str | None = None) -> ClientProducer:
@@ -416,6 +451,9 @@ class ClientConsumer:
         """Acknowledge every message that this consumer has received.
 
         In a transacted session the acknowledgement becomes final with the commit.
+
+        Raises:
+            JMSException: the broker refused the acknowledgement, or the connection was lost before it answered.
         """
         self._portal.call(self._inner.acknowledge_received)
 

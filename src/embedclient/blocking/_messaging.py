@@ -21,6 +21,8 @@ T = TypeVar("T")
 class MessageProducer:
     """Send messages to one destination, or without one to the destination of each send.
 
+    Made by `Session.create_producer`.
+
     The attributes are defaults for every send:
 
     - `delivery_mode`: PERSISTENT (the default) or NON_PERSISTENT.
@@ -153,8 +155,21 @@ class MessageProducer:
     ) -> Receipt:
         """Queue a message and return at once; wait for the receipt to learn the outcome.
 
-        The arguments are those of `send`. The call raises errors in them, and the receipt raises the broker's. A body
-        that is read while it is sent needs `send`.
+        The call raises errors in its arguments, and the receipt raises the broker's.
+
+        Args:
+            message: the message or value, as in `send`. A body that is read while it is sent needs `send`.
+            destination: where to send to; required for a producer without a destination, else not allowed.
+            delivery_mode: PERSISTENT or NON_PERSISTENT. For this and the arguments below, None uses the attribute.
+            priority: 0 to 9.
+            time_to_live: seconds until the message expires, 0 to 1e12; 0 means never.
+            delivery_delay: seconds before the message is delivered, 0 to 1e12; 0 delivers at once.
+
+        Raises:
+            InvalidDestinationException: no destination is given.
+            IllegalStateException: `destination` is given to a producer that has one, or the message is a readable.
+            MessageFormatException: the value cannot be sent.
+            JMSException: an argument is out of range, the producer is closed, or the connection is lost for good.
         """
         return Receipt(
             self._portal,
@@ -183,7 +198,9 @@ class MessageProducer:
 
 
 class Receipt:
-    """The outcome of a `send_nowait`: call `wait()` to learn that the broker took the message.
+    """The outcome of a send: call `wait()` to learn that the broker took the message.
+
+    Made by `MessageProducer.send_nowait`.
 
     With a confirmation window (`confirmationWindowSize` in the URL) the receipt ends with the broker's answer. Without
     one the protocol has no answer for messages that are sent without waiting, and the receipt ends when the message was
@@ -211,7 +228,10 @@ class Receipt:
 
 
 class MessageConsumer:
-    """Receive messages of one destination. `with` it, or let the session's scope close it."""
+    """Receive messages of one destination. Made by `Session.create_consumer` and its siblings.
+
+    `with` it, or let the session's scope close it.
+    """
 
     def __init__(self, portal: Portal, inner: _client.MessageConsumer) -> None:
         self._portal = portal
@@ -282,7 +302,13 @@ class MessageConsumer:
         return self._portal.call(self._inner.receive_body, kind, timeout)
 
     def receive_body_nowait(self, kind: type[T]) -> T | None:
-        """Return the body of a message that is available now, or None. The body is checked as in `receive_body`."""
+        """Return the body of a message that is available now, or None.
+
+        Args:
+            kind: the type of the body, as in `receive_body`.
+
+        Raises: as `receive_body`.
+        """
         return self._portal.call(self._inner.receive_body_nowait, kind)
 
     @property
@@ -325,7 +351,10 @@ class MessageConsumer:
 
 
 class QueueBrowser:
-    """Show the messages of a queue in order and take none: `for message in browser`."""
+    """Show the messages of a queue in order and take none: `for message in browser`.
+
+    Made by `Session.create_browser`.
+    """
 
     def __init__(self, portal: Portal, inner: _client.QueueBrowser) -> None:
         self._portal = portal
@@ -379,7 +408,11 @@ class QueueBrowser:
 
 
 class JMSProducer:
-    """Send to any destination. Setters return the producer, so that calls can be chained."""
+    """Send to any destination. Made by `JMSContext.create_producer`.
+
+    Setters return the producer, so that calls can be chained. They check nothing: the send raises JMSException for a
+    value that is out of range.
+    """
 
     def __init__(self, portal: Portal, inner: _client.JMSProducer) -> None:
         self._portal = portal
@@ -409,7 +442,14 @@ class JMSProducer:
         return self
 
     def set_property(self, name: str, value: PropertyValue) -> Self:
-        """Set a property of every later message."""
+        """Set a property of every later message.
+
+        The send raises MessageFormatException for a name or a value that a message cannot have.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: a bool, an int of 64 bits, a float, a str, bytes or None.
+        """
         self._portal.call_now(self._inner.set_property, name, value)
         return self
 
@@ -446,11 +486,24 @@ class JMSProducer:
     def send(self, destination: Destination | str, message: Body, *, progress: Progress | None = None) -> Self:
         """Send a message, or a value that becomes one, as `MessageProducer.send` does.
 
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value.
+            progress: called as `progress(done, total)` for each part of the body that leaves, with bytes; see
+                `MessageProducer.send`.
+
         Raises: as `MessageProducer.send`.
         """
         self._portal.call(self._inner.send, destination, message, progress=progress)
         return self
 
     def send_nowait(self, destination: Destination | str, message: Body) -> Receipt:
-        """Queue a message and return at once, as `MessageProducer.send_nowait` does."""
+        """Queue a message and return at once, as `MessageProducer.send_nowait` does.
+
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value; a readable needs `send`.
+
+        Raises: as `MessageProducer.send_nowait`.
+        """
         return Receipt(self._portal, self._portal.call_now(self._inner.send_nowait, destination, message))

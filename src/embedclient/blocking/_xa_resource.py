@@ -14,6 +14,8 @@ from ._portal import Portal
 class XAResource:
     """The requests that a transaction manager sends through a session, as in JTA.
 
+    Made by a session: see `XASession.xa_resource` and `ClientSession.xa_resource`.
+
     Every request raises `XAException` with an `XaCode` if it fails.
 
     A branch whose session was lost with its connection can only be rolled back: `end` and `prepare` of it fail with
@@ -49,6 +51,9 @@ class XAResource:
         """Store the branch until it is committed or rolled back.
 
         Return `XA_OK`, or `XA_RDONLY` if nothing is left to commit.
+
+        Args:
+            xid: the branch.
         """
         return self._portal.call(self._inner.prepare, xid)
 
@@ -66,11 +71,19 @@ class XAResource:
         self._portal.call(self._inner.commit, xid, one_phase)
 
     def rollback(self, xid: Xid) -> None:
-        """Roll the branch back. The broker delivers the messages that the branch has received again."""
+        """Roll the branch back. The broker delivers the messages that the branch has received again.
+
+        Args:
+            xid: the branch.
+        """
         self._portal.call(self._inner.rollback, xid)
 
     def forget(self, xid: Xid) -> None:
-        """Remove from the broker a branch that an operator has committed or rolled back."""
+        """Remove from the broker a branch that an operator has committed or rolled back.
+
+        Args:
+            xid: the branch.
+        """
         self._portal.call(self._inner.forget, xid)
 
     def recover(self, flags: XaFlag = XaFlag.TMSTARTRSCAN) -> list[Xid]:
@@ -96,5 +109,9 @@ class XAResource:
         return self._portal.call(self._inner.get_transaction_timeout)
 
     def is_same_rm(self, other: XAResource) -> bool:
-        """Return True if both belong to the same broker, so that each can join branches of the other."""
+        """Return True if both belong to the same broker, so that each can join branches of the other.
+
+        Args:
+            other: the XA resource of another session.
+        """
         return self._portal.call_now(self._inner.is_same_rm, other._inner)

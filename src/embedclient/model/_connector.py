@@ -91,7 +91,11 @@ class TransportConfiguration:
         return self.tls is not None or str(self.parameters.get("sslEnabled", "")).lower() == "true"
 
     def with_tls(self, tls: TLS) -> TransportConfiguration:
-        """Return the same connector with TLS and the settings ``tls``. A connector inside one process is unchanged."""
+        """Return the same connector with TLS and the settings ``tls``. A connector inside one process is unchanged.
+
+        Args:
+            tls: `TLSSettings` or an ``ssl.SSLContext``.
+        """
         if self.factory == IN_VM_CONNECTOR_FACTORY:
             return self
         kept = {name: value for name, value in self.parameters.items() if name not in TLS_PARAMETERS}
@@ -106,6 +110,10 @@ class TransportConfiguration:
         ``local`` that has some replace them, else ``otherwise``, else those of the system. A connector of ``local``
         that leads to the same place comes first. The requested host name stays the announced one. A connector of
         ``local`` is returned unchanged, except that it takes ``otherwise`` if it has no stores and rules.
+
+        Args:
+            local: the connectors of this end, in order of preference.
+            otherwise: settings for a connector without any in ``local``; None uses those of the system.
         """
         if not self.is_secure or self.factory == IN_VM_CONNECTOR_FACTORY:
             return self
@@ -161,7 +169,11 @@ class TransportConfiguration:
         return "localhost" if host in _LOOPBACK else host, self.port_text
 
     def leads_where(self, other: TransportConfiguration) -> bool:
-        """Return True if both lead to the same broker: equal host and port, or all parameters of another transport."""
+        """Return True if both lead to the same broker: equal host and port, or all parameters of another transport.
+
+        Args:
+            other: the other connector.
+        """
         if self.factory != other.factory:
             return False
         if "host" in self.parameters or "host" in other.parameters:
@@ -172,6 +184,11 @@ class TransportConfiguration:
 @frozen
 class Xid:
     """The id of one transaction branch, in the field order of the wire.
+
+    Args:
+        format_id: format of the other two, -2**31 to 2**31 - 1.
+        branch_qualifier: id of the branch within its transaction.
+        global_transaction_id: id of the transaction, equal in all branches.
 
     Raises:
         TypeError: a field is of another type; the text names it.

@@ -49,7 +49,14 @@ def fully_qualified_name(address: str, queue: str) -> str:
 
 @frozen
 class Queue:
-    """A queue. ``name`` may be fully qualified and may carry attributes, as in ``a::q?max-consumers=1``."""
+    """A queue.
+
+    Args:
+        name: its name. It may be fully qualified and may carry attributes, as in ``a::q?max-consumers=1``.
+
+    Raises:
+        TypeError: the name is no str.
+    """
 
     name: str = field(validator=instance(str))
 
@@ -84,7 +91,14 @@ class Queue:
 
 @frozen
 class Topic:
-    """A topic. ``name`` may be fully qualified and may carry attributes."""
+    """A topic.
+
+    Args:
+        name: its name. It may be fully qualified and may carry attributes.
+
+    Raises:
+        TypeError: the name is no str.
+    """
 
     name: str = field(validator=instance(str))
 
@@ -114,7 +128,13 @@ class Topic:
 
 @frozen
 class TemporaryQueue:
-    """A queue that lives as long as the connection that created it. Address and queue have the same name."""
+    """A queue that lives as long as the connection that created it. Made by `Session.create_temporary_queue`.
+
+    Address and queue have the same name.
+
+    Args:
+        name: the name that the client chose.
+    """
 
     name: str
 
@@ -142,7 +162,11 @@ class TemporaryQueue:
 
 @frozen
 class TemporaryTopic:
-    """A topic that lives as long as the connection that created it."""
+    """A topic that lives as long as the connection that created it. Made by `Session.create_temporary_topic`.
+
+    Args:
+        name: the name that the client chose.
+    """
 
     name: str
 

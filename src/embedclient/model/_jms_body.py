@@ -17,7 +17,14 @@ __all__ = ["BodiedMessage", "ObjectMessage", "TextMessage"]
 
 
 class BodiedMessage(JMSMessage):
-    """A message with a body, which is being either written or read."""
+    """A message with a body, which is being either written or read.
+
+    Args:
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+    """
 
     __slots__ = ("body_is_read_only",)
 
@@ -60,7 +67,19 @@ class BodiedMessage(JMSMessage):
 
 
 class TextMessage(BodiedMessage):
-    """A message whose body is a text, or None."""
+    """A message whose body is a text, or None.
+
+    Args:
+        text: the text, or None.
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+
+    Raises:
+        MessageFormatException: ``text`` or the value of a property has another type, or the name of a property is not
+            allowed.
+    """
 
     __slots__ = ("_text",)
 
@@ -115,6 +134,17 @@ class ObjectMessage(BodiedMessage):
     They are passed through in both directions and never opened. Reading them with ``pickle``, or with any reader of
     Java objects, would let the sender of any message run code in this process. Programs that trust their senders can
     decode ``data`` explicitly.
+
+    Args:
+        data: the serialised object, or None; it is copied.
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+
+    Raises:
+        MessageFormatException: ``data`` is no bytes, the value of a property has another type, or its name is not
+            allowed.
     """
 
     __slots__ = ("_data",)

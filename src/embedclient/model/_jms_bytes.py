@@ -39,6 +39,17 @@ class BytesMessage(BodiedMessage):
     it is read, and ``MessageFormatException`` for a value that does not fit.
 
     The data may be a readable, such as a file: it is read when the message is sent, as a large message of any size.
+
+    Args:
+        data: the bytes, or a readable.
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+
+    Raises:
+        MessageFormatException: ``data`` is neither bytes nor a readable, the value of a property has another type, or
+            its name is not allowed.
     """
 
     __slots__ = ("_content", "_cursor")
@@ -95,7 +106,15 @@ class BytesMessage(BodiedMessage):
         self._cursor = 0
 
     def read_bytes(self, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes, by default the rest; ``b""`` at the end."""
+        """Return up to ``length`` bytes, by default the rest; ``b""`` at the end.
+
+        Args:
+            length: number of bytes, 0 or more; None for the rest.
+
+        Raises:
+            MessageFormatException: ``length`` is negative.
+            MessageNotReadableException: the body is being written; call ``reset()`` first.
+        """
         self._check_readable()
         if length is not None and length < 0:
             raise MessageFormatException(f"{length} is no number of bytes")
@@ -206,7 +225,15 @@ class BytesMessage(BodiedMessage):
         content += data
 
     def write_object(self, value: object) -> None:
-        """Write a value by its type: bool, int (32 bits if it fits), float (double), str (``write_utf``) or bytes."""
+        """Write a value by its type: bool, int (32 bits if it fits), float (double), str (``write_utf``) or bytes.
+
+        Args:
+            value: a bool, an int of 64 bits, a float, a str of up to 65,535 encoded bytes, or bytes.
+
+        Raises:
+            MessageFormatException: the value has another type, or does not fit.
+            MessageNotWriteableException: the body is read-only; call ``clear_body()`` first.
+        """
         match value:
             case bool():
                 self.write_boolean(value)

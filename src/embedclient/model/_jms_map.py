@@ -33,6 +33,18 @@ class MapMessage(BodiedMessage):
     Getters raise ``MessageFormatException`` when the value cannot be converted; those of numbers and characters raise
     it also for a missing value. Setters raise ``MessageNotWriteableException`` on a received message until
     ``clear_body()``.
+
+    Conversions are those of Jakarta Messaging 3.1, section 3.11.3.
+
+    Args:
+        entries: names and values of the body; the types are inferred. None has none.
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+
+    Raises:
+        MessageFormatException: an entry or a property has a value of another type, or a name that is not allowed.
     """
 
     __slots__ = ("_entries",)
@@ -134,47 +146,146 @@ class MapMessage(BodiedMessage):
         return self._found(name).value
 
     def set_boolean(self, name: str, value: bool) -> None:
-        """Set a boolean."""
+        """Set a boolean.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value, a bool.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.BOOLEAN))
 
     def set_byte(self, name: str, value: int) -> None:
-        """Set an int of 8 bits."""
+        """Set an int of 8 bits.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value, -128 to 127.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.BYTE))
 
     def set_short(self, name: str, value: int) -> None:
-        """Set an int of 16 bits."""
+        """Set an int of 16 bits.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value, -32,768 to 32,767.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.SHORT))
 
     def set_char(self, name: str, value: str) -> None:
-        """Set one UTF-16 code unit."""
+        """Set one UTF-16 code unit.
+
+        Args:
+            name: name of the entry, not empty.
+            value: one character of the Basic Multilingual Plane.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.CHAR))
 
     def set_int(self, name: str, value: int) -> None:
-        """Set an int of 32 bits."""
+        """Set an int of 32 bits.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value, -2**31 to 2**31 - 1.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.INT))
 
     def set_long(self, name: str, value: int) -> None:
-        """Set an int of 64 bits."""
+        """Set an int of 64 bits.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value, -2**63 to 2**63 - 1.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.LONG))
 
     def set_float(self, name: str, value: float) -> None:
-        """Set a float of single precision."""
+        """Set a float of single precision.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value; it is rounded to single precision.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.FLOAT))
 
     def set_double(self, name: str, value: float) -> None:
-        """Set a float of double precision."""
+        """Set a float of double precision.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the value.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.DOUBLE))
 
     def set_string(self, name: str, value: str | None) -> None:
-        """Set a string."""
+        """Set a string.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the text, or None.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.STRING))
 
     def set_bytes(self, name: str, value: bytes | bytearray | memoryview | None) -> None:
-        """Set bytes; they are copied."""
+        """Set bytes; they are copied.
+
+        Args:
+            name: name of the entry, not empty.
+            value: the bytes, or None.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, typed(value, PropertyType.BYTES))
 
     def set_object(self, name: str, value: PropertyValue) -> None:
-        """Set a value and infer its type."""
+        """Set a value and infer its type.
+
+        Args:
+            name: name of the entry, not empty.
+            value: a bool, an int of 64 bits, a float, a str, bytes or None. An int becomes 32 bits if it fits, else 64.
+
+        Raises:
+            MessageFormatException: ``value`` has another type or more than 64 bits, or ``name`` is empty or no text.
+            MessageNotWriteableException: the body was received; call ``clear_body()`` first.
+        """
         self._set(name, inferred(value))
 
     def _found(self, name: str) -> TypedValue:

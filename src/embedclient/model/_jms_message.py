@@ -42,6 +42,15 @@ class JMSMessage(PropertyAccess):
     """A message without a body, and the common part of all messages. ``embedclient.Message`` is this class.
 
     Body and properties of a received message are read-only until ``clear_body()`` and ``clear_properties()``.
+
+    Args:
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+
+    Raises:
+        MessageFormatException: the value of a property has another type, or the name of a property is not allowed.
     """
 
     __slots__ = (
@@ -305,12 +314,19 @@ class JMSMessage(PropertyAccess):
         self._body_source = None
 
     def is_body_assignable_to(self, kind: type[object]) -> bool:
-        """Return True if ``get_body(kind)`` gives a value."""
+        """Return True if ``get_body(kind)`` gives a value.
+
+        Args:
+            kind: the type that `get_body` is to return.
+        """
         body = self.body
         return body is None or isinstance(body, kind)
 
     def get_body(self, kind: type[T]) -> T | None:
         """Return the body, which must be of this type.
+
+        Args:
+            kind: the type of the body.
 
         Raises:
             MessageFormatException: it is of another type.

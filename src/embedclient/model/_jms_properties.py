@@ -74,6 +74,8 @@ class MessageProperties(MutableMapping[str, PropertyValue]):
     """Properties by JMS name. Reading gives plain values; setting one infers its type, and ``set`` names it.
 
     A received message's properties are read-only until ``clear_properties()``.
+
+    Made by a message: `JMSMessage.properties`.
     """
 
     __slots__ = ("_store",)
@@ -106,7 +108,17 @@ class MessageProperties(MutableMapping[str, PropertyValue]):
         self.set(name, found.value, found.type)
 
     def set(self, name: str, value: PropertyValue, kind: PropertyType) -> None:
-        """Set a property with an explicit type; the value must fit the type already."""
+        """Set a property with an explicit type; the value must fit the type already.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: a value that fits ``kind``.
+            kind: type of the property on the wire.
+
+        Raises:
+            MessageFormatException: the name is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         properties = self._store.stored_for_writing()
         _check_name(name)
         if name == DELIVERY_COUNT:

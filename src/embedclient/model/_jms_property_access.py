@@ -18,6 +18,8 @@ class PropertyAccess:
     Getters raise ``MessageFormatException`` when the value cannot be converted; those of numbers raise it also when
     there is no value. Setters raise it for a name or value that cannot be set, and ``MessageNotWriteableException``
     while the properties are read-only.
+
+    Conversions are those of Jakarta Messaging 3.1, section 3.5.4.
     """
 
     __slots__ = ()
@@ -71,39 +73,120 @@ class PropertyAccess:
         return lookup(self, name).value
 
     def set_boolean_property(self, name: str, value: bool) -> None:
-        """Set a boolean."""
+        """Set a boolean.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value, a bool.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.BOOLEAN)
 
     def set_byte_property(self, name: str, value: int) -> None:
-        """Set an int of 8 bits."""
+        """Set an int of 8 bits.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value, -128 to 127.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.BYTE)
 
     def set_short_property(self, name: str, value: int) -> None:
-        """Set an int of 16 bits."""
+        """Set an int of 16 bits.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value, -32,768 to 32,767.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.SHORT)
 
     def set_int_property(self, name: str, value: int) -> None:
-        """Set an int of 32 bits."""
+        """Set an int of 32 bits.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value, -2**31 to 2**31 - 1.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.INT)
 
     def set_long_property(self, name: str, value: int) -> None:
-        """Set an int of 64 bits."""
+        """Set an int of 64 bits.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value, -2**63 to 2**63 - 1.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.LONG)
 
     def set_float_property(self, name: str, value: float) -> None:
-        """Set a float of single precision."""
+        """Set a float of single precision.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value; it is rounded to single precision.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.FLOAT)
 
     def set_double_property(self, name: str, value: float) -> None:
-        """Set a float of double precision."""
+        """Set a float of double precision.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the value.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.DOUBLE)
 
     def set_string_property(self, name: str, value: str | None) -> None:
-        """Set a string."""
+        """Set a string.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: the text, or None.
+
+        Raises:
+            MessageFormatException: ``value`` does not fit, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         self._set_property(name, value, PropertyType.STRING)
 
     def set_object_property(self, name: str, value: PropertyValue) -> None:
-        """Set a value and infer its type."""
+        """Set a value and infer its type.
+
+        Args:
+            name: name of the property: an identifier that is no word of selectors and not reserved.
+            value: a bool, an int of 64 bits, a float, a str, bytes or None. An int becomes 32 bits if it fits, else 64.
+
+        Raises:
+            MessageFormatException: ``value`` has another type or more than 64 bits, or ``name`` is not allowed.
+            MessageNotWriteableException: the message was received; call ``clear_properties()`` first.
+        """
         found = inferred(value)
         MessageProperties(self).set(name, found.value, found.type)
 

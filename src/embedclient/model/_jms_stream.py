@@ -26,6 +26,19 @@ class StreamMessage(BodiedMessage):
     is a list of plain values, a copy, in either mode. Assigning to ``body`` replaces everything and infers the types.
     Readers raise ``MessageEOFException`` at the end, and ``MessageNotReadableException`` while the message is written.
     They raise ``MessageFormatException`` when the next value cannot be converted, which leaves the cursor before it.
+
+    Conversions are those of Jakarta Messaging 3.1, section 3.11.3.
+
+    Args:
+        items: values of the body, in order; the types are inferred.
+        properties: names and values of properties; None has none.
+        correlation_id: the JMSCorrelationID as text or bytes; None has none.
+        reply_to: the JMSReplyTo; None has none.
+        type: the JMSType; None has none.
+
+    Raises:
+        MessageFormatException: an item or a property has a value of another type, or the name of a property is not
+            allowed.
     """
 
     __slots__ = ("_cursor", "_items")

@@ -93,7 +93,15 @@ def check_value(value: PropertyValue, kind: PropertyType) -> None:
 
 
 class Properties:
-    """Ordered mapping of property names to values. Equal when names, values and types are equal, in any order."""
+    """Ordered mapping of property names to values. Equal when names, values and types are equal, in any order.
+
+    Args:
+        values: names and values, as a mapping or as pairs; the types are inferred.
+
+    Raises:
+        TypeError: a value has another type.
+        ValueError: an int does not fit into 64 bits.
+    """
 
     __slots__ = ("_entries",)
 
@@ -115,7 +123,12 @@ class Properties:
         return self._entries[name].value
 
     def get(self, name: str, default: PropertyValue = None) -> PropertyValue:
-        """Return the value, or ``default`` when the name is missing."""
+        """Return the value, or ``default`` when the name is missing.
+
+        Args:
+            name: name of the property.
+            default: what to return for a missing name.
+        """
         entry = self._entries.get(name)
         return default if entry is None else entry.value
 
@@ -125,7 +138,17 @@ class Properties:
         self._entries[name] = TypedValue(value, kind)
 
     def set(self, name: str, value: PropertyValue, kind: PropertyType) -> None:
-        """Set a value with an explicit wire type. Raise TypeError or ValueError if it does not fit."""
+        """Set a value with an explicit wire type.
+
+        Args:
+            name: name of the property.
+            value: a value that fits ``kind``.
+            kind: type of the property on the wire.
+
+        Raises:
+            TypeError: the value has another type.
+            ValueError: the value is out of the range of its type.
+        """
         check_value(value, kind)
         self._entries[name] = TypedValue(value, kind)
 
@@ -133,12 +156,24 @@ class Properties:
         del self._entries[name]
 
     def pop(self, name: str, default: PropertyValue = None) -> PropertyValue:
-        """Remove the name if it is there and return its value, else ``default``."""
+        """Remove the name if it is there and return its value, else ``default``.
+
+        Args:
+            name: name of the property.
+            default: what to return for a missing name.
+        """
         entry = self._entries.pop(name, None)
         return default if entry is None else entry.value
 
     def type_of(self, name: str) -> PropertyType:
-        """Return the wire type. Raise KeyError when the name is missing."""
+        """Return the wire type.
+
+        Args:
+            name: name of the property.
+
+        Raises:
+            KeyError: the name is missing.
+        """
         return self._entries[name].type
 
     def typed_items(self) -> ItemsView[str, TypedValue]:
@@ -162,7 +197,11 @@ class Properties:
         return self._entries.values()
 
     def update(self, other: Properties | Mapping[str, PropertyValue]) -> None:
-        """Take over every entry of ``other``; types are kept when it is a Properties."""
+        """Take over every entry of ``other``; types are kept when it is a Properties.
+
+        Args:
+            other: the entries to take over.
+        """
         if isinstance(other, Properties):
             self._entries.update(other._entries)
         else:

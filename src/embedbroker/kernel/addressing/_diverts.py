@@ -17,7 +17,7 @@ _TYPES = {"ANYCAST": int(RoutingType.ANYCAST), "MULTICAST": int(RoutingType.MULT
 
 
 class DivertedMessage:
-    """Give a transformer the copy that a divert makes.
+    """Give a transformer the copy that a divert makes. Made by the broker.
 
     Attributes:
         address: Address that the copy goes to; may be set.
@@ -40,18 +40,31 @@ class DivertedMessage:
         self.timestamp = message.timestamp
 
     def property(self, name: str) -> PropertyValue:
-        """Return a property as a selector reads it, None when it is missing."""
+        """Return a property as a selector reads it, None when it is missing.
+
+        Args:
+            name: Name of the property.
+        """
         if name in self._changes:
             return self._changes[name]
         return None if name in self._removed else self._message.property(name)
 
     def set_property(self, name: str, value: PropertyValue) -> None:
-        """Add or replace a property."""
+        """Add or replace a property.
+
+        Args:
+            name: Name of the property.
+            value: A bool, an int of 64 bits, a float, a str, bytes or None.
+        """
         self._changes[name] = value
         self._removed.pop(name, None)
 
     def remove_property(self, name: str) -> None:
-        """Remove a property. Ignored for one that is missing."""
+        """Remove a property. Ignored for one that is missing.
+
+        Args:
+            name: Name of the property.
+        """
         self._changes.pop(name, None)
         self._removed[name] = None
 

@@ -42,7 +42,27 @@ ADDRESS_ANSWERS: tuple[type[Packet], ...] = (
 
 @frozen(kw_only=True)
 class QueueAttributes:
-    """Attributes of a queue at its creation. None leaves the choice to the broker's address settings."""
+    """Attributes of a queue at its creation. None leaves the choice to the broker's address settings.
+
+    Args:
+        max_consumers: maximum number of consumers; -1 sets no limit.
+        purge_on_no_consumers: remove the messages when the last consumer leaves.
+        exclusive: one consumer receives all messages.
+        last_value: keep only the newest message of each value of the last-value property.
+        last_value_key: name of that property, in place of ``_AMQ_LVQ_NAME``.
+        non_destructive: acknowledged messages stay in the queue.
+        consumers_before_dispatch: number of consumers before the first delivery.
+        delay_before_dispatch: milliseconds to wait for them; -1 waits without a limit.
+        group_rebalance: share groups out again when a consumer comes.
+        group_rebalance_pause_dispatch: pause deliveries until messages in delivery are acknowledged, then share out.
+        group_buckets: number of buckets that share out groups; -1 remembers each group by itself, 0 has no groups.
+        group_first_key: name of a property that marks the first message of a group for its consumer.
+        auto_delete: delete the queue when it has no consumer and no message.
+        auto_delete_delay: milliseconds before that.
+        auto_delete_message_count: messages that may be left at that time; -1 allows any number.
+        ring_size: maximum number of messages; the oldest one leaves. -1 sets no limit.
+        enabled: messages are routed to the queue.
+    """
 
     max_consumers: int | None = None
     purge_on_no_consumers: bool | None = None
@@ -65,7 +85,24 @@ class QueueAttributes:
 
 @frozen(kw_only=True)
 class QueueState:
-    """The answer to a queue query, also given when a consumer is created."""
+    """The answer to a queue query, also given when a consumer is created.
+
+    Args:
+        exists: the queue exists.
+        durable: the queue survives a restart of the broker.
+        temporary: the queue ends with a connection.
+        consumer_count: number of consumers.
+        message_count: number of messages.
+        filter: selector of the queue; None without one.
+        address: address to which the queue is bound; None if the broker names none.
+        name: name of the queue; None if the broker names none.
+        auto_create_queues: the broker creates the queue when it is used; None if it does not report that.
+        auto_created: the broker created the queue by itself.
+        routing_type: number of a `RoutingType`; None if the broker does not report it.
+        default_consumer_window_size: window in bytes for consumers without their own; None if the broker does not
+            report it.
+        attributes: further attributes; None for each that the broker does not report.
+    """
 
     exists: bool
     durable: bool
@@ -84,7 +121,19 @@ class QueueState:
 
 @frozen(kw_only=True)
 class AddressState:
-    """The answer to a binding query."""
+    """The answer to a binding query.
+
+    Args:
+        exists: the address exists.
+        queue_names: names of the queues that are bound to it.
+        auto_create_queues: the broker creates queues of the address when they are used; None if it does not report
+            that.
+        auto_create_addresses: the broker creates the address when it is used; None if it does not report that.
+        default_max_consumers: maximum number of consumers of new queues; -1 sets no limit.
+        default_purge_on_no_consumers: new queues lose their messages when the last consumer leaves.
+        supports_multicast: the address has the routing type MULTICAST; None if the broker does not report it.
+        supports_anycast: the address has the routing type ANYCAST; None if the broker does not report it.
+    """
 
     exists: bool
     queue_names: tuple[str, ...]
