@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from embedbroker.services import VERSION
+from embedbroker.management import VERSION
 
 
 def test_the_broker_names_the_version_of_the_package() -> None:

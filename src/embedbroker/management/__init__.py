@@ -22,10 +22,14 @@ from ._registry import (
     Respond,
     Success,
 )
+from .services import STATUS_PROPERTY, VERSION, Answer, Services
 
 __all__ = [
     "CONTROLS",
     "PENDING_MAX",
+    "STATUS_PROPERTY",
+    "VERSION",
+    "Answer",
     "Attribute",
     "BrokerView",
     "Control",
@@ -40,6 +44,7 @@ __all__ = [
     "Publisher",
     "Registry",
     "Respond",
+    "Services",
     "Success",
 ]
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 
 from embedbroker.kernel import Kernel, Refused, Session
-from embedbroker.services import STATUS_PROPERTY, Answer, Services
+from embedbroker.management import STATUS_PROPERTY, Answer, Services
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
