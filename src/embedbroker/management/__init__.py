@@ -1,4 +1,4 @@
-"""Management: one registry of the attributes and operations of a broker, for messages, Python and the command line."""
+"""Management: one registry of attributes, operations and services, for messages, Python and the command line."""
 
 from ._acceptor_control import ACCEPTOR
 from ._address_control import ADDRESS
@@ -8,6 +8,8 @@ from ._notifications import Notifications, Publisher
 from ._queue_control import QUEUE
 from ._registry import (
     PENDING_MAX,
+    STATUS_PROPERTY,
+    VERSION,
     Attribute,
     BrokerView,
     Control,
@@ -22,11 +24,12 @@ from ._registry import (
     Respond,
     Success,
 )
-from .services import STATUS_PROPERTY, VERSION, Answer, Services
+from .services import SERVICES, Answer
 
 __all__ = [
     "CONTROLS",
     "PENDING_MAX",
+    "SERVICES",
     "STATUS_PROPERTY",
     "VERSION",
     "Answer",
@@ -44,7 +47,6 @@ __all__ = [
     "Publisher",
     "Registry",
     "Respond",
-    "Services",
     "Success",
 ]
 

@@ -1,11 +1,11 @@
-"""The registry of management: resources, their attributes and operations, and calls with checked arguments.
+"""The registry of all that can be requested of a broker: resources with attributes and operations, and services.
 
 Responsible for finding what a call names, for choosing an operation by name and arguments, and for one answer to each
-call. Does not depend on messages and on the work of operations. Names, argument rules and error texts are those of
-Artemis 2.44 (broker-semantics 9.2).
+call. Does not depend on messages and on the work of operations. Names, argument rules and error texts of resources are
+those of Artemis 2.44 (broker-semantics 9.2).
 
 A resource belongs to a `Control`: ``broker``, or ``queue.orders`` of the control ``queue``. Each control is data:
-tuples of `Attribute` and `Operation`.
+tuples of `Attribute` and `Operation`. A service has a name and the fields of a JSON object instead; Artemis has none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -32,8 +33,13 @@ from embedbroker.kernel import (
 )
 from embedclient.model import Entropy, Instant
 
+from .services import OK, Answer, Request, RequestRefused, Service, read_request, refusal
+
 __all__ = [
     "PENDING_MAX",
+    "REQUESTS_PENDING_MAX",
+    "STATUS_PROPERTY",
+    "VERSION",
     "Attribute",
     "BrokerView",
     "Call",
@@ -54,6 +60,15 @@ __all__ = [
 
 PENDING_MAX = 100
 """Maximum number of long operations under way at once; further calls are refused."""
+
+REQUESTS_PENDING_MAX = 1000
+"""Maximum number of requests to services under way at once; further ones are refused as ``busy``."""
+
+STATUS_PROPERTY = "embedbroker_status"
+"""The property of a service's reply that holds ``ok``, or the reason of the refusal."""
+
+VERSION = "0.1.0.dev0"
+"""Version of this package; a layer without input and output cannot read it from the installation."""
 
 _SHOWN_MAX = 200
 
@@ -292,14 +307,18 @@ class Control:
 
 
 class Registry:
-    """Carry out calls on the resources of one broker."""
+    """Carry out calls on the resources of one broker, and requests to its services."""
 
-    __slots__ = ("_broker", "_controls", "_last_task", "_pending", "_tasks")
+    __slots__ = ("_broker", "_controls", "_last_task", "_pending", "_requests_pending", "_services", "_tasks")
 
-    def __init__(self, broker: BrokerView, controls: Sequence[Control]) -> None:
+    def __init__(self, broker: BrokerView, controls: Sequence[Control], services: Sequence[Service]) -> None:
         self._broker = broker
         self._controls = {control.name: control for control in controls}
+        services = (Service("capabilities", self._capabilities), *services)
+        self._services = {service.name: service for service in services}
+        # Calls and requests that are not answered yet.
         self._pending = 0
+        self._requests_pending = 0
         self._last_task = 0
         # What goes on with the answer of the host, by the number of the task.
         self._tasks: dict[int, Callable[[object, str | None], None]] = {}
@@ -348,6 +367,47 @@ class Registry:
             self._begin(_reading(attribute, call), respond, changes=False)
             return
         respond(Failure(f"AMQ229069: no operation {operation[:_SHOWN_MAX]}/{len(arguments)}"))
+
+    def request(self, session: Session, text: str | None, respond: Callable[[Answer], None]) -> None:
+        """Carry out one request to a service.
+
+        ``respond`` is called once, in this step or a later one. The answer covers only what was recorded before; see
+        `Answer.promises`.
+        """
+        try:
+            service, fields = read_request(text, self._services)
+            if self._requests_pending >= REQUESTS_PENDING_MAX:
+                raise RequestRefused("busy", f"{REQUESTS_PENDING_MAX} requests are under way")
+        except RequestRefused as refused:
+            respond(refusal(refused))
+            return
+        self._requests_pending += 1
+        deferred = self._broker.kernel.deferred
+
+        def answer(given: Answer) -> None:
+            self._requests_pending -= 1
+            respond(given)
+
+        try:
+            result = service.handler(session, Request(service.name, fields, answer, deferred))
+        except RequestRefused as refused:
+            result = refusal(refused)
+        if result is None:
+            return
+        if result.promises:
+            # Behind the records that large requests still owe.
+            deferred.in_turn(partial(answer, result))
+        else:
+            answer(result)
+
+    def _capabilities(self, _session: Session, _request: Request) -> Answer:
+        body = {
+            "broker": "embedbroker",
+            "version": VERSION,
+            "node_id": self._broker.node_id,
+            "operations": sorted(self._services),
+        }
+        return Answer(OK, body, promises=False)
 
     def _refusal(self, session: Session, resource: str, method: str) -> Refused | None:
         """Return why a session must not call a Java method of a resource; None if it may, or if nothing is checked."""

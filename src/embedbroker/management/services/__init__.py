@@ -1,16 +1,9 @@
-"""Operations that clients request in messages to one reserved address: requests and replies in JSON."""
+"""Services: operations that programs request as JSON objects in messages to one reserved address."""
 
-from ._request import Answer, Handler, Operation, Request, RequestRefused
-from ._services import REQUESTS_PENDING_MAX, STATUS_PROPERTY, VERSION, Services
+from . import _cursors, _markers, _queues
+from ._request import OK, Answer, Request, RequestRefused, Service, read_request, refusal
 
-__all__ = [
-    "REQUESTS_PENDING_MAX",
-    "STATUS_PROPERTY",
-    "VERSION",
-    "Answer",
-    "Handler",
-    "Operation",
-    "Request",
-    "RequestRefused",
-    "Services",
-]
+__all__ = ["OK", "SERVICES", "Answer", "Request", "RequestRefused", "Service", "read_request", "refusal"]
+
+SERVICES = (*_cursors.SERVICES, *_markers.SERVICES, *_queues.SERVICES)
+"""All services except ``capabilities``, which is the registry's: it lists them."""

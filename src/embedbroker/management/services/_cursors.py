@@ -16,9 +16,9 @@ from struct import Struct
 
 from embedbroker.kernel import CursorRefused, Pin, Reading, Session
 
-from ._request import INTEGER_MAX, OK, Answer, Operation, Request, RequestRefused, allowed, refusal
+from ._request import INTEGER_MAX, OK, Answer, Request, RequestRefused, Service, allowed, refusal
 
-__all__ = ["LEASE_MS_MAX", "OPERATIONS", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX"]
+__all__ = ["LEASE_MS_MAX", "PARTS_MAX", "READ_BYTES", "READ_BYTES_MAX", "SERVICES"]
 
 LEASE_MS_MAX = 86_400_000
 """Longest lease, a day, in milliseconds."""
@@ -163,13 +163,13 @@ def _remove(session: Session, request: Request) -> None:
 _OF_ONE = ("queue", "cursor")
 _OWNED = (*_OF_ONE, "owner")
 
-OPERATIONS = (
-    Operation("cursor.open", _open, (*_OWNED, "lease_ms"), ("take_over", "from", "discard")),
-    Operation("cursor.pin", _pin, (*_OWNED, "start", "max_rows", "max_bytes")),
-    Operation("cursor.split", _split, (*_OF_ONE, "after", "until", "parts")),
-    Operation("cursor.read", _read, (*_OF_ONE, "after", "until"), ("max_bytes",)),
-    Operation("cursor.acknowledge", _acknowledge, (*_OWNED, "until")),
-    Operation("cursor.renew", _renew, _OWNED),
-    Operation("cursor.release", _release, _OWNED),
-    Operation("cursor.remove", _remove, _OWNED),
+SERVICES = (
+    Service("cursor.open", _open, (*_OWNED, "lease_ms"), ("take_over", "from", "discard")),
+    Service("cursor.pin", _pin, (*_OWNED, "start", "max_rows", "max_bytes")),
+    Service("cursor.split", _split, (*_OF_ONE, "after", "until", "parts")),
+    Service("cursor.read", _read, (*_OF_ONE, "after", "until"), ("max_bytes",)),
+    Service("cursor.acknowledge", _acknowledge, (*_OWNED, "until")),
+    Service("cursor.renew", _renew, _OWNED),
+    Service("cursor.release", _release, _OWNED),
+    Service("cursor.remove", _remove, _OWNED),
 )

@@ -17,9 +17,9 @@ from embedbroker.kernel import (
 )
 from embedclient.model import Xid
 
-from ._request import BAD_REQUEST, OK, Answer, Handler, Operation, Request, RequestRefused, allowed, refusal
+from ._request import BAD_REQUEST, OK, Answer, Handler, Request, RequestRefused, Service, allowed, refusal
 
-__all__ = ["OPERATIONS"]
+__all__ = ["SERVICES"]
 
 _FORMAT_MIN, _FORMAT_MAX = -(1 << 31), (1 << 31) - 1
 _XID_PART_BYTES_MAX = 64
@@ -154,10 +154,10 @@ def _shown(xid: Xid) -> dict[str, object]:
     }
 
 
-OPERATIONS = (
-    Operation("marker.get", _in_turn(_get), required=("name",)),
-    Operation("marker.set", _in_turn(_set), required=("name", "expected", "value")),
-    Operation("marker.remove", _in_turn(_remove), required=("name",)),
-    Operation("marker.list", _in_turn(_list), required=("prefix",)),
-    Operation("commit-set", _commit_set, required=("marker", "expected", "value", "branches")),
+SERVICES = (
+    Service("marker.get", _in_turn(_get), required=("name",)),
+    Service("marker.set", _in_turn(_set), required=("name", "expected", "value")),
+    Service("marker.remove", _in_turn(_remove), required=("name",)),
+    Service("marker.list", _in_turn(_list), required=("prefix",)),
+    Service("commit-set", _commit_set, required=("marker", "expected", "value", "branches")),
 )

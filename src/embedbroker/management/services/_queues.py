@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from embedbroker.kernel import Queue, Session
 
-from ._request import OK, Answer, Operation, Request
+from ._request import OK, Answer, Request, Service
 
-__all__ = ["OPERATIONS"]
+__all__ = ["SERVICES"]
 
 _ROUTING_TYPES = ("multicast", "anycast")
 
@@ -68,4 +68,4 @@ def _described(queue: Queue) -> dict[str, object]:
     }
 
 
-OPERATIONS = (Operation("queue.list", _list, required=("pattern",)),)
+SERVICES = (Service("queue.list", _list, required=("pattern",)),)

@@ -22,9 +22,9 @@ __all__ = [
     "OK",
     "Answer",
     "Handler",
-    "Operation",
     "Request",
     "RequestRefused",
+    "Service",
     "allowed",
     "read_request",
     "refusal",
@@ -164,8 +164,8 @@ Handler: TypeAlias = Callable[[Session, Request], Answer | None]
 
 
 @frozen
-class Operation:
-    """Describe an operation that clients can request: its name, the fields it takes, and its handler."""
+class Service:
+    """Describe a service, an operation that clients request in JSON: its name, the fields it takes, and its handler."""
 
     name: str
     handler: Handler
@@ -186,11 +186,11 @@ class Operation:
                 raise RequestRefused(BAD_REQUEST, f"{self.name}: field {shown!r} is not known", field=shown)
 
 
-def read_request(text: str | None, operations: Mapping[str, Operation]) -> tuple[Operation, dict[str, object]]:
-    """Return the operation that a request names, and its fields.
+def read_request(text: str | None, services: Mapping[str, Service]) -> tuple[Service, dict[str, object]]:
+    """Return the service that a request names as its operation, and its fields.
 
     Raises:
-        RequestRefused: The request is malformed, or names no such operation.
+        RequestRefused: The request is malformed, or names no such service.
     """
     if text is None:
         raise RequestRefused(BAD_REQUEST, "a request has to be a text message with a JSON object")
@@ -201,8 +201,8 @@ def read_request(text: str | None, operations: Mapping[str, Operation]) -> tuple
     if not isinstance(fields, dict):
         raise RequestRefused(BAD_REQUEST, "the request has to be a JSON object")
     name = fields.get("operation")
-    operation = operations.get(name) if isinstance(name, str) else None
-    if operation is None:
+    service = services.get(name) if isinstance(name, str) else None
+    if service is None:
         raise RequestRefused(BAD_REQUEST, f"the operation {_shown(name)} is not known", field="operation")
-    operation.check(fields)
-    return operation, fields
+    service.check(fields)
+    return service, fields

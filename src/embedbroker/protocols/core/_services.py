@@ -7,10 +7,9 @@ contents of requests and replies.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from embedbroker.kernel import Kernel, Refused, Session
-from embedbroker.management import STATUS_PROPERTY, Answer, Services
+from embedbroker.management import STATUS_PROPERTY, Answer, Registry
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
@@ -24,13 +23,13 @@ _NO_ROOM = Answer("full", {"text": "the broker is full: there is no room for the
 
 
 class RequestServer:
-    """Serve the requests to a broker. ``node_id`` returns the id of the broker, read at the time of the request."""
+    """Serve the requests to the services of a broker."""
 
-    __slots__ = ("_kernel", "_services")
+    __slots__ = ("_kernel", "_registry")
 
-    def __init__(self, kernel: Kernel, node_id: Callable[[], str]) -> None:
+    def __init__(self, kernel: Kernel, registry: Registry) -> None:
         self._kernel = kernel
-        self._services = Services(kernel, node_id)
+        self._registry = registry
 
     def serve(self, request: CoreMessage, session: Session) -> Refused | None:
         """Carry out a request and send the reply to the queue it names; a request without one is refused."""
@@ -56,7 +55,7 @@ class RequestServer:
                 reply = _message(_NO_ROOM, queue_name, correlation_id)
             kernel.router.reply(reply, promises=answer.promises)
 
-        self._services.handle(session, _text_of(request), respond)
+        self._registry.request(session, _text_of(request), respond)
         return None
 
 

@@ -216,9 +216,9 @@ class CoreService:
     def management(self) -> Registry:
         """Return the registry of management, which is loaded with the first request."""
         if self._management is None:
-            from embedbroker.management import CONTROLS, Registry
+            from embedbroker.management import CONTROLS, SERVICES, Registry
 
-            self._management = Registry(self, CONTROLS)
+            self._management = Registry(self, CONTROLS, SERVICES)
         return self._management
 
     def _manage(self, request: CoreMessage, session: Session, _sender_waits: bool) -> Refused | None:
@@ -232,7 +232,7 @@ class CoreService:
         if self._request_server is None:
             from ._services import RequestServer
 
-            self._request_server = RequestServer(self.kernel, lambda: self.node_id)
+            self._request_server = RequestServer(self.kernel, self.management)
         return self._request_server.serve(request, session)
 
     def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
