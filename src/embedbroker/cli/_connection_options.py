@@ -17,7 +17,7 @@ from embedclient.errors import JMSException
 from ._failure import CannotConnect, CommandFailed, Refused
 from ._interrupt import run_interruptibly
 
-__all__ = ["check_destination", "connection_options", "factory_for", "failure_of", "run_client"]
+__all__ = ["check_destination", "connection_options", "factory_for", "failure_of", "run_client", "with_parameter"]
 
 DEFAULT_URL = "tcp://localhost:61616"
 _KINDS = ("queue", "topic", "temp-queue", "temp-topic")
@@ -55,6 +55,15 @@ def factory_for(url: str, user: str | None, password: str | None, client_id: str
         return ConnectionFactory(url, user=user, password=password, client_id=client_id)
     except JMSException as error:
         raise Refused(str(error)) from None
+
+
+def with_parameter(url: str, name: str, value: object) -> str:
+    """Return a URL with a parameter for all its brokers. One that is there keeps its value."""
+    if name in url:
+        return url
+    brokers, separator, others = url.partition("#")
+    mark = "&" if "?" in brokers.rpartition(")")[2] else "?"
+    return f"{brokers}{mark}{name}={value}{separator}{others}"
 
 
 def run_client(factory: ConnectionFactory, work: Work) -> None:

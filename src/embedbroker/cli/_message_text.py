@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 
@@ -77,13 +78,13 @@ def _decoded(body: bytes) -> str:
         raise click.BadParameter("the body is not UTF-8 text; send it with --type bytes") from None
 
 
-def as_json_line(message: Message) -> str:
-    """Return everything about a message, in one line. Bytes become ``{"base64": ...}``."""
+def as_json_line(message: Message, saved: Path | None = None) -> str:
+    """Return everything about a message, in one line. Bytes become ``{"base64": ...}``, and a saved body its file."""
     facts = {
         "id": message.message_id,
         "destination": None if message.destination is None else str(message.destination),
         "type": _kind(message),
-        "body": message.body,
+        "body": message.body if saved is None else {"file": str(saved)},
         "properties": dict(message.properties),
         "durable": message.delivery_mode == DeliveryMode.PERSISTENT,
         "priority": message.priority,
@@ -112,9 +113,9 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def as_text(message: Message, *, with_headers: bool) -> str:
-    """Return the body for a person; with headers, these stand before it as `name: value` lines."""
-    body = message.body
+def as_text(message: Message, *, with_headers: bool, saved: Path | None = None) -> str:
+    """Return the body for a person, or the path of a saved one; headers stand before it as `name: value` lines."""
+    body = message.body if saved is None else str(saved)
     if isinstance(body, bytes):
         shown = body.decode(errors="backslashreplace")
     elif body is None or isinstance(body, str):

@@ -1,34 +1,64 @@
 """`embedbroker receive` and `embedbroker browse`: messages of a queue or topic on stdout.
 
-A received message is acknowledged after it was printed. What a broken pipe kept from the reader is delivered again.
+A received message is acknowledged after it was printed or saved. What a broken pipe kept from the reader, or a full
+disk from its file, is delivered again.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 import click
 
 from embedclient import AcknowledgeMode, Connection, Message, MessageConsumer, Session
+from embedclient.errors import BodyTooLargeException, JMSException
 
-from ._connection_options import check_destination, connection_options, factory_for, run_client
+from ._body_files import SavePlace, new_file
+from ._connection_options import check_destination, connection_options, factory_for, run_client, with_parameter
 from ._failure import Refused
 from ._message_text import as_json_line, as_text
 from ._numbers import Number
+from ._progress import body_progress
 
 __all__ = ["browse", "receive"]
 
 
-def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
+class _Show(Protocol):
+    def __call__(self, message: Message, saved: Path | None = None) -> None:
+        """Print a message, or where its body is."""
+
+
+def _printer(as_json: bool, headers: bool) -> _Show:
     if sys.stdout is None:
         raise Refused("stdout is closed, so the messages would be lost: open it, or redirect it to a file")
 
-    def show(message: Message) -> None:
-        click.echo(as_json_line(message) if as_json else as_text(message, with_headers=headers))
+    def show(message: Message, saved: Path | None = None) -> None:
+        try:
+            text = as_json_line(message, saved) if as_json else as_text(message, with_headers=headers, saved=saved)
+        except BodyTooLargeException as error:
+            raise Refused(f"{str(error).partition(':')[0]}: receive it with --save, or raise that parameter") from None
+        click.echo(text)
         sys.stdout.flush()
 
     return show
+
+
+async def _save(message: Message, number: int, place: SavePlace) -> Path:
+    """Save the body of a message, and return its file, which is whole and on disk."""
+    path = place.file_for(message, number)
+    try:
+        async with new_file(path, overwrites=place.overwrites) as file:
+            with body_progress(path.name) as progress:
+                await message.save_to(file, progress=progress)
+    except JMSException:  # some of them are of the kind of OSError
+        raise
+    except FileExistsError:
+        raise Refused(f"'{path}' exists: move it, or add --overwrite; the message comes again") from None
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {error.strerror}; the message comes again") from None
+    return path
 
 
 @click.command(short_help="Receive messages from a queue or topic.")
@@ -42,6 +72,13 @@ def _printer(as_json: bool, headers: bool) -> Callable[[Message], None]:
 @click.option("--durable", metavar="NAME", help="As a durable subscription of a topic; needs --client-id.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per message.")
 @click.option("--headers", is_flag=True, help="Print headers and properties, too.")
+@click.option(
+    "--save",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Write the body, of any size, to this file, or each to a file in this directory; print the path.",
+)
+@click.option("--overwrite", is_flag=True, help="--save may replace a file.")
 def receive(
     url: str,
     user: str | None,
@@ -54,6 +91,8 @@ def receive(
     durable: str | None,
     as_json: bool,
     headers: bool,
+    save: Path | None,
+    overwrite: bool,
 ) -> None:
     """Receive messages from DESTINATION: a queue name, queue://NAME or topic://NAME.
 
@@ -61,29 +100,39 @@ def receive(
     """
     if durable is not None and client_id is None:
         raise click.UsageError("--durable needs --client-id")
+    if overwrite and save is None:
+        raise click.UsageError("--overwrite needs --save")
+    place = None
+    if save is not None:
+        place = SavePlace.of_option(save, overwrites=overwrite, count=count)
+        # Bodies go to files piece by piece, also those that would fit into memory.
+        url = with_parameter(url, "maxLargeMessageBodySize", 0)
     show = _printer(as_json, headers)
     received = 0
-
-    async def open_consumer(session: Session) -> MessageConsumer:
-        if durable is not None:
-            return await session.create_durable_consumer(destination, durable, selector)
-        return await session.create_consumer(destination, selector)
 
     async def work(connection: Connection) -> None:
         nonlocal received
         async with connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session:
-            consumer = await open_consumer(session)
+            consumer = await _open_consumer(session, destination, durable, selector)
             while count == 0 or received < count:
                 message = await consumer.receive(timeout)
                 if message is None:
                     return
-                show(message)
+                show(message, None if place is None else await _save(message, received + 1, place))
                 await message.acknowledge()
                 received += 1
 
     run_client(factory_for(url, user, password, client_id), work)
     if received < count:
         sys.exit(1)
+
+
+async def _open_consumer(
+    session: Session, destination: str, durable: str | None, selector: str | None
+) -> MessageConsumer:
+    if durable is not None:
+        return await session.create_durable_consumer(destination, durable, selector)
+    return await session.create_consumer(destination, selector)
 
 
 @click.command()

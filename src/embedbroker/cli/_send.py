@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from embedclient import Connection, DeliveryMode
+from embedclient import Connection, DeliveryMode, MessageProducer
+from embedclient.errors import JMSException
 
+from ._body_files import file_message
 from ._connection_options import check_destination, connection_options, factory_for, run_client
+from ._failure import Refused
 from ._message_text import KINDS, Value, message_from, property_from
 from ._numbers import Number
+from ._progress import body_progress
 from ._stdin import lines_of_stdin, whole_stdin
 
 __all__ = ["send"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, Value]:
     return dict(property_from(text) for text in texts)
+
+
+def _message_options(command: F) -> F:
+    """Add the options that describe each message."""
+    options = (
+        click.option(
+            "--type", "kind", default="text", show_default=True, type=click.Choice(KINDS), help="map and stream: JSON."
+        ),
+        click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties),
+        click.option("--priority", default=4, show_default=True, type=click.IntRange(0, 9)),
+        click.option("--ttl", default=0.0, metavar="SECONDS", type=Number(0), help="How long it is of use; 0: no end"),
+        click.option(
+            "--delay", default=0.0, metavar="SECONDS", type=Number(0), help="Time before it is delivered; 0: at once"
+        ),
+        click.option("--non-persistent", is_flag=True, help="A message that need not survive the broker."),
+        click.option("--correlation-id"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_files = click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of any size is a bytes message; repeatable.",
+)
 
 
 @click.command(short_help="Send messages to a queue or topic.")
@@ -26,18 +65,13 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
 @click.argument("destination", callback=check_destination)
 @click.argument("bodies", metavar="[BODY]...", nargs=-1)
 @click.option("--lines", is_flag=True, help="Every line of stdin is a message.")
+@_files
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How often each one is sent.")
-@click.option(
-    "--type", "kind", default="text", show_default=True, type=click.Choice(KINDS), help="map and stream: JSON."
-)
-@click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", callback=_properties)
-@click.option("--priority", default=4, show_default=True, type=click.IntRange(0, 9))
-@click.option("--ttl", default=0.0, metavar="SECONDS", type=Number(0), help="How long it is of use; 0: no end")
-@click.option("--delay", default=0.0, metavar="SECONDS", type=Number(0), help="Time before it is delivered; 0: at once")
-@click.option("--non-persistent", is_flag=True, help="A message that need not survive the broker.")
-@click.option("--correlation-id")
+@_message_options
 @click.option("--transacted", is_flag=True, help="All messages in one transaction.")
+@click.pass_context
 def send(
+    context: click.Context,
     url: str,
     user: str | None,
     password: str | None,
@@ -45,6 +79,7 @@ def send(
     destination: str,
     bodies: tuple[str, ...],
     lines: bool,
+    files: tuple[Path, ...],
     count: int,
     kind: str,
     properties: dict[str, Value],
@@ -57,8 +92,11 @@ def send(
 ) -> None:
     """Send each BODY as a message to DESTINATION: a queue name, queue://NAME or topic://NAME.
 
-    Without BODY the whole of stdin is one message, or one per line with --lines.
+    Without BODY the whole of stdin is one message, or one per line with --lines. With --file the content of each file
+    is one, and is never in memory as a whole.
     """
+    if files:
+        _check_alone(context, bodies, lines, kind)
 
     async def work(connection: Connection) -> None:
         sent = 0
@@ -68,7 +106,12 @@ def send(
             producer.priority = priority
             producer.time_to_live = ttl
             producer.delivery_delay = delay
-            async with aclosing(_given(bodies, lines, connection.settings.frame_size_bytes_max)) as given:
+            for file in files:
+                for _ in range(count):
+                    await _send_file(producer, file, properties, correlation_id)
+                    sent += 1
+            bytes_max = connection.settings.frame_size_bytes_max
+            async with aclosing(_given(bodies, lines, bool(files), bytes_max)) as given:
                 async for body in given:
                     message = message_from(kind, body, properties)
                     message.correlation_id = correlation_id
@@ -82,9 +125,33 @@ def send(
     run_client(factory_for(url, user, password, client_id), work)
 
 
-async def _given(bodies: tuple[str, ...], lines: bool, bytes_max: int) -> AsyncGenerator[str | bytes, None]:
-    """Return the bodies of the command line; without any, those of stdin."""
-    if bodies:
+def _check_alone(context: click.Context, bodies: tuple[str, ...], lines: bool, kind: str) -> None:
+    """Check that no option contradicts --file."""
+    if bodies or lines:
+        raise click.UsageError("--file takes the place of BODY and --lines")
+    if kind != "bytes" and context.get_parameter_source("kind") is not ParameterSource.DEFAULT:
+        raise click.UsageError(f"--file sends bytes messages, not --type {kind}")
+
+
+async def _send_file(
+    producer: MessageProducer, path: Path, properties: dict[str, Value], correlation_id: str | None
+) -> None:
+    try:
+        async with file_message(path, properties) as message:
+            message.correlation_id = correlation_id
+            with body_progress(path.name) as progress:
+                await producer.send(message, progress=progress)
+    except JMSException:  # some of them are of the kind of OSError
+        raise
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror}; it was not sent") from None
+
+
+async def _given(
+    bodies: tuple[str, ...], lines: bool, has_files: bool, bytes_max: int
+) -> AsyncGenerator[str | bytes, None]:
+    """Yield the bodies of the command line; without any, and without files, those of stdin."""
+    if bodies or has_files:
         for body in bodies:
             yield body
     elif lines:

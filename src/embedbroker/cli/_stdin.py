@@ -9,14 +9,21 @@ import io
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Protocol
 
 import trio
 
 from ._failure import Refused
 
-__all__ = ["lines_of_stdin", "whole_stdin"]
+__all__ = ["chunks_of", "lines_of_stdin", "whole_stdin"]
 
 _READ_BYTES = 64 * 1024
+
+
+class _Raw(Protocol):
+    """A file without a buffer."""
+
+    def read(self, size: int, /) -> bytes | None: ...
 
 
 async def whole_stdin(bytes_max: int) -> bytes:
@@ -57,12 +64,16 @@ def _check_size(body: bytearray, bytes_max: int) -> None:
         raise Refused(f"no message holds what stdin has: it is more than {bytes_max:,} bytes")
 
 
-async def _chunks() -> AsyncGenerator[bytes, None]:
+def _chunks() -> AsyncGenerator[bytes, None]:
     if sys.stdin is None:
         raise Refused("stdin is closed: there is nothing to send")
     source = sys.stdin.buffer
     # Past the buffer: its lock would be held by the thread that an interrupted command leaves behind, and Python needs
     # it when it ends.
-    raw = source.raw if isinstance(source, io.BufferedReader) else source
+    return chunks_of(source.raw if isinstance(source, io.BufferedReader) else source)
+
+
+async def chunks_of(raw: _Raw) -> AsyncGenerator[bytes, None]:
+    """Yield what comes from a pipe, when it comes. Ctrl-C ends the wait, and leaves the thread that reads behind."""
     while chunk := await trio.to_thread.run_sync(raw.read, _READ_BYTES, abandon_on_cancel=True):
         yield chunk

@@ -1,0 +1,143 @@
+"""Files with bodies of messages: those that `send` reads, and those that `receive` writes.
+
+Responsible for names, and for files that are whole or absent. Does not depend on connections.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import IO, BinaryIO
+
+import click
+import trio
+from attrs import frozen
+
+from embedclient import BytesMessage, Message
+
+from ._message_text import Value
+from ._stdin import chunks_of
+
+__all__ = ["SavePlace", "file_message", "new_file"]
+
+# A body up to this size is read at once, and sent as an ordinary message.
+_SMALL_BYTES = 64 * 1024
+# What `os.link` raises where the file system has no hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_NAME_CHARACTERS_MAX = 200
+
+
+@asynccontextmanager
+async def file_message(path: Path, properties: dict[str, Value]) -> AsyncIterator[BytesMessage]:
+    """Open a file, and return a message with its content as the body, which is read while it is sent.
+
+    Raises:
+        OSError: The file cannot be opened or read.
+    """
+    # A pipe is opened when it has a writer, and Ctrl-C must end the wait.
+    with await trio.to_thread.run_sync(_open_to_read, path, abandon_on_cancel=True) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            async with aclosing(chunks_of(file)) as chunks:
+                yield BytesMessage(chunks, properties=properties)
+        elif status.st_size <= _SMALL_BYTES:
+            yield BytesMessage(file.read(), properties=properties)
+        else:
+            yield BytesMessage(file, properties=properties)
+
+
+def _open_to_read(path: Path) -> IO[bytes]:
+    return open(path, "rb", buffering=0)
+
+
+@frozen
+class SavePlace:
+    """The place of received bodies: one file, or a directory with a file for each message.
+
+    Attributes:
+        path: Path of the file or the directory.
+        is_directory: Whether it is a directory.
+        overwrites: Whether a body may replace a file.
+    """
+
+    path: Path
+    is_directory: bool
+    overwrites: bool
+
+    @classmethod
+    def of_option(cls, path: Path, *, overwrites: bool, count: int) -> SavePlace:
+        """Return the place that ``--save`` names.
+
+        Raises:
+            click.BadParameter: It cannot get the bodies.
+            click.UsageError: It is one file, and the count of messages is not 1.
+        """
+        if path.is_dir():
+            return cls(path, True, overwrites)
+        if count != 1:
+            raise click.UsageError(f"--save {path} is one file, and --count is {count}: name a directory that exists")
+        path = path.resolve()
+        if not path.parent.is_dir():
+            raise click.BadParameter(f"directory '{path.parent}' does not exist", param_hint="--save")
+        if path.exists() and not path.is_file():
+            raise click.BadParameter(f"'{path}' is neither a file nor a directory", param_hint="--save")
+        if path.exists() and not overwrites:
+            raise click.BadParameter(f"'{path}' exists: choose another name, or add --overwrite", param_hint="--save")
+        return cls(path, False, overwrites)
+
+    def file_for(self, message: Message, number: int) -> Path:
+        """Return the file of a message. In a directory its name is the message id, else the number of the message."""
+        if not self.is_directory:
+            return self.path
+        name = re.sub(r"[^\w-]", "_", (message.message_id or "").removeprefix("ID:"), flags=re.ASCII)
+        return self.path / (name[:_NAME_CHARACTERS_MAX] or f"message-{number}")
+
+
+@asynccontextmanager
+async def new_file(path: Path, *, overwrites: bool) -> AsyncIterator[IO[bytes]]:
+    """Return a file that gets its name at the end of the block, when it is on disk.
+
+    Until then its name ends in ``.part``. After an error or a cancellation it is removed.
+
+    Raises:
+        FileExistsError: A file of this name exists, and ``overwrites`` is False.
+        OSError: The file cannot be written.
+    """
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    file = _open_to_write(unfinished)
+    try:
+        with file:
+            yield file
+            await trio.to_thread.run_sync(_to_disk, file)
+        await trio.to_thread.run_sync(_give_name, unfinished, path, overwrites)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _open_to_write(path: Path) -> BinaryIO:
+    return open(path, "xb")
+
+
+def _to_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _give_name(unfinished: Path, path: Path, overwrites: bool) -> None:
+    if overwrites:
+        os.replace(unfinished, path)
+        return
+    try:
+        os.link(unfinished, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # The name is taken first, so that no file of another program is replaced.
+        open(path, "xb").close()
+        os.replace(unfinished, path)
