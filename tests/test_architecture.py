@@ -429,6 +429,41 @@ def test_clients_reach_the_kernel_through_their_session() -> None:
     assert found == bind_internal
 
 
+# What operations of management call on parts of the kernel, beside the verbs of their session.
+MANAGEMENT_READS = """
+    address_manager.addresses.get address_manager.addresses.values address_manager.is_bound address_manager.queues.get
+    address_manager.queues.values address_manager.resolution.diverts_at address_manager.selector branches.prepared
+    branches.transactions memory.address_bytes message_counters.of router.reaches_queues settings.given
+    settings_table.security_of
+"""
+# Effects on messages of a queue that the session returned, which checks the permission (`use_queue`, `admit_send`).
+MANAGEMENT_ON_QUEUES = """
+    dead_letters.move expiry.move mover.change_priority mover.copy mover.move removal.leave teardown.take_waiting
+"""
+# Of the broker as a whole: the registry checks the only permission.
+MANAGEMENT_OF_THE_BROKER = """
+    address_manager.provide_targets housekeeping.reschedule inform log message_counters.disable
+    message_counters.enable message_counters.reset message_counters.reset_histories observers.call
+    settings_table.remove_address settings_table.remove_security settings_table.set_address settings_table.set_security
+"""
+
+
+def _kernel_calls(module: str) -> Iterator[str]:
+    """Yield what a module calls on parts of a kernel, such as ``mover.move``."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            path = ast.unparse(node.func).split(".")
+            if "kernel" in path:
+                yield ".".join(path[path.index("kernel") + 1 :])
+
+
+def test_management_changes_what_clients_own_through_the_session_alone() -> None:
+    """So each permission is checked in one place. A new entry of a list needs the reason that stands above it."""
+    called = {name for module in MODULES if layer_of(module) == "b.management" for name in _kernel_calls(module)}
+    allowed = {*MANAGEMENT_READS.split(), *MANAGEMENT_ON_QUEUES.split(), *MANAGEMENT_OF_THE_BROKER.split()}
+    assert called == allowed
+
+
 @pytest.mark.parametrize("package", ["embedbroker", "embedclient"])
 def test_importing_a_facade_loads_no_heavy_library(package: str) -> None:
     heavy = {"cryptography", "xmltodict", "click", "rich", "asyncio", "trio_asyncio", "pytest", "xml"}

@@ -91,22 +91,44 @@ class SessionAddresses:
             refused = self._manager.refusal_by_limit(self._access.principal, name)
         return self._manager.create_queue(request) if refused is None else refused
 
-    def delete_queue(self, name: str, *, closes_consumers: bool = False) -> Queue | Refused:
+    def delete_queue(
+        self, name: str, *, closes_consumers: bool = False, deletes_address: bool = False
+    ) -> Queue | Refused:
         """Delete a queue, and return it; an FQQN names its queue part.
 
         Args:
             name: Name or FQQN of the queue.
             closes_consumers: Whether its consumers are closed; by default a queue with consumers is refused.
+            deletes_address: Whether an auto-created address without other bindings is deleted at once, although its
+                settings keep it for a while. That requires the permission to delete it.
         """
         queue = self._manager.find_queue(name)
         if queue is None:
             # Artemis answers without a text here, and its clients display the text they receive.
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, "")
         refused = self._deletion_refusal(queue, closes_consumers=closes_consumers)
+        address = self._address_kept_after(queue) if deletes_address else None
+        if refused is None and address is not None:
+            refused = self._access.refusal(Permission.DELETE_ADDRESS, address.name)
         if refused is not None:
             return refused
         self._teardown.delete_queue(queue)
+        if address is not None:
+            self._manager.remove_address(address)
         return queue
+
+    def _address_kept_after(self, queue: Queue) -> Address | None:
+        """Return the auto-created address that stays without bindings if this queue is deleted, which is its last one.
+
+        None if it has other bindings, or if the deletion of the queue deletes it, too.
+        """
+        address = self._manager.addresses.get(queue.definition.address)
+        if address is None or not address.definition.auto_created or queue.definition.temporary:
+            return None
+        if self._manager.settings.of(address.name).auto_delete_addresses_delay == 0:
+            return None
+        is_last = address.queues == [queue] and not self._manager.resolution.diverts_at(address.name)
+        return address if is_last else None
 
     def _deletion_refusal(self, queue: Queue, *, closes_consumers: bool) -> Refused | None:
         """Return why a queue must not be deleted; None if it may."""
@@ -256,17 +278,15 @@ class SessionAddresses:
         return self._manager.view_address(name)
 
     def queue_names(self) -> list[str]:
-        """Return the names of all queues, in order; `view_queue` decides for each whether the client may view it."""
+        """Return the names of all queues, in order; `find_viewable_queue` decides for each whether it may be listed."""
         return sorted(self._manager.queues)
 
-    def may_view(self, name: str) -> bool:
-        """Return True if a queue exists and `view_queue` would return it."""
+    def find_viewable_queue(self, name: str) -> Queue | None:
+        """Return a queue for a list; None if it does not exist, or must be left out, which is no refusal."""
         queue = self._manager.find_queue(name)
-        return queue is not None and self._access.allows(Permission.VIEW, queue.definition.address, queue.name)
-
-    def view_queue(self, name: str) -> Queue | Refused:
-        """Return a queue for reading its figures."""
-        return self.use_queue(name, Permission.VIEW)
+        if queue is None or not self._access.allows(Permission.VIEW, queue.definition.address, queue.name):
+            return None
+        return queue
 
     def use_queue(self, name: str, permission: Permission) -> Queue | Refused:
         """Return a queue for work that requires a permission, such as BROWSE for its contents, CONSUME for removals."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from embedbroker.kernel import Address, Kernel
+from embedbroker.kernel import Address, Kernel, Permission
 
 from ._queue_control import remove_all
 from ._registry import Attribute, Call, Control, Kind, Operation, Parameter, Work, done
@@ -88,10 +88,14 @@ _ATTRIBUTES = (
 
 
 def _purge(call: Call) -> Work:
-    """Remove the messages of each queue that the session may consume."""
+    """Remove the messages of its queues. A refusal of one of them refuses the whole call."""
+    names = [queue.name for queue in _of(call).queues]
+    queues = [done(call.session.addresses.use_queue(name, Permission.CONSUME)) for name in names]
     total = 0
-    for queue in list(_of(call).queues):
-        removed = yield from remove_all(call, queue.name)
+    for queue in queues:
+        if queue.deleted:
+            continue
+        removed = yield from remove_all(call, queue)
         assert isinstance(removed, int)
         total += removed
     return total

@@ -341,8 +341,7 @@ def _create_filtered(
 def _destroy_queue(
     call: Call, name: str | None, removes_consumers: bool | None = False, deletes_address: bool | None = False
 ) -> None:
-    kernel = call.kernel
-    queue = kernel.address_manager.queues.get(name or "")
+    queue = call.kernel.address_manager.queues.get(name or "")
     if queue is None:
         raise no_queue(name or "")
     if queue.consumers and not removes_consumers:
@@ -350,15 +349,11 @@ def _destroy_queue(
             f"AMQ229025: Cannot delete queue {queue.name} on binding {queue.name} - it has consumers = "
             f"{queue.consumer_count}"
         )
-    done(call.session.addresses.delete_queue(queue.name, closes_consumers=bool(removes_consumers)))
-    address = kernel.address_manager.addresses.get(queue.definition.address)
-    if (
-        deletes_address
-        and address is not None
-        and address.definition.auto_created
-        and not kernel.address_manager.is_bound(address)
-    ):
-        done(call.session.addresses.delete_address(address.name))
+    done(
+        call.session.addresses.delete_queue(
+            queue.name, closes_consumers=bool(removes_consumers), deletes_address=bool(deletes_address)
+        )
+    )
 
 
 def _updated(call: Call, name: str, update: QueueUpdate) -> str:

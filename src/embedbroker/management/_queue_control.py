@@ -17,6 +17,7 @@ from embedbroker.kernel import (
     Queue,
     QueueUpdate,
     Reference,
+    Refused,
 )
 from embedclient.errors import RemoteProtocolError
 
@@ -45,6 +46,16 @@ def _of(call: Call) -> Queue:
     return queue
 
 
+def _consumed(call: Call) -> Queue:
+    """Return the queue for changes, which require the permission to consume it."""
+    return done(call.session.addresses.use_queue(call.name, Permission.CONSUME))
+
+
+def _browsed(call: Call) -> Queue:
+    """Return the queue for its contents, which require the permission to browse it."""
+    return done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+
+
 def _filter(call: Call) -> str | None:
     return _of(call).definition.filter or None
 
@@ -53,13 +64,13 @@ def _filter(call: Call) -> str | None:
 
 
 def _first_as_json(call: Call) -> str:
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     message = first_message(queue)
     return json.dumps([{} if message is None else message_map(message)], ensure_ascii=False, separators=(",", ":"))
 
 
 def _peek(call: Call) -> str:
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     message = first_message(queue)
     shown = None if message is None else message_map(message)
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
@@ -131,7 +142,7 @@ _ATTRIBUTES = (
 
 
 def _found(call: Call, filter_text: str | None) -> Generator[None, None, list[Message]]:
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     found = yield from search(queue, matcher(call.kernel, filter_text))
     return [reference.message for reference in found]
 
@@ -156,7 +167,7 @@ def _list_as_json(call: Call, filter_text: str | None) -> Work:
 
 def _browse_page(call: Call, page: int | None, page_size: int | None, filter_text: str | None = None) -> Work:
     """Return one page of the messages that match, as Artemis counts them: the skipped ones match, too."""
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     matches = matcher(call.kernel, filter_text)
     size = max(page_size or 0, 0)
     start = (max(page or 1, 1) - 1) * size
@@ -174,7 +185,7 @@ def _browse_page(call: Call, page: int | None, page_size: int | None, filter_tex
 
 
 def _count(call: Call, filter_text: str | None = None) -> Work:
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     matches = matcher(call.kernel, filter_text)
     if matches is None:
         return queue.message_count
@@ -211,7 +222,7 @@ def _delivering(call: Call) -> dict[str, list[Message]]:
 
     What a closed consumer got, and its transaction acknowledged, counts for its session.
     """
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     found: dict[str, list[Message]] = {}
     for holder, message in islice(_in_delivery(call, queue), BROWSE_MAX):
         found.setdefault(holder, []).append(message)
@@ -282,12 +293,11 @@ def _consumers(call: Call) -> Work:
 
 def _each(
     call: Call,
-    name: str,
+    queue: Queue,
     act: Callable[[Queue, Reference], None],
     matches: Callable[[Reference], bool] | None,
 ) -> Work:
     """Take out each waiting message that matches, let ``act`` end it, and return how many there were."""
-    queue = done(call.session.addresses.use_queue(name, Permission.CONSUME))
     count = 0
     # Messages that arrive meanwhile stay, and nothing is delivered out of order.
     queue.hold()
@@ -328,17 +338,17 @@ def _selected(call: Call, filter_text: str | None) -> Callable[[Reference], bool
     return None if matches is None else lambda reference: matches(reference.message)
 
 
-def remove_all(call: Call, name: str) -> Work:
-    """Remove what waits in a queue; return the number of messages."""
-    return _each(call, name, _remove(call), None)
+def remove_all(call: Call, queue: Queue) -> Work:
+    """Remove what waits in a queue that the session may consume; return the number of messages."""
+    return _each(call, queue, _remove(call), None)
 
 
 def _remove_all(call: Call) -> Work:
-    return remove_all(call, call.name)
+    return remove_all(call, _consumed(call))
 
 
 def _remove_matching(call: Call, filter_text: str | None) -> Work:
-    return _each(call, call.name, _remove(call), _selected(call, filter_text))
+    return _each(call, _consumed(call), _remove(call), _selected(call, filter_text))
 
 
 def _remove_in_portions(call: Call, _flush_limit: int | None, filter_text: str | None) -> Work:
@@ -346,11 +356,11 @@ def _remove_in_portions(call: Call, _flush_limit: int | None, filter_text: str |
 
 
 def _expire_matching(call: Call, filter_text: str | None) -> Work:
-    return _each(call, call.name, _expire(call), _selected(call, filter_text))
+    return _each(call, _consumed(call), _expire(call), _selected(call, filter_text))
 
 
 def _give_up_matching(call: Call, filter_text: str | None) -> Work:
-    return _each(call, call.name, _give_up(call), _selected(call, filter_text))
+    return _each(call, _consumed(call), _give_up(call), _selected(call, filter_text))
 
 
 def _one(
@@ -360,7 +370,9 @@ def _one(
     matches: Callable[[Reference], bool] = lambda each: True,
 ) -> Work:
     """Return True if the message was there. One that a cursor pins stays, which is not the same as none."""
-    count = yield from _each(call, call.name, act, lambda each: each.message.message_id == message_id and matches(each))
+    count = yield from _each(
+        call, _consumed(call), act, lambda each: each.message.message_id == message_id and matches(each)
+    )
     if not count:
         yield from _refuse_pinned(call, message_id)
     return count == 1
@@ -394,13 +406,18 @@ def _give_up_one(call: Call, message_id: int | None) -> Work:
 # -- moves -----------------------------------------------------------------------------------------------------------
 
 
+def _send_refusal(call: Call, queue: Queue) -> Refused | None:
+    """Return why the session must not send to one queue alone, as to its FQQN; None if it may."""
+    return call.session.admit_send(f"{queue.definition.address}::{queue.name}")
+
+
 def _target(call: Call, name: str | None) -> Queue:
-    """Return the queue that a name or FQQN names. The session must be allowed to send to its address."""
+    """Return the queue that a name or FQQN names. The session must be allowed to send to it."""
     wanted = (name or "").rpartition("::")[2]
     target = call.kernel.address_manager.queues.get(wanted)
     if target is None:
         raise ManagementRefused(f"AMQ229049: No queue found for {wanted[:200]}")
-    refused = call.session.admit_send(target.definition.address)
+    refused = _send_refusal(call, target)
     if refused is not None:
         raise ManagementRefused(refused.text)
     if target.name == call.name:
@@ -423,7 +440,7 @@ def _move_one(call: Call, message_id: int | None, queue_name: str | None) -> Wor
 
 
 def _move_matching(call: Call, filter_text: str | None, queue_name: str | None) -> Work:
-    return _each(call, call.name, _mover(call, _target(call, queue_name)), _selected(call, filter_text))
+    return _each(call, _consumed(call), _mover(call, _target(call, queue_name)), _selected(call, filter_text))
 
 
 def _move_in_portions(call: Call, _flush_limit: int | None, filter_text: str | None, queue_name: str | None) -> Work:
@@ -450,7 +467,7 @@ def _move_some(
         left -= 1
         return True
 
-    return _each(call, call.name, _mover(call, _target(call, queue_name)), matches)
+    return _each(call, _consumed(call), _mover(call, _target(call, queue_name)), matches)
 
 
 def _move_checked(call: Call, filter_text: str | None, queue_name: str | None, rejects_duplicates: bool | None) -> Work:
@@ -470,7 +487,7 @@ def _move_one_checked(
 
 def _copy_one(call: Call, message_id: int | None, queue_name: str | None) -> Work:
     """Copy one waiting message; it stays where it is."""
-    queue = done(call.session.addresses.use_queue(call.name, Permission.BROWSE))
+    queue = _browsed(call)
     target = _target(call, queue_name)
     bookmark = Bookmark()
     while True:
@@ -506,7 +523,7 @@ def _change_priority(call: Call, message_id: int | None, priority: int | None) -
 
 
 def _change_priorities(call: Call, filter_text: str | None, priority: int | None) -> Work:
-    return _each(call, call.name, _changing(call, priority), _selected(call, filter_text))
+    return _each(call, _consumed(call), _changing(call, priority), _selected(call, filter_text))
 
 
 def _send(call: Call, *arguments: Any) -> str:
@@ -516,35 +533,51 @@ def _send(call: Call, *arguments: Any) -> str:
     return send(call, address, headers, type, body, durable, user, password, rest[0] if rest else None)
 
 
-def _origin(call: Call, message: Message) -> Queue | None:
-    """Return the queue that a message left; None if it has no origin, or its queue no longer exists."""
-    try:
-        address, name = message.property("_AMQ_ORIG_ADDRESS"), message.property("_AMQ_ORIG_QUEUE")
-    except RemoteProtocolError:
-        return None
-    if not isinstance(address, str) or not isinstance(name, str) or name == call.name:
-        return None
-    queue = call.kernel.address_manager.queues.get(name)
-    if queue is None or not queue.definition.enabled:
-        return None
-    return queue if call.session.admit_send(queue.definition.address) is None else None
+class _Retry:
+    """Move messages back to the queues that they left, as far as those take messages and the session may send there.
 
+    The permission is checked once for each of those queues, because each refusal is reported.
+    """
 
-def _retrying(call: Call) -> Callable[[Queue, Reference], None]:
-    def act(queue: Queue, reference: Reference) -> None:
-        target = _origin(call, reference.message)
+    __slots__ = ("_admitted", "_call")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._admitted: dict[Queue, bool] = {}
+
+    def matches(self, reference: Reference) -> bool:
+        """Return True if a message can be moved back."""
+        return self._origin(reference.message) is not None
+
+    def act(self, queue: Queue, reference: Reference) -> None:
+        """Move a message that matches."""
+        target = self._origin(reference.message)
         assert target is not None
-        _mover(call, target)(queue, reference)
+        _mover(self._call, target)(queue, reference)
 
-    return act
+    def _origin(self, message: Message) -> Queue | None:
+        try:
+            address, name = message.property("_AMQ_ORIG_ADDRESS"), message.property("_AMQ_ORIG_QUEUE")
+        except RemoteProtocolError:
+            return None
+        if not isinstance(address, str) or not isinstance(name, str) or name == self._call.name:
+            return None
+        queue = self._call.kernel.address_manager.queues.get(name)
+        if queue is None or not queue.definition.enabled:
+            return None
+        if queue not in self._admitted:
+            self._admitted[queue] = _send_refusal(self._call, queue) is None
+        return queue if self._admitted[queue] else None
 
 
 def _retry_all(call: Call) -> Work:
-    return _each(call, call.name, _retrying(call), lambda each: _origin(call, each.message) is not None)
+    retry = _Retry(call)
+    return _each(call, _consumed(call), retry.act, retry.matches)
 
 
 def _retry_one(call: Call, message_id: int | None) -> Work:
-    return _one(call, _retrying(call), message_id, lambda each: _origin(call, each.message) is not None)
+    retry = _Retry(call)
+    return _one(call, retry.act, message_id, retry.matches)
 
 
 def _pause(call: Call, persist: bool | None = False) -> None:
@@ -563,24 +596,20 @@ def _disable(call: Call) -> None:
     done(call.session.addresses.update_queue(call.name, QueueUpdate(enabled=False)))
 
 
-def _editable(call: Call) -> Queue:
-    return done(call.session.addresses.use_queue(call.name, Permission.CONSUME))
-
-
 def _reset_added(call: Call) -> None:
-    _editable(call).added_count = 0
+    _consumed(call).added_count = 0
 
 
 def _reset_acknowledged(call: Call) -> None:
-    _editable(call).acknowledged_count = 0
+    _consumed(call).acknowledged_count = 0
 
 
 def _reset_expired(call: Call) -> None:
-    _editable(call).expired_count = 0
+    _consumed(call).expired_count = 0
 
 
 def _reset_killed(call: Call) -> None:
-    _editable(call).killed_count = 0
+    _consumed(call).killed_count = 0
 
 
 _FILTER = Parameter("filter", Kind.TEXT)

@@ -88,7 +88,10 @@ VERBS: list[tuple[Callable[[Session], object], list[Check]]] = [
         lambda session: session.addresses.delete_queue("temporary"),
         [(Permission.DELETE_NON_DURABLE_QUEUE, "temporary", "temporary")],
     ),
-    (lambda session: session.addresses.view_queue("q"), [(Permission.VIEW, "a", "q")]),
+    (
+        lambda session: session.addresses.delete_queue("a::q", deletes_address=True),
+        [(Permission.DELETE_DURABLE_QUEUE, "a", "q")],
+    ),
     (lambda session: session.cursors("q"), [(Permission.CONSUME, "a", "q")]),
     (lambda session: session.fencing_tokens(Permission.VIEW), [(Permission.VIEW, "mops.fencing-tokens", None)]),
     (lambda session: session.fencing_tokens(Permission.EDIT), [(Permission.EDIT, "mops.fencing-tokens", None)]),
@@ -128,6 +131,17 @@ def test_each_missing_permission_refuses_the_verb_and_leaves_no_trace(
         assert stage.kernel.address_manager.queues == queues
         assert not session.consumers
         stage.assert_empty()
+
+
+def test_a_queue_for_a_list_is_checked_once_and_left_out_without_a_refusal() -> None:
+    rules = Rules()
+    session = stage_of(rules).session(principal=ALICE)
+    queue = session.addresses.find_viewable_queue("q")
+    assert queue is not None and queue.name == "q"
+    assert rules.checks == [(Permission.VIEW, "a", "q")]
+    rules.denied.add(Permission.VIEW)
+    assert session.addresses.find_viewable_queue("q") is None
+    assert session.addresses.find_viewable_queue("nope") is None
 
 
 def test_sends_to_one_address_are_checked_once_in_each_session() -> None:

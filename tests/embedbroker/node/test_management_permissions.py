@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from attrs import frozen
 
-from embedbroker.config import SecuritySetting, User
-from embedbroker.kernel import Permission
+from embedbroker.config import AddressSettings, SecuritySetting, User
+from embedbroker.kernel import Permission, Queue
 from embedclient.wire.core import CreateQueueV2, SessionSend
 
 from .managing import Manager, request_of
@@ -69,11 +70,14 @@ def setting(granted: frozenset[Permission]) -> SecuritySetting:
     return SecuritySetting(**{one.name.lower(): ["admin", "tester"] if one in granted else ["admin"] for one in P})
 
 
-def manager_with(granted: frozenset[Permission]) -> Manager:
-    """A tester with these permissions on all addresses but those of requests and replies."""
+def manager_with(
+    granted: frozenset[Permission], *, on: dict[str, frozenset[P]] | None = None, **config: Any
+) -> Manager:
+    """A tester with these permissions on all addresses but those of requests and replies, and those in ``on``."""
     always = SecuritySetting.all("*")
-    settings = {"#": setting(granted), "replies": always, "activemq.management": always}
-    stage = Stage(users=[ADMIN, TESTER], security_settings=settings)
+    others = {match: setting(permissions) for match, permissions in (on or {}).items()}
+    settings = {"#": setting(granted), "replies": always, "activemq.management": always, **others}
+    stage = Stage(users=[ADMIN, TESTER], security_settings=settings, **config)
     admin = stage.connect().open_session(user="admin", password="a")
     admin.send(
         CreateQueueV2("a", "q", None, True, False, True, False, 1),
@@ -81,6 +85,16 @@ def manager_with(granted: frozenset[Permission]) -> Manager:
         SessionSend(letter("one", "a::q"), False, -1),
     )
     return Manager(stage.connect().open_session(user="tester", password="t"))
+
+
+def queues_at(manager: Manager, address: str) -> list[Queue]:
+    return manager.peer.stage.node.kernel.address_manager.addresses[address].queues
+
+
+def message_id(manager: Manager) -> int:
+    found = json.loads(manager.call("queue.q", "listMessagesAsJSON", None))[0]["messageID"]
+    assert isinstance(found, int)
+    return found
 
 
 def state_of(stage: Stage) -> object:
@@ -111,6 +125,76 @@ def test_every_request_needs_the_permission_to_manage() -> None:
     peer.send(SessionSend(request_of("broker", attribute="Version"), True, -1))
     refused = peer.refusal()
     assert refused.message is not None and "'MANAGE'" in refused.message
+
+
+def test_an_address_is_purged_as_a_whole_or_not_at_all() -> None:
+    manager = manager_with(EVERYTHING, on={"a::n": EVERYTHING - {P.CONSUME}})
+    assert [queue.name for queue in queues_at(manager, "a")] == ["q", "n"]
+    text = manager.failure("address.a", operation="purge")
+    assert "does not have permission='CONSUME' for queue n on address a" in text
+    assert manager.read("queue.q", "MessageCount") == 1
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_a_queue_stays_if_its_address_that_must_go_with_it_may_not_be_deleted(delay_ms: int) -> None:
+    """Without a delay the address goes with its last queue anyway, which requires no permission."""
+    keeps = {"#": AddressSettings(auto_delete_addresses_delay=delay_ms)}
+    manager = manager_with(EVERYTHING - {P.DELETE_ADDRESS}, address_settings=keeps)
+    assert manager.call("broker", "destroyQueue", "n", True, True) is None
+    addresses = manager.peer.stage.node.kernel.address_manager.addresses
+    assert "a" in addresses
+    if delay_ms:
+        text = manager.failure("broker", operation="destroyQueue", body='["q",true,true]')
+        assert text == "AMQ229032: User: tester does not have permission='DELETE_ADDRESS' on address a"
+        assert manager.read("queue.q", "MessageCount") == 1
+        assert manager.call("broker", "destroyQueue", "q", True, False) is None
+        assert "a" in addresses
+    else:
+        assert manager.call("broker", "destroyQueue", "q", True, True) is None
+        assert "a" not in addresses
+
+
+def test_an_address_that_its_settings_keep_goes_with_its_last_queue_on_request() -> None:
+    keeps = {"#": AddressSettings(auto_delete_addresses_delay=60_000)}
+    manager = manager_with(EVERYTHING, address_settings=keeps)
+    addresses = manager.peer.stage.node.kernel.address_manager.addresses
+    for name in ("n", "q"):
+        assert "a" in addresses
+        assert manager.call("broker", "destroyQueue", name, True, True) is None
+    assert "a" not in addresses
+
+
+@pytest.mark.parametrize("operation", ["moveMessages", "copyMessage"])
+def test_what_goes_to_one_queue_requires_the_permission_to_send_to_that_queue(operation: str) -> None:
+    """As a send to its FQQN does: a setting of the queue holds before that of its address."""
+    may_not = manager_with(EVERYTHING, on={"a::n": EVERYTHING - {P.SEND}})
+    body = '["","n"]' if operation == "moveMessages" else f'[{message_id(may_not)},"n"]'
+    text = may_not.failure("queue.q", operation=operation, body=body)
+    assert text == "AMQ229213: User: tester does not have permission='SEND' for queue n on address a"
+    assert may_not.read("queue.n", "MessageCount") == 0
+    may = manager_with(EVERYTHING - {P.SEND}, on={"a::n": EVERYTHING})
+    body = '["","n"]' if operation == "moveMessages" else f'[{message_id(may)},"n"]'
+    may.send(request_of("queue.q", operation=operation, body=body))
+    assert may.read("queue.n", "MessageCount") == 1
+
+
+def test_dead_letters_stay_if_the_session_may_not_send_to_their_queue_which_is_reported_once() -> None:
+    dead = {"#": AddressSettings(dead_letter_address="DLQ", auto_create_dead_letter_resources=False)}
+    manager = manager_with(EVERYTHING, on={"a::q": EVERYTHING - {P.SEND}}, address_settings=dead)
+    for _ in range(2):
+        assert manager.call("address.a", "sendMessage", None, 3, "more", False, None, None)
+    moved = manager.call("queue.q", "sendMessagesToDeadLetterAddress", "")
+    moved += manager.call("queue.n", "sendMessagesToDeadLetterAddress", "")
+    assert moved == 3
+    rows = json.loads(manager.call("queue.DLQ", "listMessagesAsJSON", None))
+    of_q = sum(row["_AMQ_ORIG_QUEUE"] == "q" for row in rows)
+    assert of_q == 2
+    security = manager.peer.stage.node.core.security
+    assert security is not None
+    refused = security.statistics().refused
+    assert manager.call("queue.DLQ", "retryMessages") == 1
+    assert manager.read("queue.DLQ", "MessageCount") == of_q
+    assert security.statistics().refused == refused + 1
 
 
 def checked_manager(permission: Permission, *addresses: str, **config: Any) -> Manager:

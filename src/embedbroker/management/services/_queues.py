@@ -25,10 +25,9 @@ def _list(session: Session, request: Request) -> None:
 
     def look() -> Iterator[None]:
         for name in names:
-            if _fits(name, pieces) and session.addresses.may_view(name):
-                queue = session.addresses.view_queue(name)
-                if isinstance(queue, Queue):
-                    found.append(_described(queue))
+            queue = session.addresses.find_viewable_queue(name) if _fits(name, pieces) else None
+            if queue is not None:
+                found.append(_described(queue))
             yield
         request.respond(Answer(OK, {"queues": found}))
 
