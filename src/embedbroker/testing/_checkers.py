@@ -477,11 +477,17 @@ def _ids_in(recovered: RecoveredState, addresses: dict[int, str]) -> dict[str, l
 
 
 def _in_flight(other: Consumer, receiver: Consumer) -> Iterator[Message]:
-    """Return what a consumer holds, and what the transaction of its session acknowledged in the queue."""
+    """Return what a consumer holds, and what the transaction of its session acknowledged in the queue.
+
+    A rebalance awaits the current transaction alone. So a branch is left out: its session may have left it, and resumed
+    it when the rebalance was over.
+    """
     for reference in other.unsettled.values():
         yield reference.message
     session = other.owner
-    if isinstance(session, Session) and session is not receiver.owner and session.transaction is not None:
+    if not isinstance(session, Session) or session is receiver.owner or session.branch is not None:
+        return
+    if session.transaction is not None:
         for queue, reference in session.transaction.deliveries():
             if queue is receiver.queue:
                 yield reference.message
