@@ -16,6 +16,7 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
+from .addressing._routing_context import RoutingContext
 from .message._message import Message
 from .queueing._queue import Queue
 from .settling._dead_letters import DeadLetters
@@ -198,18 +199,18 @@ class Router:
                 return True
             return False if admitted is None else admitted
 
-        routed = self._diversion.route(message, address, routing_type, access, admit)
-        if isinstance(routed, Refused):
+        routes = self._diversion.route(message, address, RoutingContext(routing_type, access, admit))
+        if isinstance(routes, Refused):
             if transaction is not None:
-                transaction.fail(routed.text)
-            return routed
+                transaction.fail(routes.text)
+            return routes
         # Stored as a whole: an id on the disk without the copies would have the sender's second attempt dropped.
-        alone = self._transactions.begin() if transaction is None and message.durable and len(routed) > 1 else None
-        for each in routed:
+        alone = self._transactions.begin() if transaction is None and message.durable and len(routes) > 1 else None
+        for each in routes:
             if each.message is not message:
                 each.address.routed_count += 1
             found = ids[each.message.message_id]
-            self._place(each.message, each.address, each.targets, alone or transaction, found, is_taken=each.is_taken)
+            self._place(each.message, each.address, each.queues, alone or transaction, found, is_taken=each.is_taken)
         if alone is not None:
             alone.commit()
         return None

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import frozen
-
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
 
-from .._authority import Access
 from .._clock import Clock
 from .._ids import Ids
 from .._log_once import LogOnce
@@ -22,11 +19,11 @@ from .._memory import MemoryAccount
 from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager, split_fqqn
+from ..addressing._routing_context import Route, RoutingContext
 from ..message._message import Message
-from ..queueing._queue import Queue
 from ._expiry_settings import with_expiry_settings
 
-__all__ = ["DIVERTED_MAX", "DIVERT_DEPTH_MAX", "Admit", "Diversion", "Routed"]
+__all__ = ["DIVERTED_MAX", "DIVERT_DEPTH_MAX", "Diversion"]
 
 DIVERT_DEPTH_MAX = 32
 """Maximum number of diverts, one behind the other, that a message passes."""
@@ -34,34 +31,8 @@ DIVERT_DEPTH_MAX = 32
 DIVERTED_MAX = 10_000
 """Maximum number of copies of one message that diverts make."""
 
-Admit = Callable[[Message, Address], "bool | Refused"]
-"""Decide whether a copy may come to its address: False for a duplicate, which is left out."""
-
 # Addresses of a loop that its error names.
 _SHOWN_MAX = 8
-
-
-@frozen
-class Routed:
-    """State the queues of one message or copy. ``is_taken`` is True if a queue or a divert takes it."""
-
-    message: Message
-    address: Address
-    targets: list[Queue]
-    is_taken: bool
-
-
-class _Plan:
-    """Gather the copies of one message. ``path`` holds the addresses up to the present copy."""
-
-    __slots__ = ("access", "admit", "creates", "path", "routed")
-
-    def __init__(self, access: Access | None, admit: Admit, creates: bool) -> None:
-        self.creates = creates
-        self.access = access
-        self.admit = admit
-        self.path: list[str] = []
-        self.routed: list[Routed] = []
 
 
 class Diversion:
@@ -85,72 +56,61 @@ class Diversion:
         self._memory = memory
         self._log_once = LogOnce(log)
 
-    def route(
-        self,
-        message: Message,
-        address: Address,
-        routing_type: int | None,
-        access: Access | None,
-        admit: Admit,
-        *,
-        creates: bool = True,
-    ) -> list[Routed] | Refused:
-        """Return the queues of a message and of all its copies, the message first; or why it is refused.
+    def route(self, message: Message, address: Address, context: RoutingContext) -> list[Route] | Refused:
+        """Return the routes of a message and of all its copies, the message first; or why it is refused.
 
         Args:
             message: Message with its id, to which the settings of its address are applied.
             address: Its address, resolved.
-            routing_type: Routing type of the send; None if the sender named none.
-            access: Limits what is created on the way; None for the broker itself.
-            admit: Decides about each copy.
-            creates: Whether addresses and queues are created on demand.
+            context: How it is sent; receives the routes.
         """
-        plan = _Plan(access, admit, creates)
-        refused = self._route(plan, message, address, routing_type)
+        refused = self._route(context, message, address)
         if refused is None:
-            return plan.routed
+            return context.routes
         # Once for each cause: producers repeat what is refused.
         self._log_once(refused.text, f"a message to {address.name!r} is refused: {refused.text}")
         return refused
 
-    def _route(self, plan: _Plan, message: Message, address: Address, routing_type: int | None) -> Refused | None:
-        others = address.others
+    def _route(self, context: RoutingContext, message: Message, address: Address) -> Refused | None:
+        others, routing_type = address.others, context.routing_type
         diverts, is_exclusive = others.diverts_for(message) if others is not None else ([], False)
         if is_exclusive:
-            targets = []
+            queues = []
         elif "::" in message.address:
-            targets = self._addresses.qualified_queues(message, routing_type)
+            queues = self._addresses.qualified_queues(message, routing_type)
         else:
-            targets = address.route_all(message, routing_type)
-        plan.routed.append(Routed(message, address, targets, bool(targets or diverts)))
+            queues = address.route_all(message, routing_type)
+        context.add(message, address, queues, is_taken=bool(queues or diverts))
         if not diverts:
             return None
-        plan.path.append(address.name)
-        if len(plan.path) > DIVERT_DEPTH_MAX or len(plan.routed) > DIVERTED_MAX:
-            way = " -> ".join(plan.path[:_SHOWN_MAX])
+        passed = (*context.passed, address.name)
+        if len(passed) > DIVERT_DEPTH_MAX or len(context.routes) > DIVERTED_MAX:
+            way = " -> ".join(passed[:_SHOWN_MAX])
             return Refused(
                 ErrorCode.ILLEGAL_STATE,
-                f"the diverts of address {plan.path[0]!r} form a loop or are too many: {way} ...; change a forwarding "
+                f"the diverts of address {passed[0]!r} form a loop or are too many: {way} ...; change a forwarding "
                 "address or add a filter",
             )
         for divert in diverts:
             divert.diverted_count += 1
             for forwarding in divert.forwarding:
                 copied = divert.copy(message, forwarding, routing_type)
-                refused = copied if isinstance(copied, Refused) else self._route_copy(plan, *copied)
+                if isinstance(copied, Refused):
+                    return copied
+                copy, kind = copied
+                refused = self._route_copy(context.behind(passed, kind), copy)
                 if refused is not None:
                     return refused
-        plan.path.pop()
         return None
 
-    def _route_copy(self, plan: _Plan, copy: Message, routing_type: int | None) -> Refused | None:
+    def _route_copy(self, context: RoutingContext, copy: Message) -> Refused | None:
         copy.assign_id(self._ids.take())
         manager = self._addresses
         name = split_fqqn(copy.address)[0]
         address = manager.resolution.find(name)
         is_qualified = name != copy.address
-        if plan.creates and (address is None or is_qualified or not (address.anycast or address.multicast)):
-            refused = manager.prepare_send(copy, routing_type, plan.access)
+        if context.creates and (address is None or is_qualified or not (address.anycast or address.multicast)):
+            refused = manager.prepare_send(copy, context.routing_type, context.access)
             if refused is not None:
                 return refused
             address = manager.resolution.find(name)
@@ -163,7 +123,7 @@ class Diversion:
         if settings.address_full_policy is AddressFullPolicy.FAIL and self._memory.is_full(address.name, limit):
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         copy = with_expiry_settings(copy, settings, self._clock.now_ms)
-        admitted = plan.admit(copy, address)
+        admitted = context.admit(copy, address)
         if admitted is not True:
             return admitted if isinstance(admitted, Refused) else None
-        return self._route(plan, copy, address, routing_type)
+        return self._route(context, copy, address)

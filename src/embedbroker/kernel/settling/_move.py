@@ -20,11 +20,12 @@ from .._observer import Leaving
 from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager
+from ..addressing._routing_context import Route, RoutingContext
 from ..addressing._views import QueueRequest
 from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
-from ._diversion import Diversion, Routed
+from ._diversion import Diversion
 from ._expiry_settings import with_expiry_settings
 from ._outcome import Outcome
 from ._removal import LEAVING_OF, Removal
@@ -104,7 +105,7 @@ class MessageMover:
         copy.assign_id(self._ids.take())
         copy = with_expiry_settings(copy, self._settings.of(target), self._clock.now_ms)
         if destination is not None and address is not None:
-            routed = [Routed(copy, address, [destination], True)]
+            routed = [Route(copy, address, [destination], True)]
         else:
             routed = self._route(copy, address) if address is not None else []
         if not routed:
@@ -117,7 +118,7 @@ class MessageMover:
             transaction = self._sender.begin()
             transaction.take(queue, (reference,), outcome)
         for each in routed:
-            self._sender.send_copy(each.message, each.address, each.targets, transaction)
+            self._sender.send_copy(each.message, each.address, each.queues, transaction)
         self._removal.leave(queue, (reference,), why, transaction)
         if alone:
             transaction.commit()
@@ -180,18 +181,18 @@ class MessageMover:
         copy = with_expiry_settings(copy, self._settings.of(target), self._clock.now_ms)
         address = self._addresses.resolution.find(target)
         for each in self._route(copy, address) if address is not None else ():
-            self._sender.send_copy(each.message, each.address, each.targets, transaction)
+            self._sender.send_copy(each.message, each.address, each.queues, transaction)
 
-    def _route(self, copy: Message, address: Address) -> list[Routed]:
+    def _route(self, copy: Message, address: Address) -> list[Route]:
         """Return where a copy goes, and what the diverts of its address make of it, as far as queues take them."""
         if address.others is None or not address.others.has_diverts:
             targets = address.route_all(copy, None)
-            return [Routed(copy, address, targets, True)] if targets else []
-        routed = self._diversion.route(copy, address, None, None, _admit, creates=False)
+            return [Route(copy, address, targets, True)] if targets else []
+        routed = self._diversion.route(copy, address, RoutingContext(None, None, _admit, creates=False))
         if isinstance(routed, Refused):
             # It was logged. A message that must leave its queue cannot be refused.
-            routed = [Routed(copy, address, address.route_all(copy, None), True)]
-        return [each for each in routed if each.targets]
+            routed = [Route(copy, address, address.route_all(copy, None), True)]
+        return [each for each in routed if each.queues]
 
 
 def _in_its_group(copy: Message) -> Message:
