@@ -1,6 +1,6 @@
 """The routing context: what is sent and how, and which message goes to which queues.
 
-Only messages that meet more than queues of their broker have one. To those queues alone a message goes as it is, and
+Only messages that meet more than queues of their broker have one. To those queues alone a message goes unchanged, and
 `Bindings.route` returns a plain list of them. Other bindings may need another message, another routing type, or a limit
 on where it goes next: a divert sends copies on, and a queue of another broker takes a copy that names it.
 """
