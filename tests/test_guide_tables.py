@@ -157,8 +157,8 @@ def options_of(command: click.Command) -> dict[str, str]:
     return found
 
 
-MANAGEMENT = "queue, address, divert, security, message, connection, session, consumer, producer"
-READING = ("stat", "show", "list", "browse", "scheduled", "count", "groups")
+MANAGEMENT = "queue, address, divert, security, message, connection, session, consumer, producer, transaction"
+READING = ("stat", "show", "list", "browse", "scheduled", "count", "groups", "decided")
 COMMANDS = {
     "run": ("run", 0),
     "send": ("send, receive, browse", 1),
@@ -188,6 +188,10 @@ COMMANDS = {
     "message expire": (MANAGEMENT, 11),
     "message reject": (MANAGEMENT, 11),
     "message copy": (MANAGEMENT, 12),
+    "transaction list": (MANAGEMENT, 22),
+    "transaction decided": (MANAGEMENT, 22),
+    "transaction commit": (MANAGEMENT, 1),
+    "transaction rollback": (MANAGEMENT, 1),
     "address create": (MANAGEMENT, 13),
     "address delete": (MANAGEMENT, 14),
     "drill": ("drill", 0),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         EmbeddedBroker,
         GroupInfo,
         Management,
+        PreparedTransaction,
         QueueInfo,
         ThreadedBroker,
         ThreadedManagement,
@@ -66,6 +67,7 @@ __all__ = [
     "Management",
     "MemoryLockManager",
     "MemoryLocks",
+    "PreparedTransaction",
     "PrimaryOnly",
     "QueueConfiguration",
     "QueueInfo",
@@ -95,7 +97,8 @@ __getattr__ = lazy_names(
         ),
         ".kernel": "DivertedMessage",
         ".configfile": "ConfigFileError load_config",
-        ".runtime": "AddressInfo EmbeddedBroker GroupInfo Management QueueInfo ThreadedBroker ThreadedManagement",
+        ".runtime": "AddressInfo EmbeddedBroker GroupInfo Management PreparedTransaction QueueInfo ThreadedBroker "
+        "ThreadedManagement",
         ".locks": "MemoryLockManager MemoryLocks",
     },
 )

@@ -35,6 +35,7 @@ _HOMES = {
     "session": ("._management", "session"),
     "consumer": ("._management", "consumer"),
     "producer": ("._management", "producer"),
+    "transaction": ("._transactions", "transaction"),
     "user": ("._users", "user"),
     "journal": ("._journal", "journal"),
     "pipeline": ("._pipeline", "pipeline"),

@@ -21,7 +21,7 @@ from ._acceptor_control import ACCEPTOR_ATTRIBUTES
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
 from ._queue_requests import queue_request, queue_update
-from ._registry import Attribute, Call, Control, HostCall, Kind, ManagementRefused, Operation, Parameter, Work, done
+from ._registry import Attribute, Call, Control, HostCall, Kind, ManagementRefused, Operation, Parameter, done
 from ._settings import SETTINGS_OPERATIONS
 from ._texts import (
     address_text,
@@ -32,6 +32,7 @@ from ._texts import (
     routing_type_of,
     routing_types_of,
 )
+from ._transactions import TRANSACTION_OPERATIONS
 from ._users import USER_OPERATIONS
 
 __all__ = ["BROKER", "VERSION"]
@@ -393,19 +394,7 @@ def _queue_names(call: Call, routing_type: str | None) -> list[str]:
     return sorted([name for name, queue in queues.items() if wanted in (None, queue.definition.routing_type)])
 
 
-# -- transactions ----------------------------------------------------------------------------------------------------
-
-
-def _prepared(call: Call) -> Work:
-    found = []
-    for branch in call.kernel.branches.prepared():
-        xid = branch.xid
-        found.append(
-            f"format_id={xid.format_id} global_id={xid.global_transaction_id.hex()} "
-            f"branch_id={xid.branch_qualifier.hex()}"
-        )
-        yield
-    return found
+# -- cluster ----------------------------------------------------------------------------------------------------------
 
 
 def _topology(call: Call) -> str:
@@ -528,7 +517,7 @@ _OPERATIONS = (
         "listAddresses", (Parameter("separator", Kind.TEXT),), "String", _list_addresses, "Names of all addresses."
     ),
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
-    Operation("listPreparedTransactions", (), "String[]", _prepared, "XA branches that are in doubt."),
+    *TRANSACTION_OPERATIONS,
     *SETTINGS_OPERATIONS,
     *USER_OPERATIONS,
     *BROKER_COUNTER_OPERATIONS,

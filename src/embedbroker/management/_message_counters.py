@@ -1,6 +1,6 @@
 """Operations on message counters, of ``broker`` and of a queue.
 
-Responsible for the JSON of Artemis, with its texts of dates, which are in UTC. Does not depend on when queues are
+Responsible for the JSON of Artemis. Does not depend on when queues are
 sampled.
 """
 
@@ -10,39 +10,14 @@ import json
 
 from embedbroker.kernel import Permission, Queue, QueueCounter
 
+from ._dates import date_text, moment_text
 from ._registry import Attribute, Call, Kind, ManagementRefused, Operation, Parameter, done
 from ._texts import no_queue
 
 __all__ = ["BROKER_COUNTER_ATTRIBUTES", "BROKER_COUNTER_OPERATIONS", "QUEUE_COUNTER_OPERATIONS"]
 
-_SECOND_MS, _DAY_S = 1000, 86_400
 # Artemis only warns of a shorter period, too.
 _PERIOD_MS_WARNED = 1000
-
-
-# -- dates -----------------------------------------------------------------------------------------------------------
-
-
-def _date(day: int) -> str:
-    """Return a day in the short form of Java for the United States, such as ``11/26/26``.
-
-    The year begins in March, so that the day which some years lack is its last one.
-    """
-    era, of_era = divmod(day + 719_468, 146_097)
-    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    year = year_of_era + 400 * era + (month <= 2)
-    return f"{month}/{of_year - (153 * shifted + 2) // 5 + 1}/{year % 100:02}"
-
-
-def _moment(ms: int) -> str:
-    """Return a time in the form of Java for the United States, such as ``11/26/26, 1:05:09 PM``."""
-    day, second = divmod(ms // _SECOND_MS, _DAY_S)
-    minute, seconds = divmod(second, 60)
-    hour, minutes = divmod(minute, 60)
-    return f"{_date(day)}, {(hour - 1) % 12 + 1}:{minutes:02}:{seconds:02} {'AM' if hour < 12 else 'PM'}"
 
 
 # -- of a queue ------------------------------------------------------------------------------------------------------
@@ -70,9 +45,9 @@ def _list(call: Call) -> str:
         "countDelta": count_delta,
         "messageCount": counter.queue.message_count,
         "messageCountDelta": depth_delta,
-        "lastAddTimestamp": _moment(counter.added_ms),
-        "lastAckTimestamp": _moment(counter.acknowledged_ms),
-        "updateTimestamp": _moment(counter.updated_ms),
+        "lastAddTimestamp": moment_text(counter.added_ms),
+        "lastAckTimestamp": moment_text(counter.acknowledged_ms),
+        "updateTimestamp": moment_text(counter.updated_ms),
     }
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
@@ -80,7 +55,7 @@ def _list(call: Call) -> str:
 def _list_history(call: Call) -> str:
     counter, kernel = _counter(call), call.kernel
     counter.extend_history(kernel.now_ms, kernel.message_counters.days_max)
-    days = [{"date": _date(day.day), "counters": day.hours} for day in counter.days]
+    days = [{"date": date_text(day.day), "counters": day.hours} for day in counter.days]
     return json.dumps({"dayCounters": days}, separators=(",", ":"))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._endpoint import Network
     from ._file_leases import FileLockManager
     from ._journal_directory import journal_directory, repair_directory
-    from ._management import AddressInfo, GroupInfo, Management, QueueInfo
+    from ._management import AddressInfo, GroupInfo, Management, PreparedTransaction, QueueInfo
     from ._role_watch import Observer
     from ._threaded_management import ThreadedManagement
 
@@ -32,6 +32,7 @@ __all__ = [
     "Management",
     "Network",
     "Observer",
+    "PreparedTransaction",
     "QueueInfo",
     "ThreadedBroker",
     "ThreadedManagement",
@@ -49,7 +50,7 @@ __getattr__ = lazy_names(
         "._disk": "FileDisk",
         "._file_leases": "FileLockManager",
         "._endpoint": "Network",
-        "._management": "AddressInfo GroupInfo Management QueueInfo",
+        "._management": "AddressInfo GroupInfo Management PreparedTransaction QueueInfo",
         "._threaded_management": "ThreadedManagement",
         "._role_watch": "Observer",
         "._journal_directory": "journal_directory repair_directory",

@@ -31,7 +31,7 @@ from ._configuration_watch import reloaded_parts
 if TYPE_CHECKING:
     from ._host import Host
 
-__all__ = ["AddressInfo", "GroupInfo", "Management", "QueueInfo"]
+__all__ = ["AddressInfo", "GroupInfo", "Management", "PreparedTransaction", "QueueInfo"]
 
 _PAGE_SIZE = 2_000
 _FLUSH_LIMIT = 500
@@ -102,6 +102,29 @@ class GroupInfo:
     consumer_id: int
     session_id: str
     connection_id: str
+
+
+@frozen
+class PreparedTransaction:
+    """Describe an XA branch that waits for its transaction manager.
+
+    Attributes:
+        id: Id of the branch as Base64, as Artemis' management names it.
+        created: Time of its begin, or of the start of the broker since then: UTC, in the form of Java.
+        format_id: Format id of its Xid.
+        global_transaction_id: Global transaction id as a text.
+        branch_qualifier: Branch qualifier as a text.
+        sent: Headers and properties of the messages that it sent.
+        received: Headers and properties of those that it received.
+    """
+
+    id: str
+    created: str
+    format_id: int
+    global_transaction_id: str
+    branch_qualifier: str
+    sent: list[dict[str, Any]]
+    received: list[dict[str, Any]]
 
 
 class ManagementCalls:
@@ -420,7 +443,57 @@ class DeliveryCalls(ServiceCalls):
         await self.invoke(f"queue.{name}", "enable")
 
 
-class Management(DeliveryCalls):
+class TransactionCalls(DeliveryCalls):
+    """Show the XA branches that wait for their transaction managers, and decide them."""
+
+    async def prepared_transactions(self) -> list[PreparedTransaction]:
+        """Return the prepared XA branches, oldest first, with what they sent and received."""
+        text: str = await self.invoke("broker", "listPreparedTransactionDetailsAsJSON")
+        return [
+            PreparedTransaction(
+                row["xid_as_base64"],
+                row["creation_time"],
+                row["xid_format_id"],
+                row["xid_global_txid"],
+                row["xid_branch_qual"],
+                [each["message_properties"] for each in row["tx_related_messages"] if _is_sent(each)],
+                [each["message_properties"] for each in row["tx_related_messages"] if not _is_sent(each)],
+            )
+            for row in (json.loads(text) if text else [])
+        ]
+
+    async def commit_prepared_transaction(self, id: str) -> bool:
+        """Commit a prepared branch in place of its transaction manager; return False if there is no such branch.
+
+        The manager receives the result "heuristically committed", until it forgets the branch.
+
+        Args:
+            id: Id of the branch, as `prepared_transactions` returns it.
+        """
+        decided: bool = await self.invoke("broker", "commitPreparedTransaction", id)
+        return decided
+
+    async def rollback_prepared_transaction(self, id: str) -> bool:
+        """Roll a prepared branch back in place of its transaction manager; see `commit_prepared_transaction`.
+
+        Args:
+            id: Id of the branch, as `prepared_transactions` returns it.
+        """
+        decided: bool = await self.invoke("broker", "rollbackPreparedTransaction", id)
+        return decided
+
+    async def heuristic_transactions(self) -> dict[str, bool]:
+        """Return the ids of branches that were decided here and not forgotten yet, with True for committed ones."""
+        committed: list[str] = await self.invoke("broker", "listHeuristicCommittedTransactions")
+        rolled_back: list[str] = await self.invoke("broker", "listHeuristicRolledBackTransactions")
+        return dict.fromkeys(committed, True) | dict.fromkeys(rolled_back, False)
+
+
+def _is_sent(row: Mapping[str, object]) -> bool:
+    return row["message_operation_type"] == "(+) send"
+
+
+class Management(TransactionCalls):
     """Read and change a running broker. Made by `EmbeddedBroker.management`.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from embedbroker.config import AddressSettings, BrokerConfig, DivertConfiguration, SecuritySetting
 
-    from ._management import AddressInfo, GroupInfo, Management, QueueInfo
+    from ._management import AddressInfo, GroupInfo, Management, PreparedTransaction, QueueInfo
 
 __all__ = ["ThreadedManagement"]
 
@@ -288,7 +288,37 @@ class ThreadedDeliveryCalls(ThreadedServiceCalls):
         self._run(lambda: self._management.enable_queue(name))
 
 
-class ThreadedManagement(ThreadedDeliveryCalls):
+class ThreadedTransactionCalls(ThreadedDeliveryCalls):
+    """Do what `TransactionCalls` does, and block."""
+
+    def prepared_transactions(self) -> list[PreparedTransaction]:
+        """Return the prepared XA branches, oldest first, with what they sent and received."""
+        return self._run(lambda: self._management.prepared_transactions())
+
+    def commit_prepared_transaction(self, id: str) -> bool:
+        """Commit a prepared branch in place of its transaction manager; return False if there is no such branch.
+
+        The manager receives the result "heuristically committed", until it forgets the branch.
+
+        Args:
+            id: Id of the branch, as `prepared_transactions` returns it.
+        """
+        return self._run(lambda: self._management.commit_prepared_transaction(id))
+
+    def rollback_prepared_transaction(self, id: str) -> bool:
+        """Roll a prepared branch back in place of its transaction manager; see `commit_prepared_transaction`.
+
+        Args:
+            id: Id of the branch, as `prepared_transactions` returns it.
+        """
+        return self._run(lambda: self._management.rollback_prepared_transaction(id))
+
+    def heuristic_transactions(self) -> dict[str, bool]:
+        """Return the ids of branches that were decided here and not forgotten yet, with True for committed ones."""
+        return self._run(lambda: self._management.heuristic_transactions())
+
+
+class ThreadedManagement(ThreadedTransactionCalls):
     """Do what `Management` does, and block. Made by `ThreadedBroker.management`.
 
     Methods, arguments and errors are the same.

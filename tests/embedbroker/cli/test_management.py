@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 import pytest
+import trio
 from attrs import fields
 from click.testing import CliRunner, Result
 
 from embedbroker import AddressFullPolicy, AddressSettings, EmbeddedBroker, SecuritySetting, ThreadedBroker
 from embedbroker.cli._commands import commands
-from embedclient import TextMessage
+from embedclient import Queue, TextMessage, XAConnectionFactory, Xid
 from embedclient.blocking import ConnectionFactory
 
 Command = Callable[..., Result]
@@ -136,6 +137,36 @@ def test_a_queue_is_disabled_and_enabled(run: Command, broker: ThreadedBroker) -
     assert run("send", "orders", "two").exit_code == 0
     (message,) = of_json(run("receive", "orders", "--json", "--count", "1"))
     assert message["body"] == "two"
+
+
+async def prepare(url: str, name: bytes) -> None:
+    """Leave a branch in doubt that sent two messages."""
+    async with XAConnectionFactory(url).create_xa_connection() as connection, connection.xa_session() as session:
+        xid = Xid(7, b"branch", name)
+        await session.xa_resource.start(xid)
+        producer = session.create_producer(Queue("orders"))
+        for text in ("one", "two"):
+            await producer.send(text)
+        await session.xa_resource.end(xid)
+        await session.xa_resource.prepare(xid)
+
+
+def test_branches_in_doubt_are_shown_and_decided(run: Command, broker: ThreadedBroker) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    assert table(run("transaction", "list"))[1:] == []
+    trio.run(prepare, broker.url, b"first")
+    trio.run(prepare, broker.url, b"second")
+    rows = of_json(run("transaction", "list", "--json"))
+    assert [(row["xid_global_txid"], row["xid_branch_qual"], row["sent"], row["received"]) for row in rows] == [
+        ("first", "branch", 2, 0), ("second", "branch", 2, 0),
+    ]  # fmt: skip
+    head, first, _second = table(run("transaction", "list"))
+    assert head[:2] == ["ID", "CREATED"] and first[0] == rows[0]["xid_as_base64"] and first[-2:] == ["2", "0"]
+    assert run("transaction", "commit", rows[0]["xid_as_base64"]).exit_code == 0
+    assert run("transaction", "rollback", rows[1]["xid_as_base64"]).exit_code == 0
+    assert broker.management.message_count("orders") == 2
+    decided = [[rows[0]["xid_as_base64"], "committed"], [rows[1]["xid_as_base64"], "rolled-back"]]
+    assert table(run("transaction", "decided"))[1:] == decided
 
 
 def test_groups_are_shown_and_reset(run: Command, broker: ThreadedBroker) -> None:
@@ -310,7 +341,7 @@ def changing_commands(group: click.Group, *words: str) -> Iterator[tuple[str, ..
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from changing_commands(command, *words, name)
-        elif name not in ("stat", "show", "list", "browse", "scheduled", "count", "groups"):
+        elif name not in ("stat", "show", "list", "browse", "scheduled", "count", "groups", "decided"):
             yield (*words, name)
 
 
@@ -375,13 +406,29 @@ def test_every_command_that_changes_a_broker_reports_it_as_one_json_line(run: Co
         closed = {"event": "closed", "connection": own["connectionID"]}
         assert of_json(run("connection", "close", own["connectionID"], "--json")) == [closed]
     seen += ["consumer close", "session close", "connection close"]
+    for event, command in (("committed", "commit"), ("rolled-back", "rollback")):
+        trio.run(prepare, broker.url, command.encode())
+        (branch,) = of_json(run("transaction", "list", "--json"))
+        done = of_json(run("transaction", command, branch["xid_as_base64"], "--json"))
+        assert done == [{"event": event, "transaction": branch["xid_as_base64"]}]
+        seen.append(f"transaction {command}")
     known = {
         each
-        for name in ("queue", "address", "divert", "security", "message", "connection", "session", "consumer")
+        for name in (
+            "queue",
+            "address",
+            "divert",
+            "security",
+            "message",
+            "connection",
+            "session",
+            "consumer",
+            "transaction",
+        )
         if isinstance(group := commands.get_command(click.Context(commands), name), click.Group)
         for each in changing_commands(group, name)
     }
-    assert len(known) == 30
+    assert len(known) == 32
     assert {each for each in known if not any(words.startswith(" ".join(each)) for words in seen)} == set()
 
 
@@ -391,6 +438,7 @@ def test_every_command_that_changes_a_broker_reports_it_as_one_json_line(run: Co
         "queue delete nope", "queue purge nope", "queue pause nope", "queue update nope --max-consumers 1",
         "message move nope x --all", "message send nope x", "address delete nope", "divert destroy nope",
         "connection close nope", "session close nope x", "consumer close nope 0",
+        "transaction commit nope", "transaction rollback nope",
     ],
 )  # fmt: skip
 def test_a_refused_change_has_its_reason_on_stderr_and_nothing_on_stdout(run: Command, words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,28 @@ async def test_decisions(tmp_path: Path, durable: bool) -> None:
             assert [(outcome.xid, outcome.committed) for outcome in outcomes] == [(xid(1), True), (xid(2), False)]
 
 
+async def test_management_decides_branches(tmp_path: Path) -> None:
+    async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
+        in_doubt(broker, 1, 2, 3)
+        first, second, _third = found = await broker.management.prepared_transactions()
+        assert [(each.format_id, each.branch_qualifier, each.global_transaction_id) for each in found] == [
+            (7, "branch", "transaction 1"), (7, "branch", "transaction 2"), (7, "branch", "transaction 3"),
+        ]  # fmt: skip
+        assert (first.sent, first.received) == ([], [])
+        assert await broker.management.commit_prepared_transaction(first.id)
+        assert await broker.management.rollback_prepared_transaction(second.id)
+        assert not await broker.management.rollback_prepared_transaction(first.id)
+        for _ in range(2):
+            assert await broker.management.heuristic_transactions() == {first.id: True, second.id: False}
+            (left,) = await broker.management.prepared_transactions()
+            assert left.global_transaction_id == "transaction 3"
+            # The time of the begin, and after a restart that of the start.
+            created = datetime.strptime(left.created, "%m/%d/%y, %I:%M:%S %p").replace(tzinfo=UTC)
+            assert abs(datetime.now(UTC) - created) < timedelta(minutes=5)
+            await broker.crash()
+            await broker.start()
+
+
 async def test_a_decision_ends_with_the_broker(tmp_path: Path) -> None:
     class FullDisk(FileDisk):
         full = False
@@ -69,3 +92,6 @@ def test_from_other_threads() -> None:
         assert broker.prepared_branches == []
         assert not broker.commit_branch(xid(1))
         assert not broker.rollback_branch(xid(1))
+        management = broker.management
+        assert (management.prepared_transactions(), management.heuristic_transactions()) == ([], {})
+        assert not management.commit_prepared_transaction("x") and not management.rollback_prepared_transaction("x")

@@ -67,6 +67,10 @@ class XaResource:
         """Forget the decision of an operator that the transaction manager has received."""
         return self._branches.forget(self._session, xid)
 
+    def decide(self, xid: Xid, *, commit: bool) -> bool:
+        """Decide a prepared branch in place of its transaction manager; return False if there is no such branch."""
+        return self._branches.decide(xid, commit=commit)
+
     def recover(self) -> list[Xid]:
         """Return what a transaction manager must decide or forget; the next answer waits until that is recorded."""
         self._branches.let_record(self._session)
