@@ -409,8 +409,8 @@ def test_every_command_that_changes_a_broker_reports_it_as_one_json_line(run: Co
     for event, command in (("committed", "commit"), ("rolled-back", "rollback")):
         trio.run(prepare, broker.url, command.encode())
         (branch,) = of_json(run("transaction", "list", "--json"))
-        done = of_json(run("transaction", command, branch["xid_as_base64"], "--json"))
-        assert done == [{"event": event, "transaction": branch["xid_as_base64"]}]
+        report = of_json(run("transaction", command, branch["xid_as_base64"], "--json"))
+        assert report == [{"event": event, "transaction": branch["xid_as_base64"]}]
         seen.append(f"transaction {command}")
     known = {
         each
