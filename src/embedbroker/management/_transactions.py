@@ -140,7 +140,7 @@ TRANSACTION_OPERATIONS = (
         (_BRANCH,),
         "boolean",
         _commit,
-        "Commit one in place of its transaction manager; false if there is none.",
+        "Commit one in place of its transaction manager; false for an unknown id.",
         changes=True,
     ),
     Operation(
