@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker, ThreadedBroker, load_config
 from embedbroker.cli._commands import commands
-from embedclient import ConnectionFactory, JMSContext, Queue, TextMessage, Topic
+from embedclient import (
+    BytesMessage,
+    ConnectionFactory,
+    JMSContext,
+    MapMessage,
+    Queue,
+    SessionMode,
+    TextMessage,
+    Topic,
+    XaCode,
+    XAConnectionFactory,
+    XAException,
+    Xid,
+)
 from tests.interop.artemis import ArtemisBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -322,3 +337,351 @@ def test_the_command_for_diverts_does_the_same_with_both(theirs: NotifyingArtemi
     expected = command_results(theirs.url)
     assert command_results(ours.url) == expected
     assert [each[0] if isinstance(each, tuple) else each for each in expected] == [0] * 8 + [6] * 4
+
+
+# -- lists -----------------------------------------------------------------------------------------------------------
+
+# Values that each broker has for itself: only their types are compared.
+VARYING = {
+    "id", "__AMQ_CID", "messageID", "userID", "timestamp", "_AMQ_SCHED_DELIVERY", "_AMQ_ORIG_MESSAGE_ID",
+    "creationTime", "creation_time", "connectionID", "sessionID", "session", "sequentialId", "remoteAddress",
+    "localAddress", "clientAddress", "implementation", "name", "messagesInTransitSize", "consumerName", "addressSize",
+}  # fmt: skip
+# What Artemis lists and this broker does not: figures that would cost time with each message, and settings of pages.
+UNCOUNTED = {
+    "messagesDelivered", "messagesDeliveredSize", "messagesAcknowledged", "lastDeliveredTime", "lastAcknowledgedTime",
+}  # fmt: skip
+OF_PAGES = {
+    "maxPageReadBytes", "maxPageReadMessages", "prefetchPageBytes", "prefetchPageMessages", "numberOfBytesPerPage",
+}  # fmt: skip
+ABSENT = {
+    "consumers": UNCOUNTED, "consumers of a connection": UNCOUNTED, "consumers of a queue": UNCOUNTED,
+    "page of consumers": UNCOUNTED, "producers": NOT_COUNTED, "page of producers": NOT_COUNTED,
+    "page of addresses": OF_PAGES,
+}  # fmt: skip
+Rows = list[dict[str, Any]]
+
+
+def shape(value: Any, name: str = "") -> Any:
+    """A value of JSON with the types of those that vary in their place."""
+    if isinstance(value, dict):
+        return {key: shape(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shape(each) for each in value]
+    if name == "creationTime" and isinstance(value, str) and not value.isdigit():
+        assert re.fullmatch(r"[A-Z][a-z]{2} [A-Z][a-z]{2} \d\d \d\d:\d\d:\d\d UTC \d{4}", value), value
+    return type(value).__name__ if name in VARYING else value
+
+
+async def listing(context: JMSContext, operation: str, *arguments: object, resource: str = "broker") -> Rows:
+    found = await invoke(context, resource, operation, *arguments)
+    if isinstance(found, str):
+        found = json.loads(found)
+    rows = found["data"] if isinstance(found, dict) and "data" in found else found
+    assert isinstance(rows, list)
+    return rows
+
+
+async def page(context: JMSContext, operation: str, field: str, value: str) -> Rows:
+    options = {"field": field, "operation": "EQUALS", "value": value, "sortField": field, "sortOrder": "asc"}
+    return await listing(context, operation, json.dumps(options), 1, 100)
+
+
+async def fill(context: JMSContext) -> None:
+    """Messages of each kind in ``listed.q``, the last one for later."""
+    properties = {"n": 1, "large": 2**40, "real": 1.5, "flag": True, "long": "x" * 300, "empty": ""}
+    rich = TextMessage("text", properties=properties, correlation_id="c-1", reply_to=Queue("answers"), type="kind")
+    producer = context.create_producer()
+    for message in (rich, BytesMessage(b"abc"), MapMessage({"k": 1})):
+        await producer.send(Queue("listed.q"), message)
+    later = TextMessage("later", properties={"n": 2})
+    await producer.set_delivery_delay(600_000).send(Queue("listed.q"), later)
+
+
+async def lists_of(url: str) -> dict[str, Any]:
+    """All lists of messages and clients, for a client of one name whose consumer holds a message."""
+    found: dict[str, Any] = {}
+    factory = ConnectionFactory(url, user="admin", password="admin")
+    listed = ConnectionFactory(url, user="admin", password="admin", client_id="listed")
+    async with factory.create_context() as context, listed.create_context(SessionMode.CLIENT) as client:
+        wanted = {"name": "listed.q", "routing-type": "ANYCAST", "filter-string": "n IS NULL OR n < 5"}
+        await invoke(context, "broker", "createQueue", json.dumps(wanted))
+        await fill(client)
+        of_queue = "queue.listed.q"
+        found["messages"] = await listing(context, "listMessagesAsJSON", "", resource=of_queue)
+        found["messages as maps"] = await listing(context, "listMessages", "n = 1", resource=of_queue)
+        found["scheduled"] = await listing(context, "listScheduledMessagesAsJSON", resource=of_queue)
+        found["scheduled as maps"] = await listing(context, "listScheduledMessages", resource=of_queue)
+        found["first"] = await listing(context, "getFirstMessageAsJSON", resource=of_queue)
+        found["next"] = json.loads(await invoke(context, of_queue, "peekFirstMessageAsJSON"))
+        found["next scheduled"] = json.loads(await invoke(context, of_queue, "peekFirstScheduledMessageAsJSON"))
+        async with (
+            client.create_consumer(Queue("listed.q"), "n = 1") as consumer,
+            client.create_browser(Queue("listed.q")),
+        ):
+            assert await consumer.receive(timeout=10) is not None
+            found["delivering"] = await listing(context, "listDeliveringMessagesAsJSON", resource=of_queue)
+            maps = await invoke(context, of_queue, "listDeliveringMessages")
+            found["delivering as maps"] = [each for rows in maps.values() for each in rows]
+            found["page of connections"] = await page(context, "listConnections", "clientID", "listed")
+            (identifier,) = [row["connectionID"] for row in found["page of connections"]]
+            found["connections"] = [
+                row for row in await listing(context, "listConnectionsAsJSON") if row["connectionID"] == identifier
+            ]
+            found["sessions of a connection"] = await listing(context, "listSessionsAsJSON", identifier)
+            names = {row["sessionID"] for row in found["sessions of a connection"]}
+            found["sessions"] = [
+                row for row in await listing(context, "listAllSessionsAsJSON") if row["sessionID"] in names
+            ]
+            found["page of sessions"] = await page(context, "listSessions", "clientID", "listed")
+            found["consumers of a connection"] = await listing(context, "listConsumersAsJSON", identifier)
+            found["consumers"] = [
+                row for row in await listing(context, "listAllConsumersAsJSON") if row["connectionID"] == identifier
+            ]
+            found["consumers of a queue"] = await listing(context, "listConsumersAsJSON", resource=of_queue)
+            found["page of consumers"] = await page(context, "listConsumers", "clientID", "listed")
+            found["producers"] = [
+                row for row in await listing(context, "listProducersInfoAsJSON") if row["connectionID"] == identifier
+            ]
+            found["page of producers"] = await page(context, "listProducers", "clientID", "listed")
+            found["page of queues"] = await page(context, "listQueues", "name", "listed.q")
+            found["page of addresses"] = await page(context, "listAddresses", "name", "listed.q")
+            closed = found["page of consumers"][0]
+            found["closed"] = await invoke(context, "broker", "closeConsumerWithID", closed["session"], closed["id"])
+        for operation in ("listConsumersAsJSON", "listSessionsAsJSON"):
+            found[f"{operation} of nothing"] = await listing(context, operation, "nope")
+    return found
+
+
+def differences(label: str, theirs: Any, ours: Any) -> list[object]:
+    """Fields of rows that only one of the brokers has, or with other values, but for those that are absent here."""
+    if not (isinstance(theirs, list) and isinstance(ours, list)):
+        theirs, ours = [theirs], [ours]
+    absent = ABSENT.get(label, set())
+    found: list[object] = [f"{label}: {len(theirs)} rows there, {len(ours)} here"] * (len(theirs) != len(ours))
+    shapes = [sorted(map(shape, rows), key=lambda row: json.dumps(row, sort_keys=True)) for rows in (theirs, ours)]
+    for there, here in zip(*shapes, strict=False):
+        if not isinstance(there, dict):
+            found += [(label, there, here)] * (there != here)
+            continue
+        assert absent <= set(there), label
+        for name in sorted(set(there) - absent | set(here)):
+            values = there.get(name, "absent"), here.get(name, "absent")
+            found += [(label, name, *values)] * (values[0] != values[1])
+    return found
+
+
+async def test_lists_have_the_fields_types_and_values_of_artemis(
+    theirs: NotifyingArtemis, ours: ThreadedBroker
+) -> None:
+    expected, found = await lists_of(theirs.url), await lists_of(ours.url)
+    assert expected["closed"] is True and len(expected["messages"]) == 3
+    assert [each for label, rows in expected.items() for each in differences(label, rows, found[label])] == []
+
+
+# -- disabled queues -------------------------------------------------------------------------------------------------
+
+
+async def disabled_results(url: str) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
+
+        async def call(label: str, operation: str, *arguments: object, resource: str = "queue.off.q") -> None:
+            results[label] = await invoke(context, resource, operation, *arguments)
+
+        await invoke(context, "broker", "createQueue", json.dumps({"name": "off.q", "routing-type": "ANYCAST"}))
+        producer = context.create_producer()
+        await producer.send(Queue("off.q"), "kept")
+        await call("disabled", "disable")
+        await call("is not enabled", "isEnabled")
+        await producer.send(Queue("off.q"), "lost")
+        await call("messages of a disabled queue", "getMessageCount")
+        await call("consumed", "countMessages", "")
+        await call("enabled", "enable")
+        await call("is enabled", "isEnabled")
+        await producer.send(Queue("off.q"), "later")
+        await call("messages", "getMessageCount")
+        wanted = json.dumps({"name": "off.made", "routing-type": "MULTICAST", "enabled": False})
+        await invoke(context, "broker", "createQueue", wanted)
+        await call("made disabled", "isEnabled", resource="queue.off.made")
+        rows = await page(context, "listQueues", "name", "off.made")
+        results["listed"] = rows[0]["enabled"]
+        updated = await invoke(context, "broker", "updateQueue", json.dumps({"name": "off.made", "enabled": True}))
+        assert json.loads(updated)["name"] == "off.made"
+        await call("updated", "isEnabled", resource="queue.off.made")
+    return results
+
+
+async def test_disabled_queues_are_those_of_artemis(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    expected = await disabled_results(theirs.url)
+    assert expected["messages of a disabled queue"] == 1
+    assert await disabled_results(ours.url) == expected
+
+
+# -- branches in doubt -----------------------------------------------------------------------------------------------
+
+BRANCHES = [Xid(7, b"branch", b"doubt\xff\x80"), Xid(-5, b"b2", b"doubt 2"), Xid(300, b"", b"doubt 3")]
+
+
+async def branches_of(url: str) -> dict[str, Any]:
+    """Results of operations on three branches in doubt: one sent and received, and each other one sent."""
+    results: dict[str, Any] = {}
+    async with (
+        ConnectionFactory(url, user="admin", password="admin").create_context() as context,
+        XAConnectionFactory(url, user="admin", password="admin").create_xa_connection() as connection,
+        connection.xa_session() as session,
+    ):
+
+        async def call(label: str, operation: str, *arguments: object) -> Any:
+            results[label] = result = await invoke(context, "broker", operation, *arguments)
+            return result
+
+        await call("none", "listPreparedTransactions")
+        await call("no details", "listPreparedTransactionDetailsAsJSON")
+        await context.create_producer().send(Queue("doubt"), TextMessage("first", properties={"n": 1}))
+        for number, xid in enumerate(BRANCHES):
+            await session.xa_resource.start(xid)
+            sent = TextMessage("sent", properties={"n": 2}) if number else BytesMessage(b"sent")
+            await session.create_producer(Queue("doubt")).send(sent)
+            if number == 0:
+                async with session.create_consumer(Queue("doubt")) as consumer:
+                    assert await consumer.receive(timeout=10) is not None
+                    await session.xa_resource.end(xid)
+            else:
+                await session.xa_resource.end(xid)
+            await session.xa_resource.prepare(xid)
+        texts = await call("", "listPreparedTransactions")
+        results["texts"] = [re.sub(r"^.* base64: |XidImpl \(\d+", "", text) for text in texts]
+        rows = json.loads(await call("", "listPreparedTransactionDetailsAsJSON"))
+        results["details"] = shape(rows)
+        for label, operation, number in (
+            ("committed", "commitPreparedTransaction", 1),
+            ("rolled back", "rollbackPreparedTransaction", 2),
+            ("decided already", "commitPreparedTransaction", 2),
+        ):
+            await call(label, operation, rows[number]["xid_as_base64"])
+        await call("unknown", "commitPreparedTransaction", "nope")
+        await call("committed ones", "listHeuristicCommittedTransactions")
+        await call("rolled back ones", "listHeuristicRolledBackTransactions")
+        results["count"] = await invoke(context, "queue.doubt", "getMessageCount")
+        await session.xa_resource.rollback(BRANCHES[0])
+        for xid, code in zip(BRANCHES[1:], (XaCode.XA_HEURCOM, XaCode.XA_HEURRB), strict=True):
+            with pytest.raises(XAException) as caught:
+                await session.xa_resource.commit(xid)
+            assert caught.value.error_code == code
+            await session.xa_resource.forget(xid)
+        await call("forgotten", "listHeuristicCommittedTransactions")
+    del results[""]
+    return results
+
+
+async def test_branches_in_doubt_are_listed_and_decided_as_by_artemis(
+    theirs: NotifyingArtemis, ours: ThreadedBroker
+) -> None:
+    expected = await branches_of(theirs.url)
+    assert len(expected["details"]) == 3 and expected["committed"] is True
+    found = await branches_of(ours.url)
+    assert differences("details", expected.pop("details"), found.pop("details")) == []
+    assert found == expected
+
+
+def transaction_commands(url: str) -> list[object]:
+    """Exit codes and outputs of `embedbroker transaction`."""
+
+    async def prepare() -> None:
+        factory = XAConnectionFactory(url, user="admin", password="admin")
+        async with factory.create_xa_connection() as connection, connection.xa_session() as session:
+            for name in (b"one", b"two"):
+                xid = Xid(7, b"shell", name)
+                await session.xa_resource.start(xid)
+                await session.create_producer(Queue("doubt.shell")).send("text")
+                await session.xa_resource.end(xid)
+                await session.xa_resource.prepare(xid)
+
+    trio.run(prepare)
+    rows = [json.loads(line) for line in run_command(url, "transaction", "list", "--json").stdout.splitlines()]
+    ids = [row["xid_as_base64"] for row in rows]
+    calls = [
+        run_command(url, "transaction", "commit", ids[0]),
+        run_command(url, "transaction", "rollback", ids[1], "--json"),
+        run_command(url, "transaction", "commit", ids[0]),
+        run_command(url, "transaction", "list"),
+        run_command(url, "transaction", "decided"),
+    ]
+    return [[(row["sent"], row["received"]) for row in rows], *[(each.exit_code, each.output) for each in calls]]
+
+
+def test_the_command_for_branches_in_doubt_does_the_same_with_both(
+    theirs: NotifyingArtemis, ours: ThreadedBroker
+) -> None:
+    expected = transaction_commands(theirs.url)
+    assert transaction_commands(ours.url) == expected
+    assert [each[0] for each in expected[1:] if isinstance(each, tuple)] == [0, 0, 6, 0, 0]
+
+
+# -- messages on the command line ------------------------------------------------------------------------------------
+
+
+def run_command(url: str, *words: str) -> Result:
+    return CliRunner().invoke(commands, [*words, "--url", url, "--user", "admin", "--password", "admin"])
+
+
+def message_commands(url: str) -> list[object]:
+    """Exit codes and outputs of `embedbroker message`, with positions in place of message ids."""
+    results: list[object] = []
+    ids: list[str] = []
+
+    def run(*words: str, code: int = 0) -> list[str]:
+        done = run_command(url, "message", *[ids[int(word[1:])] if word[:1] == "#" else word for word in words])
+        assert done.exit_code == code, (words, done.output)
+        results.append((words, done.exit_code))
+        return done.stdout.splitlines()
+
+    def shown(*words: str, code: int = 0) -> list[str]:
+        lines = run(*words, code=code)
+        results.append(lines)
+        return lines
+
+    async def schedule() -> None:
+        async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
+            await context.create_producer().set_delivery_delay(600_000).send(Queue("mail"), "later")
+
+    for name in ("mail", "mail.other"):
+        assert run_command(url, "queue", "create", name).exit_code == 0
+    ids += run("send", "mail", "one", "two", "three", "-p", "color=red")
+    ids += run("send", "mail", "four", "-p", "color=blue", "--non-persistent")
+    shown("count", "mail")
+    shown("count", "mail", "--filter", "color = 'red'")
+    rows = [json.loads(line) for line in run("browse", "mail", "--json")]
+    results.append(shape(rows))
+    assert [str(row["messageID"]) for row in rows] == ids
+    results.append([line.split()[1:3] for line in run("browse", "mail", "--filter", "color = 'blue'")])
+    shown("copy", "mail", "mail.other", "--id", "#0")
+    shown("copy", "mail", "mail.other", "--id", "1", code=1)
+    shown("move", "mail", "mail.other", "--id", "#1", "--id", "#3")
+    shown("move", "mail", "mail.other", "--id", "#1", code=1)
+    shown("move", "mail", "mail.other", "--filter", "color = 'red'")
+    shown("move", "mail", "nowhere", "--all", code=6)
+    shown("count", "mail.other")
+    trio.run(schedule)
+    scheduled = [json.loads(line) for line in run("scheduled", "mail", "--json")]
+    results.append(shape(scheduled))
+    ids.append(str(scheduled[0]["messageID"]))
+    shown("deliver", "mail", "--id", "#4")
+    shown("count", "mail")
+    shown("reject", "mail.other", "--filter", "color = 'blue'")
+    shown("count", "mail.other")
+    shown("retry", "DLQ")
+    shown("count", "mail.other", "--filter", "color = 'blue'")
+    shown("expire", "mail.other", "--filter", "color = 'blue'")
+    shown("delete", "mail.other", "--filter", "color = 'green'")
+    shown("delete", "mail.other", "--all")
+    shown("delete", "mail", "--all", "--json")
+    shown("count", "mail")
+    run("browse", "nope", code=6)
+    return results
+
+
+def test_the_command_for_messages_does_the_same_with_both(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    expected = message_commands(theirs.url)
+    assert message_commands(ours.url) == expected

@@ -14,7 +14,7 @@ __all__ = ["Clients"]
 class Clients:
     """Hold every open connection and session, oldest first."""
 
-    __slots__ = ("_observers", "connections", "connections_total", "sessions", "sessions_total")
+    __slots__ = ("_observers", "connections", "connections_total", "consumers_total", "sessions", "sessions_total")
 
     def __init__(self, observers: Observers) -> None:
         self._observers = observers
@@ -23,6 +23,7 @@ class Clients:
         #: How many there were since the start of the broker.
         self.connections_total = 0
         self.sessions_total = 0
+        self.consumers_total = 0
 
     def add_connection(self, connection: ClientConnection) -> None:
         """Add an accepted connection."""
@@ -35,6 +36,11 @@ class Clients:
         if connection in self.connections:
             del self.connections[connection]
             self._observers.call(self._observers.commit.connection_removed, connection)
+
+    def take_consumer_number(self) -> int:
+        """Return the number of a new consumer, which no other consumer of the broker has."""
+        self.consumers_total += 1
+        return self.consumers_total
 
     def add_session(self, session: SessionView) -> None:
         """Add a session. Sessions of the broker itself, without a connection, are observed and not kept."""

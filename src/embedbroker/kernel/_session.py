@@ -367,6 +367,7 @@ class Session:
         consumer.owner = self
         consumer.filter_text = filter_text or None
         consumer.created_ms = self.kernel.now_ms
+        consumer.sequential_id = self.kernel.clients.take_consumer_number()
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer

@@ -7,6 +7,7 @@ from typing import Any
 
 from embedbroker.kernel import Address, Kernel, Permission
 
+from ._lists import limit_percent
 from ._queue_control import remove_all
 from ._registry import Attribute, Call, Control, Kind, Operation, Parameter, Work, done
 from ._sending import operations, send
@@ -77,6 +78,12 @@ _ATTRIBUTES = (
     ),
     Attribute(
         "AddressSize", "long", lambda call: call.kernel.memory.address_bytes(call.name), "Bytes of its messages."
+    ),
+    Attribute(
+        "AddressLimitPercent",
+        "int",
+        lambda call: limit_percent(call.kernel, _of(call)),
+        "The same in percent of its limit, or of that of the broker.",
     ),
     Attribute("CurrentDuplicateIdCacheSize", "long", _duplicate_ids, "Ids for duplicate detection in force."),
     Attribute("AutoCreated", "boolean", lambda call: _of(call).definition.auto_created, "Created on demand."),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from attrs import frozen
 
 from embedbroker.config import Matches
 from embedbroker.kernel import ClientConnection, Consumer, Queue, Session
 
+from ._dates import time_text
 from ._lists import PAGE_PARAMETERS
 from ._paging import Column, page_of
 from ._registry import Call, Kind, Operation, Parameter, Work
@@ -37,6 +39,10 @@ def _consumers(call: Call) -> Iterator[tuple[Session, Consumer]]:
             yield session, consumer
 
 
+# Address of a producer that names one with each message.
+_ANONYMOUS = "ANONYMOUS"
+
+
 @frozen
 class _Producer:
     """Describe a producer that a client announced."""
@@ -61,6 +67,11 @@ def _host(peer: str) -> str:
     return peer.rpartition(":")[0] or peer
 
 
+def _time_column(read: Callable[[Any], int]) -> Column:
+    """Return a column of times in Unix milliseconds, which rows show as texts of Java."""
+    return Column(read, is_number=True, show=time_text)
+
+
 # -- paged -----------------------------------------------------------------------------------------------------------
 
 
@@ -77,7 +88,7 @@ def _connection_columns(call: Call) -> dict[str, Column]:
         "connectionID": Column(lambda connection: connection.connection_id),
         "remoteAddress": Column(lambda connection: connection.peer),
         "users": Column(users),
-        "creationTime": Column(lambda connection: connection.created_ms, is_number=True),
+        "creationTime": _time_column(lambda connection: connection.created_ms),
         "implementation": Column(lambda connection: type(connection).__name__),
         "protocol": Column(lambda connection: connection.protocol),
         "clientID": Column(lambda connection: connection.client_id),
@@ -85,6 +96,9 @@ def _connection_columns(call: Call) -> dict[str, Column]:
         "sessionCount": Column(
             lambda connection: len(by_connection.get(connection, ())), is_number=True, stays_number=True
         ),
+        # The PROXY protocol is not used.
+        "proxyAddress": Column(lambda connection: None),
+        "proxyProtocolVersion": Column(lambda connection: None),
     }
 
 
@@ -97,7 +111,7 @@ _SESSION_COLUMNS: dict[str, Column] = {
     "id": Column(lambda session: session.name),
     "user": Column(lambda session: session.user),
     "validatedUser": Column(lambda session: session.validated_user),
-    "creationTime": Column(lambda session: session.created_ms, is_number=True),
+    "creationTime": _time_column(lambda session: session.created_ms),
     "consumerCount": Column(lambda session: len(session.consumers), is_number=True, stays_number=True),
     "producerCount": Column(lambda session: len(session.producers), is_number=True, stays_number=True),
     "connectionID": Column(lambda session: _client_of(session).connection_id),
@@ -105,9 +119,8 @@ _SESSION_COLUMNS: dict[str, Column] = {
 }
 
 _CONSUMER_COLUMNS: dict[str, Column] = {
-    "id": Column(lambda pair: pair[1].key, is_number=True),
+    "id": Column(lambda pair: pair[1].sequential_id, is_number=True),
     "session": Column(lambda pair: pair[0].name),
-    "connection": Column(lambda pair: _client_of(pair[0]).connection_id),
     "clientID": Column(lambda pair: _client_of(pair[0]).client_id),
     "user": Column(lambda pair: pair[0].user),
     "validatedUser": Column(lambda pair: pair[0].validated_user),
@@ -118,8 +131,10 @@ _CONSUMER_COLUMNS: dict[str, Column] = {
     "address": Column(lambda pair: pair[1].queue.definition.address),
     "localAddress": Column(lambda pair: None),
     "remoteAddress": Column(lambda pair: _client_of(pair[0]).peer),
-    "creationTime": Column(lambda pair: pair[1].created_ms, is_number=True),
+    "creationTime": _time_column(lambda pair: pair[1].created_ms),
     "messagesInTransit": Column(lambda pair: len(pair[1].unsettled), is_number=True),
+    "messagesInTransitSize": Column(lambda pair: _transit_size(pair[1]), is_number=True),
+    "messagesAcknowledgedAwaitingCommit": Column(lambda pair: _awaiting_commit(pair[1]), is_number=True),
     "status": Column(lambda pair: "OK"),
 }
 
@@ -128,12 +143,11 @@ _PRODUCER_COLUMNS: dict[str, Column] = {
     "id": Column(lambda producer: producer.number, is_number=True),
     "name": Column(lambda producer: str(producer.number)),
     "session": Column(lambda producer: producer.session.name),
-    "connection": Column(lambda producer: _client_of(producer.session).connection_id),
     "clientID": Column(lambda producer: _client_of(producer.session).client_id),
     "user": Column(lambda producer: producer.session.user),
     "validatedUser": Column(lambda producer: producer.session.validated_user),
     "protocol": Column(lambda producer: _client_of(producer.session).protocol),
-    "address": Column(lambda producer: producer.address),
+    "address": Column(lambda producer: producer.address or _ANONYMOUS),
     "localAddress": Column(lambda producer: None),
     "remoteAddress": Column(lambda producer: _client_of(producer.session).peer),
     "creationTime": Column(lambda producer: producer.created_ms, is_number=True),
@@ -212,16 +226,30 @@ def consumer_json(session: Session | None, consumer: Consumer) -> dict[str, obje
     connection = session.connection if session is not None else None
     return {
         "consumerID": consumer.key,
+        "sequentialId": consumer.sequential_id,
         "connectionID": connection.connection_id if connection is not None else None,
         "sessionID": session.name if session is not None else None,
-        "queueName": consumer.queue.name,
         "browseOnly": consumer.browse,
         "creationTime": consumer.created_ms,
-        "deliveringCount": len(consumer.unsettled),
         "messagesInTransit": len(consumer.unsettled),
+        "messagesInTransitSize": _transit_size(consumer),
+        "messagesAcknowledgedAwaitingCommit": _awaiting_commit(consumer),
         "status": "OK",
-        **({"filter": consumer.filter_text} if consumer.filter_text else {}),
     }
+
+
+def _transit_size(consumer: Consumer) -> int:
+    return sum([reference.message.encoded_size for reference in consumer.unsettled.values()])
+
+
+def _awaiting_commit(consumer: Consumer) -> int:
+    """Return the number of messages that the transaction of its session acknowledged."""
+    transaction = consumer.owner.transaction if isinstance(consumer.owner, Session) else None
+    if transaction is None:
+        return 0
+    return sum(
+        [len(references) for _queue, references, _outcome, taker in transaction.acknowledged if taker is consumer]
+    )
 
 
 def consumers_of(queue: Queue) -> list[tuple[Session | None, Consumer]]:
@@ -233,7 +261,7 @@ def consumers_of(queue: Queue) -> list[tuple[Session | None, Consumer]]:
 
 
 def consumer_rows(consumers: Iterable[tuple[Session | None, Consumer]]) -> Work:
-    """Return a JSON array of consumers."""
+    """Return a JSON array of the consumers of one queue."""
     rows = Rows()
     for session, consumer in consumers:
         rows.add(consumer_json(session, consumer))
@@ -241,12 +269,23 @@ def consumer_rows(consumers: Iterable[tuple[Session | None, Consumer]]) -> Work:
     return rows.text()
 
 
+def _rows_with_queues(consumers: Iterable[tuple[Session, Consumer]]) -> Work:
+    """Return a JSON array of consumers of several queues, which has the older name of the messages in transit, too."""
+    rows = Rows()
+    for session, consumer in consumers:
+        row = consumer_json(session, consumer)
+        row |= {"queueName": consumer.queue.name, "deliveringCount": row["messagesInTransit"]}
+        rows.add(row | ({"filter": consumer.filter_text} if consumer.filter_text else {}))
+        yield
+    return rows.text()
+
+
 def _all_consumers_json(call: Call) -> Work:
-    return consumer_rows(_consumers(call))
+    return _rows_with_queues(_consumers(call))
 
 
 def _consumers_json(call: Call, connection_id: str | None) -> Work:
-    return consumer_rows(
+    return _rows_with_queues(
         [
             (session, consumer)
             for session in _sessions_of(call, connection_id)
@@ -260,12 +299,12 @@ def _producers_json(call: Call) -> Work:
     for producer in _producers(call):
         rows.add(
             {
-                "id": producer.number,
+                "id": str(producer.number),
                 "name": str(producer.number),
                 "connectionID": _client_of(producer.session).connection_id,
                 "sessionID": producer.session.name,
-                "creationTime": producer.created_ms,
-                "destination": producer.address,
+                "creationTime": str(producer.created_ms),
+                "destination": producer.address or _ANONYMOUS,
             }
         )
         yield
@@ -333,7 +372,7 @@ def _close_session(call: Call, connection_id: str | None, session_name: str | No
 
 def _close_consumer(call: Call, session_name: str | None, consumer_id: str | None) -> bool:
     for session, consumer in list(_consumers(call)):
-        if session.name == session_name and str(consumer.key) == consumer_id:
+        if session.name == session_name and str(consumer.sequential_id) == consumer_id:
             session.close_consumer(consumer.key)
             consumer.port.closed_by_broker(consumer)
             return True

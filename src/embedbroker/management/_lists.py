@@ -10,7 +10,7 @@ from ._paging import Column, page_of
 from ._registry import Call, Kind, Operation, Parameter, Work
 from ._texts import ROUTING_TYPES, routing_types_text
 
-__all__ = ["OPERATIONS", "PAGE_PARAMETERS", "QUEUE_COLUMNS"]
+__all__ = ["OPERATIONS", "PAGE_PARAMETERS", "QUEUE_COLUMNS", "limit_percent"]
 
 PAGE_PARAMETERS = (
     Parameter("options", Kind.TEXT),
@@ -58,9 +58,20 @@ QUEUE_COLUMNS: dict[str, Column] = {
 """Fields of a queue under the names of Artemis; kinds of queues that do not exist yet have the values of "off"."""
 
 
+def limit_percent(kernel: Kernel, address: Address) -> int:
+    """Return the size of an address in percent of its limit, or without one of the limit of the broker."""
+    memory, limit = kernel.memory, kernel.settings.of(address.name).max_size_bytes
+    if limit is None or limit <= 0:
+        limit = memory.limit_bytes
+    return 100 * memory.address_bytes(address.name) // limit if limit else 0
+
+
 def _address_columns(kernel: Kernel) -> dict[str, Column]:
     def size_of(address: Address) -> int:
         return kernel.memory.address_bytes(address.name)
+
+    def percent_of(address: Address) -> int:
+        return limit_percent(kernel, address)
 
     return {
         "id": Column(lambda address: address.definition.id, is_number=True),
@@ -78,6 +89,7 @@ def _address_columns(kernel: Kernel) -> dict[str, Column]:
         "unroutedMessageCount": Column(lambda address: address.unrouted_count, is_number=True),
         "routedMessageCount": Column(lambda address: address.routed_count - address.unrouted_count, is_number=True),
         "messageCount": Column(lambda address: sum([queue.message_count for queue in address.queues]), is_number=True),
+        "addressLimitPercent": Column(percent_of, is_number=True),
         "addressSize": Column(size_of, is_number=True),
         "numberOfPages": Column(lambda address: 0, is_number=True),
         "paging": Column(lambda address: False),

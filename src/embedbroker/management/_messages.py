@@ -56,23 +56,28 @@ def first_message(queue: Queue) -> Message | None:
     return None if reference is None else reference.message
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}, + {len(text) - VALUE_MAX} more"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}, + {len(text) - limit} more"
 
 
-def shown(value: object) -> object:
+def shown(value: object, limit: int = VALUE_MAX) -> object:
     """Return a value as lists show it: cut, and as JSON has it."""
     if isinstance(value, bytes | bytearray | memoryview):
         # Java prints bytes with a sign.
-        return [byte - 256 if byte > 127 else byte for byte in bytes(value[:VALUE_MAX])]
+        return [byte - 256 if byte > 127 else byte for byte in bytes(value[:limit])]
     if isinstance(value, float) and value - value != 0:
         # JSON has no infinity.
         return str(value)
-    return _cut(value) if isinstance(value, str) else value
+    return _cut(value, limit) if isinstance(value, str) else value
 
 
-def message_map(message: Message) -> dict[str, object]:
-    """Describe a message: headers and properties in one object, without the body."""
+def message_map(message: Message, limit: int = VALUE_MAX) -> dict[str, object]:
+    """Describe a message: headers and properties in one object, without the body.
+
+    Args:
+        message: The message.
+        limit: Characters of a property that are shown.
+    """
     user_id = message.user_id
     # Lists have the names of CORE for messages of every encoding.
     in_core = message.to_core()
@@ -80,7 +85,7 @@ def message_map(message: Message) -> dict[str, object]:
     return {
         "durable": message.durable,
         "address": message.address,
-        **({name: shown(value) for name, value in properties.items()} if properties is not None else {}),
+        **({name: shown(value, limit) for name, value in properties.items()} if properties is not None else {}),
         "messageID": message.message_id,
         "expiration": message.expiration,
         "type": getattr(in_core, "type", 0),

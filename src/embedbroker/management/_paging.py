@@ -31,6 +31,8 @@ class Column:
     is_number: bool = False
     #: Numbers of few lists are numbers in the answer; all others are texts.
     stays_number: bool = False
+    #: Returns the text of a number; None: its digits.
+    show: Callable[[int], str] | None = None
 
 
 @frozen
@@ -210,4 +212,6 @@ def _sort_key(value: object) -> tuple[int, Any]:
 
 def _shown(column: Column, item: object) -> object:
     value = column.read(item)
+    if column.show is not None:
+        return column.show(value)
     return value if column.stays_number else plain_text(value)

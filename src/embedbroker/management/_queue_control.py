@@ -72,7 +72,8 @@ def _first_as_json(call: Call) -> str:
 def _peek(call: Call) -> str:
     queue = _browsed(call)
     message = first_message(queue)
-    shown = None if message is None else message_map(message)
+    # Not cut, as in Artemis.
+    shown = None if message is None else message_map(message, RESULT_CHARS_MAX)
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -14,7 +14,7 @@ from embedbroker.kernel import Message, Permission, Queue, Reference
 
 from ._messages import BROWSE_MAX, matcher, message_map
 from ._registry import Attribute, Call, Kind, Operation, Parameter, Work, done
-from ._rows import Rows
+from ._rows import RESULT_CHARS_MAX, Rows
 
 __all__ = ["SCHEDULED_ATTRIBUTES", "SCHEDULED_OPERATIONS"]
 
@@ -87,7 +87,9 @@ def _peek(call: Call) -> Work:
         if oldest is None or key < oldest:
             oldest, found = key, reference.message
         yield
-    return json.dumps(None if found is None else message_map(found), ensure_ascii=False, separators=(",", ":"))
+    # Not cut, as in Artemis.
+    shown = None if found is None else message_map(found, RESULT_CHARS_MAX)
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
 def _deliver(call: Call, matches: Callable[[Reference], bool] | None) -> Work:

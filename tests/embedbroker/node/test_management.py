@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from embedbroker.management._dates import time_text
 from embedbroker.node import TaskDone, TaskKind
 from embedclient.wire.core import (
     CreateQueueV2,
     MessageType,
     NullResponse,
+    SessionAcknowledge,
     SessionQueueQuery,
     SessionQueueQueryResponseV3,
     SessionReceiveMessage,
@@ -626,11 +628,66 @@ def test_connections_sessions_and_consumers_are_listed(manager: Manager) -> None
     (session,) = json.loads(manager.call("broker", "listSessions", "", 1, 10))["data"]
     (consumer,) = json.loads(manager.call("broker", "listConsumers", "", 1, 10))["data"]
     assert connection["protocol"] == "CORE" and connection["sessionCount"] == 1
-    assert session["connectionID"] == consumer["connection"] == connection["connectionID"]
+    assert session["connectionID"] == connection["connectionID"]
     assert (consumer["session"], consumer["queue"], session["consumerCount"]) == (session["id"], "replies", 1)
     assert manager.read("broker", "ConnectionCount") == manager.read("broker", "SessionCount") == 1
     assert manager.call("broker", "listConnectionIDs") == [connection["connectionID"]]
     assert manager.call("broker", "listSessions", connection["connectionID"]) == [session["id"]]
+
+
+def test_a_consumer_shows_what_it_holds_and_has_a_number_in_the_broker(manager: Manager) -> None:
+    stage = manager.peer.stage
+    other = stage.connect().open_session("other", transacted=True)
+    fill(manager, 3)
+    other.consume()
+    first = other.packets(SessionReceiveMessage)[0].message.message_id
+    other.send(SessionAcknowledge(0, first, False))
+    rows = json.loads(manager.call("broker", "listAllConsumersAsJSON"))
+    (row,) = [each for each in rows if each["queueName"] == "q"]
+    taken = [row[name] for name in ("messagesInTransit", "deliveringCount", "messagesAcknowledgedAwaitingCommit")]
+    assert taken == [2, 2, 1] and row["messagesInTransitSize"] > 2 * len("x")
+    # The key of a consumer is of its session; this number is of the broker.
+    assert len({each["sequentialId"] for each in rows}) == len(rows) == 2
+    (of_queue,) = json.loads(manager.call("queue.q", "listConsumersAsJSON"))
+    assert of_queue == {name: value for name, value in row.items() if name not in ("queueName", "deliveringCount")}
+    options = json.dumps({"field": "queue", "operation": "EQUALS", "value": "q"})
+    (paged,) = json.loads(manager.call("broker", "listConsumers", options, 1, 10))["data"]
+    assert paged["id"] == str(row["sequentialId"]) and paged["messagesAcknowledgedAwaitingCommit"] == "1"
+    assert paged["creationTime"] == time_text(row["creationTime"])
+    assert manager.call("broker", "closeConsumerWithID", "other", "77") is False
+    assert manager.call("broker", "closeConsumerWithID", "other", paged["id"]) is True
+    assert manager.read("queue.q", "ConsumerCount") == 0
+
+
+def test_times_of_pages_are_texts_in_the_order_of_time(manager: Manager) -> None:
+    stage = manager.peer.stage
+    for name in ("second", "third"):
+        stage.advance(20)
+        stage.connect().open_session(name)
+    # Artemis requires the parts of a filter in any case; empty ones are none.
+    options = json.dumps({"field": "", "operation": "", "value": "", "sortField": "creationTime", "sortOrder": "desc"})
+    rows = json.loads(manager.call("broker", "listSessions", options, 1, 10))["data"]
+    assert [row["id"] for row in rows][:2] == ["third", "second"]
+    assert rows[0]["creationTime"] == time_text(stage.node.kernel.now_ms)
+
+
+def test_the_size_of_an_address_in_percent_of_its_limit(manager: Manager) -> None:
+    assert manager.read("address.replies", "AddressLimitPercent") == 0
+    fill(manager, 2)
+    size = manager.read("address.q", "AddressSize")
+    manager.call("broker", "addAddressSettings", "q", json.dumps({"maxSizeBytes": 2 * size}))
+    assert manager.read("address.q", "AddressLimitPercent") == 50
+    options = json.dumps({"field": "name", "operation": "EQUALS", "value": "q"})
+    (row,) = json.loads(manager.call("broker", "listAddresses", options, 1, 1))["data"]
+    assert row["addressLimitPercent"] == "50"
+
+
+def test_the_next_message_is_shown_whole(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    manager.call("queue.q", "sendMessage", {"long": "x" * 300}, 3, "text", True, None, None)
+    assert json.loads(manager.call("queue.q", "peekFirstMessageAsJSON"))["long"] == "x" * 300
+    (listed,) = json.loads(manager.read("queue.q", "FirstMessageAsJSON"))
+    assert listed["long"] == "x" * 256 + ", + 44 more"
 
 
 def test_closing_a_connection(manager: Manager) -> None:

@@ -126,6 +126,7 @@ class Consumer:
         "priority",
         "queue",
         "selector",
+        "sequential_id",
         "session",
         "started",
         "unsettled",
@@ -166,6 +167,8 @@ class Consumer:
         self.owner: SessionView | None = None
         self.filter_text: str | None = None
         self.created_ms = 0
+        # Number in the broker, for management; `key` is that in its session.
+        self.sequential_id = 0
 
     @property
     def ready(self) -> bool:
