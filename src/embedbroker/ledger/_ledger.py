@@ -25,7 +25,9 @@ _EXPECTED, _EXCLUDED, _RETURNED, _SHOWN = (
 _ACKNOWLEDGING, _ACKNOWLEDGED = int(Mark.ACKNOWLEDGING), int(Mark.ACKNOWLEDGED)
 _DOUBTFUL, _DONE = int(Mark.DOUBTFUL), int(Mark.ACKNOWLEDGED | Mark.MOVED)
 _NONE = Finding.NONE
-_UNANSWERED, _REFUSED = int(SendState.UNANSWERED), int(SendState.REFUSED)
+_UNANSWERED, _REFUSED, _IN_DOUBT = (
+    int(state) for state in (SendState.UNANSWERED, SendState.REFUSED, SendState.IN_DOUBT)
+)
 
 
 @define(eq=False)
@@ -544,7 +546,9 @@ class Ledger:
             last = account.order.get((consumer, stream), -1)
             if slot >= last:
                 account.order[(consumer, stream)] = slot
-            elif stream != UNORDERED:
+            elif stream != UNORDERED and destination.states[slot] != _IN_DOUBT:
+                # A send in doubt ended with its session, and order is promised within one: what was on its way may be
+                # read behind messages of the next session.
                 finding = Finding.REORDERED
             if redelivered:
                 finding |= Finding.FLAGGED_AT_ONCE

@@ -141,6 +141,16 @@ def test_order_holds_per_producer_priority_and_consumer() -> None:
     assert ledger.delivered("q", "a", 1.0, consumer="1") == Finding.REORDERED
 
 
+def test_send_in_doubt_may_come_behind_those_of_the_next_session() -> None:
+    ledger = queue_ledger(3)
+    ledger.in_doubt("m0")
+    ledger.confirmed("m1", 1.0)
+    ledger.confirmed("m2", 1.0)
+    assert ledger.delivered("q", "m2", 2.0, consumer="a") == Finding.NONE
+    assert ledger.delivered("q", "m0", 3.0, consumer="a") == Finding.NONE
+    assert ledger.delivered("q", "m1", 3.0, consumer="a") == Finding.REORDERED
+
+
 def test_messages_another_consumer_gave_back_may_come_late() -> None:
     ledger = queue_ledger(2)
     ledger.delivered("q", "m1", 1.0, consumer="a")
