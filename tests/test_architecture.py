@@ -433,8 +433,8 @@ def test_clients_reach_the_kernel_through_their_session() -> None:
 MANAGEMENT_READS = """
     address_manager.addresses.get address_manager.addresses.values address_manager.is_bound address_manager.queues.get
     address_manager.queues.values address_manager.resolution.diverts_at address_manager.selector branches.outcomes
-    branches.prepared branches.transactions memory.address_bytes message_counters.of router.reaches_queues
-    settings.given settings.of settings_table.security_of
+    branches.prepared branches.transactions duplicates.is_in_force memory.address_bytes message_counters.of
+    router.reaches_queues settings.given settings.of settings_table.security_of
 """
 # Effects on messages of a queue that the session returned, which checks the permission (`use_queue`, `admit_send`).
 MANAGEMENT_ON_QUEUES = """

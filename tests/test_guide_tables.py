@@ -183,7 +183,7 @@ COMMANDS = {
     "message deliver": (MANAGEMENT, 11),
     "message count": (MANAGEMENT, 9),
     "message send": (MANAGEMENT, 10),
-    "message move": (MANAGEMENT, 11),
+    "message move": (MANAGEMENT, 24),
     "message delete": (MANAGEMENT, 11),
     "message expire": (MANAGEMENT, 11),
     "message reject": (MANAGEMENT, 11),

@@ -283,11 +283,13 @@ def _act(
     operations: tuple[str, str],
     event: str,
     target: str | None = None,
+    *,
+    rejects_duplicates: bool = False,
 ) -> None:
     """Run the operation for one message for each id, or that for many, and report how many messages there were."""
     identifiers, selector, takes_all = chosen
     _check_chosen(identifiers, selector, takes_all)
-    arguments = () if target is None else (target,)
+    arguments: tuple[object, ...] = () if target is None else (target, *[True] * rejects_duplicates)
     more = {} if target is None else {"target": target}
 
     async def work(manager: Manager) -> Change:
@@ -431,6 +433,9 @@ def _texts(properties: Sequence[str]) -> dict[str, str]:
 @click.argument("queue_name", metavar="QUEUE")
 @click.argument("target", metavar="TARGET")
 @_chosen
+@click.option(
+    "--reject-duplicates", is_flag=True, help="Drop messages whose duplicate id TARGET has; with --id, refuse them."
+)
 def move_messages(
     client: Client,
     queue_name: str,
@@ -438,10 +443,12 @@ def move_messages(
     identifiers: Sequence[int],
     selector: str | None,
     takes_all: bool,
+    reject_duplicates: bool,
 ) -> None:
     """Move messages of QUEUE to queue TARGET, and print how many."""
     chosen = identifiers, selector, takes_all
-    _act(client, queue_name, chosen, ("moveMessage", "moveMessages"), "moved", target)
+    operations = ("moveMessage", "moveMessages")
+    _act(client, queue_name, chosen, operations, "moved", target, rejects_duplicates=reject_duplicates)
 
 
 @message.command("copy")

@@ -5,7 +5,7 @@ Responsible for the permission that each verb requires. Does not depend on messa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from embedbroker.config import DivertConfiguration
 from embedclient.errors import ErrorCode
@@ -221,6 +221,14 @@ class SessionAddresses:
         if isinstance(address, Address):
             self._memory.unblock(name)
         return address
+
+    def forget_duplicate_ids(self, name: str) -> Iterator[None] | Refused:
+        """Forget the duplicate ids that are in force at an address now, one with each step of the result."""
+        address = self._address_to_pause(name)
+        if isinstance(address, Refused):
+            return address
+        cache = address.duplicate_ids
+        return iter(()) if cache is None else cache.owner.forget_all(cache)
 
     def _address_to_pause(self, name: str) -> Address | Refused:
         address = self._manager.addresses.get(name)

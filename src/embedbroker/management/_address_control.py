@@ -11,6 +11,7 @@ from ._lists import limit_percent
 from ._queue_control import remove_all
 from ._registry import Attribute, Call, Control, Kind, Operation, Parameter, Work, done
 from ._sending import operations, send
+from ._settings import roles_as_json, roles_of
 from ._texts import no_address, routing_types_text
 
 __all__ = ["ADDRESS"]
@@ -86,6 +87,8 @@ _ATTRIBUTES = (
         "The same in percent of its limit, or of that of the broker.",
     ),
     Attribute("CurrentDuplicateIdCacheSize", "long", _duplicate_ids, "Ids for duplicate detection in force."),
+    Attribute("Roles", "Object[]", lambda call: roles_of(call, call.name), "Its roles with their permissions."),
+    Attribute("RolesAsJSON", "String", lambda call: roles_as_json(call, call.name), "The same as JSON."),
     Attribute("AutoCreated", "boolean", lambda call: _of(call).definition.auto_created, "Created on demand."),
     Attribute("Temporary", "boolean", _is_temporary, "It has temporary queues only."),
     Attribute("Internal", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
@@ -111,6 +114,11 @@ def _purge(call: Call) -> Work:
 def _send(call: Call, *arguments: Any) -> str:
     headers, type, body, durable, user, password, *rest = arguments
     return send(call, call.name, headers, type, body, durable, user, password, rest[0] if rest else None)
+
+
+def _clear_duplicate_ids(call: Call) -> Work:
+    yield from done(call.session.addresses.forget_duplicate_ids(call.name))
+    return True
 
 
 def _pause(call: Call, persist: bool | None = False) -> None:
@@ -154,6 +162,14 @@ _OPERATIONS = (
         changes=True,
     ),
     Operation("unblock", (), "void", _unblock, "Give its producers credit again.", changes=True),
+    Operation(
+        "clearDuplicateIdCache",
+        (),
+        "boolean",
+        _clear_duplicate_ids,
+        "Forget its ids for duplicate detection; return true.",
+        changes=True,
+    ),
 )
 
 

@@ -18,6 +18,7 @@ from embedbroker.kernel import (
 
 from . import _client_lists, _diverts, _lists
 from ._acceptor_control import ACCEPTOR_ATTRIBUTES
+from ._broker_figures import BROKER_FIGURES
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
 from ._queue_requests import queue_request, queue_update
@@ -211,6 +212,7 @@ _ATTRIBUTES = (
         lambda call: call.kernel.config.persist_delivery_count_before_delivery,
         "Delivery counts are on disk before a delivery.",
     ),
+    *BROKER_FIGURES,
     *BROKER_COUNTER_ATTRIBUTES,
     Attribute("DiskStoreUsage", "double", _disk_usage, "Part of the disk that is in use, 0 to 1."),
     Attribute("MaxDiskUsage", "int", lambda call: 100, "Percent of the disk at which producers wait; no limit."),
@@ -397,6 +399,11 @@ def _queue_names(call: Call, routing_type: str | None) -> list[str]:
 # -- cluster ----------------------------------------------------------------------------------------------------------
 
 
+def _cluster_connections(call: Call) -> list[str]:
+    connection = call.kernel.config.cluster_connection
+    return [] if connection is None else [connection.name]
+
+
 def _topology(call: Call) -> str:
     """Return the members of the cluster; a broker without a cluster connection has none, as in Artemis."""
     rows = []
@@ -516,6 +523,7 @@ _OPERATIONS = (
     Operation(
         "listAddresses", (Parameter("separator", Kind.TEXT),), "String", _list_addresses, "Names of all addresses."
     ),
+    Operation("getClusterConnectionNames", (), "String[]", _cluster_connections, "Name of the cluster connection."),
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
     *TRANSACTION_OPERATIONS,
     *SETTINGS_OPERATIONS,

@@ -7,7 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from embedbroker.config import AddressSettings
 from embedbroker.kernel import (
+    Address,
     Bookmark,
     Kernel,
     Leaving,
@@ -87,6 +89,39 @@ def _first_age(call: Call) -> int | None:
     return None if message is None else call.kernel.now_ms - message.timestamp
 
 
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _held(call: Call) -> Iterator[Message]:
+    """Return the messages in delivery, with those that undecided transactions acknowledged."""
+    queue = _of(call)
+    for consumer in queue.consumers:
+        for reference in consumer.unsettled.values():
+            yield reference.message
+    local = [session.transaction for session in sessions_of(call) if session.transaction is not None]
+    for transaction in dict.fromkeys([*local, *call.kernel.branches.transactions()]):
+        if queue in transaction.taken_from:
+            yield from (reference.message for taken, reference in transaction.deliveries() if taken is queue)
+
+
+def _delivering_size(call: Call) -> int:
+    return sum([message.encoded_size for message in _held(call)])
+
+
+def _durable_held(call: Call) -> list[Message]:
+    return [message for message in _held(call) if message.durable] if _of(call).durable else []
+
+
+def _prepared_count(call: Call) -> int:
+    """Return how many messages prepared branches acknowledged."""
+    queue, prepared = _of(call), call.kernel.branches.prepared()
+    return sum([taken is queue for branch in prepared for taken, _reference in branch.transaction.deliveries()])
+
+
+def _settings_of(call: Call) -> AddressSettings:
+    return call.kernel.settings.of(_of(call).definition.address)
+
+
 _ATTRIBUTES = (
     Attribute("ID", "long", lambda call: _of(call).id, "Id in the journal."),
     Attribute("Name", "String", lambda call: _of(call).name, "Name."),
@@ -114,6 +149,23 @@ _ATTRIBUTES = (
     ),
     Attribute("InternalQueue", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
     Attribute("LastValue", "boolean", lambda call: False, "Last-value queue; not available yet."),
+    Attribute("LastValueKey", "String", lambda call: None, "Its property; null, as there are none yet."),
+    Attribute("RingSize", "long", lambda call: -1, "Limit of a ring queue; -1, as there are none yet."),
+    Attribute("ConsumersBeforeDispatch", "int", lambda call: 0, "It delivers to the first consumer."),
+    Attribute("DelayBeforeDispatch", "long", lambda call: -1, "It delivers without a delay."),
+    Attribute("RetroactiveResource", "boolean", lambda call: False, "Belongs to a retroactive address; none exists."),
+    Attribute(
+        "DeadLetterAddress",
+        "String",
+        lambda call: _settings_of(call).dead_letter_address,
+        "Address of its dead letters; null: they are dropped.",
+    ),
+    Attribute(
+        "ExpiryAddress",
+        "String",
+        lambda call: _settings_of(call).expiry_address,
+        "Address of its expired messages; null: they are dropped.",
+    ),
     Attribute("Paused", "boolean", lambda call: _of(call).is_paused, "It, or its address, delivers nothing."),
     Attribute(
         "PersistedPause", "boolean", lambda call: _of(call).definition.paused, "It is paused after a restart, too."
@@ -121,6 +173,22 @@ _ATTRIBUTES = (
     Attribute("Enabled", "boolean", lambda call: _of(call).definition.enabled, "It takes messages."),
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
+    Attribute("DeliveringSize", "long", _delivering_size, "Their bytes."),
+    Attribute(
+        "DurableDeliveringCount",
+        "int",
+        lambda call: len(_durable_held(call)),
+        "Those of them that survive a restart.",
+    ),
+    Attribute(
+        "DurableDeliveringSize",
+        "long",
+        lambda call: sum([message.encoded_size for message in _durable_held(call)]),
+        "The bytes of these.",
+    ),
+    Attribute(
+        "PreparedTransactionMessageCount", "int", _prepared_count, "Messages that XA branches in doubt acknowledged."
+    ),
     *SCHEDULED_ATTRIBUTES,
     *GROUP_ATTRIBUTES,
     Attribute("ConsumerCount", "int", lambda call: _of(call).consumer_count, "Consumers, without browsers."),
@@ -428,24 +496,58 @@ def _target(call: Call, name: str | None) -> Queue:
     return target
 
 
-def _mover(call: Call, target: Queue) -> Callable[[Queue, Reference], None]:
+def _mover(call: Call, target: Queue, *, drops_duplicates: bool | None = False) -> Callable[[Queue, Reference], None]:
+    """Return what moves a message to a queue, or drops one whose duplicate id is in force at its address."""
+    address, duplicates = target.definition.address, call.kernel.duplicates
+
     def act(queue: Queue, reference: Reference) -> None:
-        address = target.definition.address
+        if drops_duplicates:
+            duplicate_id = _duplicate_id(reference)
+            if duplicate_id is not None and duplicates.is_in_force(_address_of(call, target), duplicate_id):
+                call.kernel.inform(
+                    f"queue {queue.name!r}: message {reference.message.message_id} is dropped, {address!r} has its "
+                    "duplicate id already"
+                )
+                call.kernel.removal.leave(queue, (reference,), Leaving.REMOVED)
+                return
         call.kernel.mover.move(queue, reference, address, Outcome.ACCEPTED, None, destination=target)
 
     return act
 
 
-def _move_one(call: Call, message_id: int | None, queue_name: str | None) -> Work:
-    return _one(call, _mover(call, _target(call, queue_name)), message_id)
+def _address_of(call: Call, target: Queue) -> Address:
+    return call.kernel.address_manager.addresses[target.definition.address]
 
 
-def _move_matching(call: Call, filter_text: str | None, queue_name: str | None) -> Work:
-    return _each(call, _consumed(call), _mover(call, _target(call, queue_name)), _selected(call, filter_text))
+def _duplicate_id(reference: Reference) -> bytes | None:
+    try:
+        return reference.message.duplicate_id
+    except RemoteProtocolError:
+        return None
 
 
-def _move_in_portions(call: Call, _flush_limit: int | None, filter_text: str | None, queue_name: str | None) -> Work:
-    return _move_matching(call, filter_text, queue_name)
+def _move_one(
+    call: Call, message_id: int | None, queue_name: str | None, rejects_duplicates: bool | None = False
+) -> Work:
+    """Move one message. A duplicate stays, and the call fails, as in Artemis; `_move_some` drops it."""
+    target = _target(call, queue_name)
+
+    def is_admitted(reference: Reference) -> bool:
+        duplicate_id = _duplicate_id(reference) if rejects_duplicates else None
+        if duplicate_id is not None and call.kernel.duplicates.is_in_force(_address_of(call, target), duplicate_id):
+            raise ManagementRefused(
+                f"Duplicate message detected - message will not be routed. Message {message_id} stays: address "
+                f"{target.definition.address!r} has its duplicate id already"
+            )
+        return True
+
+    return _one(call, _mover(call, target), message_id, is_admitted)
+
+
+def _move_matching(
+    call: Call, filter_text: str | None, queue_name: str | None, rejects_duplicates: bool | None = False
+) -> Work:
+    return _move_some(call, None, filter_text, queue_name, rejects_duplicates)
 
 
 def _move_some(
@@ -453,12 +555,10 @@ def _move_some(
     _flush_limit: int | None,
     filter_text: str | None,
     queue_name: str | None,
-    rejects_duplicates: bool | None,
+    rejects_duplicates: bool | None = False,
     limit: int | None = None,
 ) -> Work:
-    """Move what matches, ``limit`` messages at most; -1 or null: all."""
-    if rejects_duplicates:
-        raise ManagementRefused("rejectDuplicates is not available: duplicates are not detected by a move; use false")
+    """Move what matches, ``limit`` messages at most; -1 or null: all. Duplicates count, and are dropped."""
     selected, left = _selected(call, filter_text), -1 if limit is None else limit
 
     def matches(reference: Reference) -> bool:
@@ -468,19 +568,8 @@ def _move_some(
         left -= 1
         return True
 
-    return _each(call, _consumed(call), _mover(call, _target(call, queue_name)), matches)
-
-
-def _move_checked(call: Call, filter_text: str | None, queue_name: str | None, rejects_duplicates: bool | None) -> Work:
-    return _move_some(call, None, filter_text, queue_name, rejects_duplicates)
-
-
-def _move_one_checked(
-    call: Call, message_id: int | None, queue_name: str | None, rejects_duplicates: bool | None
-) -> Work:
-    if rejects_duplicates:
-        raise ManagementRefused("rejectDuplicates is not available: duplicates are not detected by a move; use false")
-    return _move_one(call, message_id, queue_name)
+    mover = _mover(call, _target(call, queue_name), drops_duplicates=rejects_duplicates)
+    return _each(call, _consumed(call), mover, selected if limit is None else matches)
 
 
 # -- copies and priorities -------------------------------------------------------------------------------------------
@@ -682,10 +771,31 @@ _OPERATIONS = (
     ),
     Operation("moveMessage", (_ID, _TARGET), "boolean", _move_one, "Move one message to a queue.", changes=True),
     Operation("moveMessages", (_FILTER, _TARGET), "int", _move_matching, "Move what matches.", changes=True),
-    Operation("moveMessages", (_FLUSH, _FILTER, _TARGET), "int", _move_in_portions, "The same.", changes=True),
-    Operation("moveMessage", (_ID, _TARGET, _REJECT), "boolean", _move_one_checked, "The same.", changes=True),
-    Operation("moveMessages", (_FILTER, _TARGET, _REJECT), "int", _move_checked, "The same.", changes=True),
-    Operation("moveMessages", (_FLUSH, _FILTER, _TARGET, _REJECT), "int", _move_some, "The same.", changes=True),
+    Operation("moveMessages", (_FLUSH, _FILTER, _TARGET), "int", _move_some, "The same.", changes=True),
+    Operation(
+        "moveMessage",
+        (_ID, _TARGET, _REJECT),
+        "boolean",
+        _move_one,
+        "The same; one that is a duplicate stays.",
+        changes=True,
+    ),
+    Operation(
+        "moveMessages",
+        (_FILTER, _TARGET, _REJECT),
+        "int",
+        _move_matching,
+        "The same; duplicates are dropped.",
+        changes=True,
+    ),
+    Operation(
+        "moveMessages",
+        (_FLUSH, _FILTER, _TARGET, _REJECT),
+        "int",
+        _move_some,
+        "The same; duplicates are dropped.",
+        changes=True,
+    ),
     Operation(
         "moveMessages",
         (_FLUSH, _FILTER, _TARGET, _REJECT, Parameter("messageCount", Kind.INTEGER)),

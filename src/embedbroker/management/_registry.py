@@ -53,6 +53,7 @@ __all__ = [
     "Parameter",
     "Registry",
     "Respond",
+    "SecurityFigures",
     "Success",
     "UserStore",
     "done",
@@ -135,8 +136,39 @@ class Parameter:
     kind: Kind
 
 
+class SecurityFigures(Protocol):
+    """Provide the figures of a broker's security."""
+
+    @property
+    def logins(self) -> int:
+        """Return the number of accepted logins."""
+
+    @property
+    def refused_logins(self) -> int:
+        """Return the number of refused logins."""
+
+    @property
+    def granted(self) -> int:
+        """Return the number of permission checks that were passed."""
+
+    @property
+    def refused(self) -> int:
+        """Return the number of requests that were refused for want of a permission."""
+
+    @property
+    def cached_logins(self) -> int:
+        """Return the number of results of logins in the cache."""
+
+    @property
+    def cached_grants(self) -> int:
+        """Return the number of grants in the cache."""
+
+
 class UserStore(Protocol):
     """Hold the users of a running broker."""
+
+    def statistics(self) -> SecurityFigures:
+        """Return the current figures."""
 
     @property
     def roles_by_user(self) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from embedbroker.config import (
 from ._queue_requests import json_object
 from ._registry import Call, Kind, ManagementRefused, Operation, Parameter
 
-__all__ = ["SETTINGS_OPERATIONS"]
+__all__ = ["SETTINGS_OPERATIONS", "roles_as_json", "roles_of"]
 
 _REFUSAL_MAX = 300
 
@@ -74,11 +74,13 @@ def _rows(call: Call, match: str | None) -> list[list[object]]:
     return [[role, *(role in names for names in lists)] for role in sorted(frozenset().union(*lists))]
 
 
-def _roles(call: Call, match: str | None) -> list[list[object]]:
+def roles_of(call: Call, match: str | None) -> list[list[object]]:
+    """Return the roles of an address, each with its permissions in the order of Artemis."""
     return _rows(call, match)
 
 
-def _roles_as_json(call: Call, match: str | None) -> str:
+def roles_as_json(call: Call, match: str | None) -> str:
+    """Return the same as JSON."""
     titles = ("name", *PERMISSIONS.values())
     rows = [dict(zip(titles, row, strict=True)) for row in _rows(call, match)]
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
@@ -121,8 +123,8 @@ SETTINGS_OPERATIONS = (
         "Remove the settings of a match. Those of the configuration are back after a restart.",
         changes=True,
     ),
-    Operation("getRoles", (_ADDRESS,), "Object[]", _roles, "Roles of an address with their permissions."),
-    Operation("getRolesAsJSON", (_ADDRESS,), "String", _roles_as_json, "The same as JSON."),
+    Operation("getRoles", (_ADDRESS,), "Object[]", roles_of, "Roles of an address with their permissions."),
+    Operation("getRolesAsJSON", (_ADDRESS,), "String", roles_as_json, "The same as JSON."),
     *(
         Operation(
             "addSecuritySettings",

@@ -661,7 +661,13 @@ class Management(TransactionCalls):
         return int(identifier)
 
     async def move_messages(
-        self, queue: str, target: str, *, filter: str | None = None, limit: int | None = None
+        self,
+        queue: str,
+        target: str,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        reject_duplicates: bool = False,
     ) -> int:
         """Move messages that wait in a queue to another one, and return how many there were.
 
@@ -670,8 +676,9 @@ class Management(TransactionCalls):
             target: Name of the other queue.
             filter: Selector for the messages; None selects all.
             limit: Maximum number of messages; None sets no limit.
+            reject_duplicates: Whether messages whose duplicate id is in force at the target are dropped instead.
         """
-        arguments = (_FLUSH_LIMIT, filter, target, False, -1 if limit is None else limit)
+        arguments = (_FLUSH_LIMIT, filter, target, reject_duplicates, -1 if limit is None else limit)
         moved: int = await self.invoke(f"queue.{queue}", "moveMessages", *arguments)
         return moved
 

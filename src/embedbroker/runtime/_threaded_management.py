@@ -452,7 +452,15 @@ class ThreadedManagement(ThreadedTransactionCalls):
         """
         return self._run(lambda: self._management.send_message(queue, text, properties=properties, durable=durable))
 
-    def move_messages(self, queue: str, target: str, *, filter: str | None = None, limit: int | None = None) -> int:
+    def move_messages(
+        self,
+        queue: str,
+        target: str,
+        *,
+        filter: str | None = None,
+        limit: int | None = None,
+        reject_duplicates: bool = False,
+    ) -> int:
         """Move messages that wait in a queue to another one, and return how many there were.
 
         Args:
@@ -460,8 +468,13 @@ class ThreadedManagement(ThreadedTransactionCalls):
             target: Name of the other queue.
             filter: Selector for the messages; None selects all.
             limit: Maximum number of messages; None sets no limit.
+            reject_duplicates: Whether messages whose duplicate id is in force at the target are dropped instead.
         """
-        return self._run(lambda: self._management.move_messages(queue, target, filter=filter, limit=limit))
+        return self._run(
+            lambda: self._management.move_messages(
+                queue, target, filter=filter, limit=limit, reject_duplicates=reject_duplicates
+            )
+        )
 
     def copy_message(self, queue: str, message_id: int, target: str) -> bool:
         """Copy a message that waits in a queue to another one; return False if no such message waits.

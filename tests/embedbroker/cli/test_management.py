@@ -139,6 +139,17 @@ def test_a_queue_is_disabled_and_enabled(run: Command, broker: ThreadedBroker) -
     assert message["body"] == "two"
 
 
+def test_a_move_drops_duplicates(run: Command, broker: ThreadedBroker) -> None:
+    for queue in ("orders", "archive"):
+        assert run("queue", "create", queue).exit_code == 0
+        assert run("send", queue, "once", "-p", "_AMQ_DUPL_ID=one").exit_code == 0
+    (row,) = of_json(run("message", "browse", "orders", "--json"))
+    chosen = ("--id", str(row["messageID"]), "--reject-duplicates")
+    assert run("message", "move", "orders", "archive", *chosen).exit_code == 6
+    assert run("message", "move", "orders", "archive", "--all", "--reject-duplicates").stdout == "1\n"
+    assert broker.management.message_count("archive") == 1
+
+
 async def prepare(url: str, name: bytes) -> None:
     """Leave a branch in doubt that sent two messages."""
     async with XAConnectionFactory(url).create_xa_connection() as connection, connection.xa_session() as session:

@@ -690,6 +690,21 @@ def test_the_next_message_is_shown_whole(manager: Manager) -> None:
     assert listed["long"] == "x" * 256 + ", + 44 more"
 
 
+def test_settings_are_attributes(manager: Manager) -> None:
+    settings = {"deadLetterAddress": "dead", "expiryAddress": "expired"}
+    manager.call("broker", "addAddressSettings", "q", json.dumps(settings))
+    manager.peer.create_queue("q")
+    found = [manager.read("queue.q", name) for name in ("DeadLetterAddress", "ExpiryAddress")]
+    assert found == ["dead", "expired"]
+    config = manager.peer.stage.node.kernel.config
+    for name, expected in {
+        "TransactionTimeout": config.transaction_timeout_ms, "IDCacheSize": config.id_cache_size,
+        "JournalDirectory": config.data_directory, "AuthenticationSuccessCount": 0,
+    }.items():  # fmt: skip
+        assert manager.read("broker", name) == expected
+    assert manager.call("broker", "getClusterConnectionNames") == []
+
+
 def test_closing_a_connection(manager: Manager) -> None:
     other = manager.peer.stage.connect().open_session("other")
     identifier = manager.call("broker", "listConnectionIDs")[1]

@@ -30,7 +30,8 @@ from embedclient.wire.core import (
 )
 
 from . import test_large_messages as large
-from .managing import Manager, request_of
+from .branches import prepared, taken_in
+from .managing import Manager, manager_of, request_of
 from .scripted import Peer, Stage, letter
 
 
@@ -156,14 +157,84 @@ def test_a_move_may_have_a_limit(manager: Manager, limit: int, moved: int) -> No
     assert numbers(listed(manager, "other")) == list(range(moved))
 
 
-def test_moves_that_would_detect_duplicates_are_refused(manager: Manager) -> None:
-    fill(manager, 1)
-    manager.peer.create_queue("other")
-    for body in ('["","other",true]', '[1,"other",true]'):
-        operation = "moveMessages" if body.startswith('[""') else "moveMessage"
-        text = manager.failure("queue.q", operation=operation, body=body)
-        assert "rejectDuplicates is not available" in text
-    assert manager.call("queue.q", "moveMessages", "", "other", False) == 1
+def send_with_id(manager: Manager, address: str, duplicate_id: str, number: int) -> None:
+    values = Properties()
+    values.set("number", number, PropertyType.INT)
+    values.set("_AMQ_DUPL_ID", duplicate_id, PropertyType.STRING)
+    message = CoreMessage.build(address=address, durable=True, properties=values)
+    manager.peer.send(SessionSend(message, False, -1))
+
+
+def test_a_move_drops_or_refuses_duplicates(manager: Manager) -> None:
+    """Artemis' QueueControlTest.testMoveMessagesWithDuplicateIDSet and testMoveIndividualMessagesWithDuplicateIDSet."""
+    for queue in ("q", "other"):
+        manager.peer.create_queue(queue)
+    send_with_id(manager, "other", "one", 0)
+    for number, duplicate_id in enumerate(("one", "two", "three"), 1):
+        send_with_id(manager, "q", duplicate_id, number)
+    first, second, _third = listed(manager)
+    body = json.dumps([first["messageID"], "other", True])
+    text = manager.failure("queue.q", operation="moveMessage", body=body)
+    assert text.startswith("Duplicate message detected - message will not be routed.")
+    assert numbers(listed(manager)) == [1, 2, 3]
+    assert manager.call("queue.q", "moveMessage", second["messageID"], "other", True) is True
+    assert manager.call("queue.q", "moveMessages", "", "other", True) == 2
+    assert (numbers(listed(manager)), numbers(listed(manager, "other"))) == ([], [0, 2, 3])
+    # Without the check, it is moved, as any message.
+    send_with_id(manager, "q", "late", 4)
+    send_with_id(manager, "other", "late", 5)
+    assert manager.call("queue.q", "moveMessages", 100, None, "other", False, -1) == 1
+    assert numbers(listed(manager, "other")) == [0, 2, 3, 5, 4]
+    manager.peer.stage.node.kernel.check()
+
+
+def test_a_move_finds_what_it_moved_itself(manager: Manager) -> None:
+    for queue in ("q", "copies", "other"):
+        manager.peer.create_queue(queue)
+    send_with_id(manager, "q", "one", 1)
+    send_with_id(manager, "copies", "one", 2)
+    assert manager.call("queue.q", "moveMessages", 100, None, "other", True) == 1
+    assert manager.call("queue.copies", "moveMessages", 100, None, "other", True, 5) == 1
+    assert numbers(listed(manager, "other")) == [1]
+
+
+def test_cleared_duplicate_ids_do_not_come_back() -> None:
+    stage = Stage(durable=True)
+    manager = manager_of(stage)
+    manager.peer.create_queue("q")
+    for number in range(3):
+        send_with_id(manager, "q", f"id {number}", number)
+    assert manager.read("address.q", "CurrentDuplicateIdCacheSize") == 3
+    assert manager.call("address.q", "clearDuplicateIdCache") is True
+    assert manager.read("address.q", "CurrentDuplicateIdCacheSize") == 0
+    assert manager.call("address.replies", "clearDuplicateIdCache") is True
+    send_with_id(manager, "q", "id 1", 4)
+    stage.settle_disk()
+    stage.boot()
+    manager = manager_of(stage)
+    assert manager.read("address.q", "CurrentDuplicateIdCacheSize") == 1
+    send_with_id(manager, "q", "id 2", 5)
+    send_with_id(manager, "q", "id 1", 6)
+    assert numbers(listed(manager)) == [0, 1, 2, 4, 5]
+
+
+def test_figures_of_messages_in_delivery(manager: Manager) -> None:
+    stage = manager.peer.stage
+    manager.peer.create_queue("q")
+    manager.peer.post("durable", durable=True)
+    manager.peer.post("not", "neither")
+    other = stage.connect().open_session("other", transacted=True, xa=True)
+    other.consume()
+    assert stage.node.kernel.address_manager.queues["q"].delivering_count == 3
+    counts = [manager.read("queue.q", name) for name in ("DeliveringCount", "DurableDeliveringCount")]
+    sizes = [manager.read("queue.q", name) for name in ("DeliveringSize", "DurableDeliveringSize")]
+    assert counts == [3, 1] and sizes[0] > sizes[1] > 0
+    taken_in(other, 1)
+    assert manager.read("queue.q", "DeliveringSize") == sizes[0]
+    assert manager.read("queue.q", "PreparedTransactionMessageCount") == 0
+    prepared(other, 1)
+    assert manager.read("queue.q", "PreparedTransactionMessageCount") == 3
+    assert manager.read("queue.q", "DurableDeliveringCount") == 1
 
 
 def test_a_message_with_another_priority_goes_behind_those_that_have_it(manager: Manager) -> None:

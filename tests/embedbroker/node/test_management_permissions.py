@@ -49,6 +49,7 @@ CASES = [
     case("queue.q", "expireMessages", '[""]', P.CONSUME),
     case("queue.q", "sendMessagesToDeadLetterAddress", '[""]', P.CONSUME),
     case("queue.q", "moveMessages", '["","n"]', P.CONSUME, P.SEND),
+    case("address.a", "clearDuplicateIdCache", None, P.CONSUME),
     case("queue.q", "resetMessagesAdded", None, P.CONSUME),
     case("queue.q", "listMessageCounter", None),
     case("queue.q", "resetMessageCounter", None, P.CONSUME),

@@ -296,3 +296,21 @@ def test_recorded_settings_that_the_configuration_makes_wrong_are_reported_and_k
     stage.boot()
     assert stage.node.kernel.settings.of("a.+.b").max_delivery_attempts == 10
     assert any("'a.+.b' in the journal are not used" in line for line in stage.warnings())
+
+
+def test_figures_and_roles_of_security() -> None:
+    stage = secured()
+    manager = admin_of(stage)
+    before = {
+        name: manager.read("broker", name)
+        for name in ("AuthenticationSuccessCount", "AuthenticationFailureCount", "AuthorizationFailureCount")
+    }
+    assert before["AuthenticationSuccessCount"] >= 1
+    assert manager.read("broker", "AuthorizationSuccessCount") >= 1
+    assert (
+        manager.read("broker", "AuthenticationCacheSize") >= 1 and manager.read("broker", "AuthorizationCacheSize") >= 1
+    )
+    manager.call("broker", "createAddress", "a", "ANYCAST")
+    assert manager.read("address.a", "Roles") == manager.call("broker", "getRoles", "a")
+    assert manager.read("address.a", "RolesAsJSON") == manager.call("broker", "getRolesAsJSON", "a")
+    assert [row[0] for row in manager.read("address.a", "Roles")] == ["admin"]

@@ -118,6 +118,17 @@ async def test_a_disabled_queue_takes_nothing_and_stays_disabled_after_a_crash(t
         assert await management.message_count("orders") == 1
 
 
+async def test_a_move_drops_duplicates() -> None:
+    async with EmbeddedBroker() as broker, ConnectionFactory(broker.vm_url).connect() as connection:
+        async with connection.session() as session:
+            for queue in ("orders", "archive"):
+                await session.create_producer(f"queue://{queue}").send(
+                    TextMessage("once", properties={"_AMQ_DUPL_ID": "one"})
+                )
+        assert await broker.management.move_messages("orders", "archive", reject_duplicates=True) == 1
+        assert [await broker.management.message_count(queue) for queue in ("orders", "archive")] == [0, 1]
+
+
 def test_a_queue_is_disabled_and_enabled_from_another_thread() -> None:
     with EmbeddedBroker.in_thread() as broker:
         broker.management.create_queue("orders")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Protocol
 
 __all__ = ["IdCache", "IdCacheOwner"]
@@ -13,6 +14,9 @@ class IdCacheOwner(Protocol):
 
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of an address that is removed."""
+
+    def forget_all(self, cache: IdCache) -> Iterator[None]:
+        """Forget the ids that an address has now, one with each step; a restart does not restore them."""
 
 
 class IdCache:

@@ -147,6 +147,11 @@ class DuplicateIds:
             )
         return self.identify(address, duplicate_id)
 
+    def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:
+        """Return True if an id is in force at an address."""
+        cache = address.duplicate_ids
+        return cache is not None and _bounded(duplicate_id) in cache
+
     def identify(self, address: Address, duplicate_id: bytes) -> Identified:
         """Return the id of a message that is not checked: it goes to an address because it had to leave another one."""
         number = self._ids.take() if self._persists and self._size_at(address) else 0
@@ -298,6 +303,14 @@ class DuplicateIds:
                 self.enforce(address, entry)
             else:
                 self._forget(entry.number)
+
+    def forget_all(self, cache: IdCache) -> Iterator[None]:
+        """Forget the ids that an address has now, one with each step; a restart does not restore them."""
+        for _ in range(len(cache)):
+            if not cache.numbers:
+                return
+            self._drop_oldest(cache)
+            yield
 
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of a removed address. They need no records: that of the address' removal is enough."""
