@@ -223,7 +223,7 @@ class SessionAddresses:
         return address
 
     def forget_duplicate_ids(self, name: str) -> Iterator[None] | Refused:
-        """Forget the duplicate ids that are in force at an address now, one with each step of the result."""
+        """Forget the duplicate ids in force at an address, one with each step. A restart may restore them."""
         address = self._address_to_pause(name)
         if isinstance(address, Refused):
             return address

@@ -167,7 +167,7 @@ _OPERATIONS = (
         (),
         "boolean",
         _clear_duplicate_ids,
-        "Forget its ids for duplicate detection; return true.",
+        "Forget its ids for duplicate detection, until a restart; return true.",
         changes=True,
     ),
 )

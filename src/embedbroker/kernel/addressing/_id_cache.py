@@ -16,7 +16,7 @@ class IdCacheOwner(Protocol):
         """Forget the ids of an address that is removed."""
 
     def forget_all(self, cache: IdCache) -> Iterator[None]:
-        """Forget the ids that an address has now, one with each step; a restart does not restore them."""
+        """Forget the ids that an address has now, one with each step. A restart may restore them."""
 
 
 class IdCache:

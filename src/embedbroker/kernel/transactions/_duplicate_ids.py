@@ -305,7 +305,7 @@ class DuplicateIds:
                 self._forget(entry.number)
 
     def forget_all(self, cache: IdCache) -> Iterator[None]:
-        """Forget the ids that an address has now, one with each step; a restart does not restore them."""
+        """Forget the ids that an address has now, one with each step. A restart may restore them."""
         for _ in range(len(cache)):
             if not cache.numbers:
                 return
