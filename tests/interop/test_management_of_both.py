@@ -19,6 +19,7 @@ from embedclient import (
     ConnectionFactory,
     JMSContext,
     MapMessage,
+    PropertyValue,
     Queue,
     SessionMode,
     TextMessage,
@@ -389,7 +390,14 @@ async def page(context: JMSContext, operation: str, field: str, value: str) -> R
 
 async def fill(context: JMSContext) -> None:
     """Messages of each kind in ``listed.q``, the last one for later."""
-    properties = {"n": 1, "large": 2**40, "real": 1.5, "flag": True, "long": "x" * 300, "empty": ""}
+    properties: dict[str, PropertyValue] = {
+        "n": 1,
+        "large": 2**40,
+        "real": 1.5,
+        "flag": True,
+        "long": "x" * 300,
+        "empty": "",
+    }
     rich = TextMessage("text", properties=properties, correlation_id="c-1", reply_to=Queue("answers"), type="kind")
     producer = context.create_producer()
     for message in (rich, BytesMessage(b"abc"), MapMessage({"k": 1})):
@@ -516,6 +524,53 @@ async def test_disabled_queues_are_those_of_artemis(theirs: NotifyingArtemis, ou
     expected = await disabled_results(theirs.url)
     assert expected["messages of a disabled queue"] == 1
     assert await disabled_results(ours.url) == expected
+
+
+# -- moves without duplicates ----------------------------------------------------------------------------------------
+
+
+async def moves_of(url: str) -> dict[str, Any]:
+    """Results of moves to a queue whose address has one of the duplicate ids already."""
+    results: dict[str, Any] = {}
+    async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
+        for name in ("from.q", "to.q"):
+            await invoke(context, "broker", "createQueue", json.dumps({"name": name, "routing-type": "ANYCAST"}))
+        producer = context.create_producer()
+        for name, identifiers in (("to.q", ("one",)), ("from.q", ("one", "two", "three"))):
+            for each in identifiers:
+                message = TextMessage(each, properties={"_AMQ_DUPL_ID": each})
+                await producer.send(Queue(name), message)
+
+        async def call(label: str, operation: str, *arguments: object, resource: str = "queue.from.q") -> None:
+            results[label] = await invoke(context, resource, operation, *arguments)
+
+        rows = json.loads(await invoke(context, "queue.from.q", "listMessagesAsJSON", ""))
+        await call("moved one", "moveMessage", rows[1]["messageID"], "to.q", True)
+        await call("moved", "moveMessages", "", "to.q", True)
+        await call("left", "getMessageCount")
+        await call("there", "getMessageCount", resource="queue.to.q")
+        await call("ids", "getCurrentDuplicateIdCacheSize", resource="address.to.q")
+        await call("cleared", "clearDuplicateIdCache", resource="address.to.q")
+        await call("no ids", "getCurrentDuplicateIdCacheSize", resource="address.to.q")
+        for name in ("getDeadLetterAddress", "getExpiryAddress", "getDeliveringSize", "getDurableDeliveringCount"):
+            await call(name, name)
+        await call("roles", "getRolesAsJSON", resource="address.to.q")
+        await call("clusters", "getClusterConnectionNames", resource="broker")
+        await call("time-out", "getTransactionTimeout", resource="broker")
+        # Last, as Artemis counts the messages of the queue wrong after a refused move.
+        for name in ("to.q", "from.q"):
+            await producer.send(Queue(name), TextMessage("again", properties={"_AMQ_DUPL_ID": "again"}))
+        rows = json.loads(await invoke(context, "queue.from.q", "listMessagesAsJSON", ""))
+        text = await invoke(context, "queue.from.q", "moveMessage", rows[0]["messageID"], "to.q", True)
+        results["refused"] = text.startswith("Duplicate message detected - message will not be routed.")
+        await call("there at last", "getMessageCount", resource="queue.to.q")
+    return results
+
+
+async def test_moves_treat_duplicates_as_those_of_artemis(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    expected = await moves_of(theirs.url)
+    assert expected["refused"] is True
+    assert await moves_of(ours.url) == expected
 
 
 # -- branches in doubt -----------------------------------------------------------------------------------------------

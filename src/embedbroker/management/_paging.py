@@ -32,7 +32,7 @@ class Column:
     #: Numbers of few lists are numbers in the answer; all others are texts.
     stays_number: bool = False
     #: Returns the text of a number; None: its digits.
-    show: Callable[[int], str] | None = None
+    show: Callable[[Any], str] | None = None
 
 
 @frozen
