@@ -24,6 +24,7 @@ ARTEMIS_VERSION = "2.44.0"
 CLIENT_VERSIONS = ("2.44.0", "2.6.4", "1.5.6")
 JAVA_SOURCE = Path(__file__).parent / "java"
 APPLICATIONS_SOURCE = Path(__file__).parent / "applications"
+JORAM_SOURCE = Path(__file__).parent / "joram"
 
 
 def cache_directory() -> Path:
@@ -106,9 +107,15 @@ def applications_classpath() -> str:
     return _class_path(APPLICATIONS_SOURCE, "applications", "spring-boot-3")
 
 
+@cache
+def joram_classpath() -> str:
+    """The class path of Joram's suite, whose pom.xml names the version of the client."""
+    return _class_path(JORAM_SOURCE, "joram", "joram-1.0")
+
+
 def _class_path(source: Path, name: str, version: str, *options: str) -> str:
     digest = hashlib.sha256()
-    for path in sorted([source / "pom.xml", *source.rglob("*.java")]):
+    for path in sorted([source / "pom.xml", *source.rglob("*.java"), *source.rglob("*.properties")]):
         digest.update(path.read_bytes())
     target = cache_directory() / name / f"{version}-{digest.hexdigest()[:16]}"
     with _one_at_a_time(target.with_suffix(".lock")):
