@@ -1,7 +1,7 @@
 """Plain English: words that stand for a missing subject or a metaphor must not occur in texts of the project.
 
 The component or the value is the subject of a sentence, and the verb states what it does. See CONTRIBUTING.md. Names in
-code are not texts. Of tests only comments and docstrings are searched: their other strings are input.
+the source follow the same rule. Of tests only comments and docstrings are searched: their other strings are input.
 """
 
 from __future__ import annotations
@@ -21,6 +21,13 @@ BANNED = re.compile(
     r"\b((?i:who|whoever|whom|nobody|somebody|everybody|anybody|says|said|tells|told|hears|heard|asks|knows"
     r"|in vain|so often|its word|refuses to know|of its own|as it is)|is none)\b"
 )
+
+BANNED_IN_NAMES = re.compile(
+    r"who|whoever|whom|nobody|somebody|everybody|anybody|says?|said|tells?|told|hears?|heard|asks?|asked|asking"
+    r"|speaks?|spoken|knows"
+)
+# Names of others, and a public one.
+NAMES_ALLOWED = {"tell": "of files", "knows": "of `embedbroker.Ledger`"}
 
 
 def texts_of(source: str) -> Iterator[tuple[int, str]]:
@@ -47,6 +54,15 @@ def comments_and_docstrings_of(source: str) -> Iterator[tuple[int, str]]:
                 and isinstance(each.value.value, str)
             ):
                 yield each.lineno, each.value.value
+
+
+def banned_names_in(source: str) -> Iterator[tuple[int, str]]:
+    """Names of the code with a part that does not belong there, with their lines."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and token.string not in NAMES_ALLOWED:
+            parts = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", token.string).lower().split("_")
+            if any(BANNED_IN_NAMES.fullmatch(part) for part in parts):
+                yield token.start[0], token.string
 
 
 def prose_of(page: str) -> Iterator[tuple[int, str]]:
@@ -91,6 +107,20 @@ def test_texts_have_a_component_as_their_subject() -> None:
         for line, word in findings_in(texts(path.read_text()))
     ]
     assert found == [], "see BANNED, and write the component as the subject"
+
+
+def test_names_are_those_of_the_field() -> None:
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{line}: {name}"
+        for path in (ROOT / "src").rglob("*.py")
+        for line, name in banned_names_in(path.read_text())
+    ]
+    assert found == [], "write send, request, receive, report, notify, ..."
+
+
+def test_which_names_are_found() -> None:
+    source = "def ask_all(told, asked_s, Heard): return task + flask.say + knows  # tell"
+    assert [name for _, name in banned_names_in(source)] == ["ask_all", "told", "asked_s", "Heard", "say"]
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,9 @@ def end_lease(url: str, queue: str) -> None:
     services = Services(link)
     names = {"queue": queue, "cursor": CURSOR}
     try:
-        services.ask("cursor.open", **names, owner="nobody", lease_ms=1)
+        services.call("cursor.open", **names, owner="nobody", lease_ms=1)
     except ServiceRefused as refused:
-        services.ask("cursor.release", **names, owner=refused.body["owner"])
+        services.call("cursor.release", **names, owner=refused.body["owner"])
     finally:
         services.close()
         link.close()

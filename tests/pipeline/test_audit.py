@@ -234,7 +234,7 @@ def test_branches_that_were_committed_as_a_set_are_committed(spark: SparkSession
             {"format": 7, "global": xid.global_transaction_id.hex(), "branch": xid.branch_qualifier.hex()}
             for xid in branches[:2]
         ]
-        assert services.ask("commit-set", marker="m", expected=None, value=1, branches=named)["result"] == "committed"
+        assert services.call("commit-set", marker="m", expected=None, value=1, branches=named)["result"] == "committed"
         services.close()
         link.close()
     result = audit(spark, [tmp_path])

@@ -12,7 +12,7 @@ from embedbroker.pipeline import _cursor_source
 from embedbroker.pipeline._cursor_source import CursorSource, read_range
 from embedbroker.pipeline._frames import Block
 from embedbroker.pipeline._options import SourceOptions
-from embedbroker.pipeline._services import Asked, Services
+from embedbroker.pipeline._services import PendingRequest, Services
 from tests.pipeline.queues import fill, numbered
 
 BATCH_ROWS, BODY_BYTES = 200, 500
@@ -26,19 +26,19 @@ BACKLOGS = (BATCH_ROWS, 20 * BATCH_ROWS)
 def traffic(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each operation was asked for, and the bytes of blocks that came."""
     seen: Counter[str] = Counter()
-    begin, ask_bytes = Services.begin, Services.ask_bytes
+    begin, received_bytes = Services.begin, Services.received_bytes
 
-    def counted(self: Services, operation: str, **fields: object) -> Asked:
+    def counted(self: Services, operation: str, **fields: object) -> PendingRequest:
         seen[operation] += 1
         return begin(self, operation, **fields)
 
-    def measured(self: Services, asked: Asked) -> bytes:
-        data = ask_bytes(self, asked)
+    def measured(self: Services, asked: PendingRequest) -> bytes:
+        data = received_bytes(self, asked)
         seen["bytes"] += len(data)
         return data
 
     monkeypatch.setattr(Services, "begin", counted)
-    monkeypatch.setattr(Services, "ask_bytes", measured)
+    monkeypatch.setattr(Services, "received_bytes", measured)
     return seen
 
 

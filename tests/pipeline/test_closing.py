@@ -36,7 +36,7 @@ def test_closing_ends_a_request_of_another_thread(broker: ThreadedBroker, monkey
 
     def ask() -> None:
         try:
-            services.ask("capabilities")
+            services.call("capabilities")
         except JMSException as error:
             errors.append(error)
 

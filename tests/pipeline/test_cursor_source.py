@@ -43,7 +43,7 @@ def expected(*numbers: int) -> list[bytes]:
 def ask(broker: ThreadedBroker, operation: str, **fields: object) -> dict[str, object]:
     services = Services(BrokerConnection.shared(options_of(broker).connection))
     try:
-        return dict(services.ask(operation, **fields))
+        return dict(services.call(operation, **fields))
     finally:
         services.close()
 

@@ -37,7 +37,7 @@ def expected(*numbers: int) -> list[bytes]:
 
 def queues(broker: ThreadedBroker, pattern: str) -> list[str]:
     services = Services(BrokerConnection.shared(ConnectionOptions(broker.url)))
-    found = services.ask("queue.list", pattern=pattern)["queues"]
+    found = services.call("queue.list", pattern=pattern)["queues"]
     services.close()
     assert isinstance(found, list)
     return [queue["name"] for queue in found]

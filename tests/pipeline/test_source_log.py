@@ -115,7 +115,7 @@ def test_a_broker_without_services_is_asked_nothing_and_read_by_the_log(
     monkeypatch.setattr("embedbroker.pipeline._services.SERVICES_ADDRESS", "no.such.services")
     fill(broker.url, "orders", numbered("orders", range(3)))
     asked: list[str] = []
-    monkeypatch.setattr(Services, "ask", lambda self, operation, **_: asked.append(operation))
+    monkeypatch.setattr(Services, "call", lambda self, operation, **_: asked.append(operation))
     values = {"url": broker.url, "queue": "orders", "logLocation": str(tmp_path / "log")}
     reader = StreamReader(SourceOptions.parse(values), pa.schema([("body", pa.binary())]))
     limit = reader.getDefaultReadLimit()

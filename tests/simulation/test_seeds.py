@@ -157,7 +157,7 @@ def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> 
 def test_seeds_of_pairs_that_vote_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.VOTES)
     assert campaign.passed, campaign.shortcomings()
-    assert campaign.hits[Moment.VOTES_ASKED] >= len(SEEDS) and campaign.hits[Moment.TOOK_OVER_BY_VOTE] > 0
+    assert campaign.hits[Moment.VOTES_REQUESTED] >= len(SEEDS) and campaign.hits[Moment.TOOK_OVER_BY_VOTE] > 0
     assert campaign.hits[Moment.WENT_ON_BY_VOTE] > 0 and campaign.hits[Moment.COPY_COMPARED] >= len(SEEDS)
 
 
@@ -186,7 +186,7 @@ def test_without_a_mode_seeds_choose_two_of_them_for_each_kind_of_users() -> Non
 
 def test_a_campaign_of_both_modes_must_meet_half_as_much_of_each() -> None:
     store, replica_disk, both = (group_minima(mode) for mode in (*MODES[:2], None))
-    assert Moment.VOTES_ASKED not in both
+    assert Moment.VOTES_REQUESTED not in both
     assert both[Moment.FAILOVER] == (store[Moment.FAILOVER] + replica_disk[Moment.FAILOVER]) // 2
     assert both[Moment.PASSED_OVER] == store[Moment.PASSED_OVER] // 2
     assert both[Moment.CRASH_IN_SYNC] == replica_disk[Moment.CRASH_IN_SYNC] // 2

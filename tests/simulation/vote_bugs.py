@@ -83,17 +83,17 @@ def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
 
 def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
     """As an Artemis does: what it sees at the moment is all."""
-    ask = Voter.ask
+    answer_question = Voter.answer_question
 
     def forgetful(self: Voter, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
         bid = VoteRequest.read(question.text)
         if bid is None or bid.withdrawn:
-            ask(self, question, reply)
+            answer_question(self, question, reply)
             return
-        answer, _word = self._view(question)
+        answer, _needed = self._view(question)
         reply(LiveVote(answer.vote, answer.node_id, with_attempt(answer.text, bid.attempt)))
 
-    patch.setattr(Voter, "ask", forgetful)
+    patch.setattr(Voter, "answer_question", forgetful)
 
 
 # -- the broker that waits -------------------------------------------------------------------------------------------

@@ -83,18 +83,18 @@ class BrokerProcess:
                 return
         self.kill()
         await self.ended()
-        said = self.log.read_text(errors="replace").strip().splitlines()
-        raise CannotStart(f"the broker process did not start: {said[-1] if said else 'it wrote no output'}")
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        raise CannotStart(f"the broker process did not start: {lines[-1] if lines else 'it wrote no output'}")
 
     async def _first_line(self) -> bytes:
         assert self._process is not None and self._process.stdout is not None
-        said = b""
-        while b"\n" not in said and len(said) < _LINE_BYTES_MAX:
+        received = b""
+        while b"\n" not in received and len(received) < _LINE_BYTES_MAX:
             piece = await self._process.stdout.receive_some()
             if not piece:
                 return b""
-            said += piece
-        return said.partition(b"\n")[0]
+            received += piece
+        return received.partition(b"\n")[0]
 
     def cpu_seconds(self) -> float:
         """Return the processor time it has used so far, in seconds; 0.0 where the system does not provide it."""

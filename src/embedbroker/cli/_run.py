@@ -138,7 +138,7 @@ class _Process:
                 try:
                     async with self._broker as broker:
                         self._serving = True
-                        nursery.start_soon(self._tell_roles)
+                        nursery.start_soon(self._report_roles)
                         reason = await broker.wait_failed()
                         self.failure = BrokerStopped(f"the broker stopped: {reason}")
                 except (ResourceAllocationException, BrokerFailed) as error:
@@ -161,7 +161,7 @@ class _Process:
         self._announce("stopping", signal="EOF")
         everything.cancel()
 
-    async def _tell_roles(self) -> None:
+    async def _report_roles(self) -> None:
         """Announce that a backup waits, and that it is ready when it has become live."""
         while (role := self._broker.role) is not Role.STOPPED:
             if role is Role.LIVE:
@@ -169,11 +169,11 @@ class _Process:
             elif role is Role.BACKUP:
                 self._announce_backup()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._tell_sync, role)
+                nursery.start_soon(self._report_sync, role)
                 await self._broker.wait_for_role(*(other for other in Role if other is not role))
                 nursery.cancel_scope.cancel()
 
-    async def _tell_sync(self, role: Role) -> None:
+    async def _report_sync(self, role: Role) -> None:
         """Announce, for a broker that replicates, when a whole copy exists, and when none exists any more."""
         with suppress(BrokerFailed, IllegalStateException):  # the task that watches the role reports its end
             while True:
@@ -186,7 +186,7 @@ class _Process:
         if self._as_json:
             self._announce("backup", name=self._broker.config.name, pid=os.getpid())
         else:
-            _say(f"broker {self._broker.config.name!r} waits as backup")
+            _print(f"broker {self._broker.config.name!r} waits as backup")
 
     def _announce_ready(self, url: str) -> None:
         if self._as_json:
@@ -197,14 +197,14 @@ class _Process:
                 if self._broker.config.data_directory is None
                 else f"journal in {self._broker.config.data_directory}"
             )
-            _say(f"broker {self._broker.config.name!r} is ready: {url} ({place})")
+            _print(f"broker {self._broker.config.name!r} is ready: {url} ({place})")
 
     def _announce(self, event: str, **facts: str | int) -> None:
         if self._as_json:
-            _say(json.dumps({"event": event, **facts}))
+            _print(json.dumps({"event": event, **facts}))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     try:
         print(line, flush=True)
     except OSError:

@@ -99,12 +99,12 @@ def set_settings(client: Client, match: str, values: Sequence[str]) -> None:
     client.change(work)
 
 
-def _values_of(words: Sequence[str]) -> dict[str, object]:
+def _values_of(pairs: Sequence[str]) -> dict[str, object]:
     wanted: dict[str, object] = {}
-    for word in words:
-        name, separator, text = word.partition("=")
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
         if not separator or not name:
-            raise click.UsageError(f"{word!r} is not a setting: write NAME=VALUE, such as max-delivery-attempts=3")
+            raise click.UsageError(f"{pair!r} is not a setting: write NAME=VALUE, such as max-delivery-attempts=3")
         name = re.sub(r"[-_](\w)", lambda found: found[1].upper(), name)
         name = _RENAMED.get(name, name)
         if name in wanted:

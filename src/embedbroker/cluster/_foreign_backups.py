@@ -19,16 +19,16 @@ __all__ = ["refuse_foreign_backups"]
 _PLACES_MAX = 100
 
 
-def refuse_foreign_backups(membership: Membership, say: Callable[[str], None]) -> None:
+def refuse_foreign_backups(membership: Membership, log: Callable[[str], None]) -> None:
     """Answer every registration of Artemis, whatever the role of this broker."""
 
-    told: dict[str, None] = {}
+    logged: dict[str, None] = {}
 
     def refuse(inbound: InboundPeer, _packet: Record) -> None:
         place = inbound.name.rpartition(":")[0] or inbound.name
-        if place not in told and len(told) < _PLACES_MAX:
-            told[place] = None
-            say(f"{inbound.name}: refused as backup, replication is between embedbrokers, and that is another broker")
+        if place not in logged and len(logged) < _PLACES_MAX:
+            logged[place] = None
+            log(f"{inbound.name}: refused as backup, replication is between embedbrokers, and that is another broker")
         inbound.peer.send(BackupRegistrationFailed(BackupRegistrationProblem.EXCEPTION), CONTROL_CHANNEL)
 
     membership.inbound_peers.handlers[BackupRegistration] = refuse

@@ -101,11 +101,11 @@ class InboundPeers:
         if inbound.listener is not None:
             self._topology.forget(inbound.listener)
 
-        def tell(change: Change) -> None:
+        def send_change(change: Change) -> None:
             peer.send(packet_for(change, peer.version, self._version), PING_CHANNEL)
 
-        inbound.listener = tell
-        self._topology.listen(tell)
+        inbound.listener = send_change
+        self._topology.listen(send_change)
 
     def on_frame(
         self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int
@@ -142,10 +142,10 @@ class InboundPeers:
                 inbound.live_for = packet.node_id
             self._on_announce(inbound, packet)
         else:
-            said = enclosed_in(packet)
-            handler = self.handlers.get(type(said))
+            enclosed = enclosed_in(packet)
+            handler = self.handlers.get(type(enclosed))
             if handler is not None:
-                handler(inbound, said)
+                handler(inbound, enclosed)
 
     def _is_right(self, packet: ClusterConnect) -> bool:
         ours = self._credentials

@@ -87,7 +87,7 @@ class Membership:
         self._deadline_is_old = True
         self._logged: dict[str, None] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
-            self._say("the cluster password is the default, which is public: set cluster_user and cluster_password")
+            self._report("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
     # -- port of the protocols -----------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class Membership:
         places: list[TransportConfiguration] = []
         for one in wanted:
             if not can_be_dialled(one):
-                self._say(f"cannot connect to {where(one)}: its connector names no way that is known here")
+                self._report(f"cannot connect to {where(one)}: its connector names no way that is known here")
                 continue
             direct = not self._settings.allow_direct_connections_only or _among(one, self._static)
             if direct and not one.leads_where(self.connector) and not _among(one, places):
@@ -318,7 +318,7 @@ class Membership:
 
     def on_end(self, link: ControlLink, end: LinkEnd, reason: str) -> None:
         if end is LinkEnd.REFUSED:
-            self._say(f"{reason}: cluster_user and cluster_password must be the same on all brokers of a cluster")
+            self._report(f"{reason}: cluster_user and cluster_password must be the same on all brokers of a cluster")
         elif link.was_authorized:
             self._log(f"lost the connection to {link.name}: {reason}")
             self._remove_at(link.connector)
@@ -360,7 +360,7 @@ class Membership:
                 packet.node_id, packet.connector, packet.backup_group_name, self.now.wall_ms
             )
         else:
-            verdict = self._hear(announced_member(packet))
+            verdict = self._on_member_up(announced_member(packet))
         removed = self.topology.removal_of(packet.node_id)
         if verdict is NewsResult.REMOVED and removed is not None:
             # A broker announces itself before it subscribes, and its version comes with the subscription.
@@ -374,7 +374,7 @@ class Membership:
         match change_in(packet):
             case MemberUp(member, last):
                 link.waits &= member.live is None or not member.live.leads_where(link.connector)
-                verdict = self._hear(member)
+                verdict = self._on_member_up(member)
                 if last:
                     self._settle(link)
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
@@ -384,31 +384,31 @@ class Membership:
                     # out.
                     self.topology.revive(member)
             case MemberDown(node_id, event_id):
-                self._hear_down(link, node_id, event_id)
+                self._on_member_down(link, node_id, event_id)
             case None:
-                said = enclosed_in(packet)
-                if isinstance(said, ReplicaWaiting):
+                enclosed = enclosed_in(packet)
+                if isinstance(enclosed, ReplicaWaiting):
                     self._note_waiting(link)
-                handler = self.handlers.get(type(said))
+                handler = self.handlers.get(type(enclosed))
                 if handler is not None:
-                    handler(link, said)
+                    handler(link, enclosed)
         self._review()
 
-    def _hear(self, member: Member) -> NewsResult:
+    def _on_member_up(self, member: Member) -> NewsResult:
         if (self._is_found and self._is_here(member)) or self._is_waited_at(member):
             return NewsResult.OLD
         verdict = self.topology.update(member)
         if verdict is NewsResult.RIVAL:
             assert member.live is not None
-            self._say(
+            self._report(
                 f"another broker, {where(member.live)}, announces that it is live with node id {member.node_id}, which "
                 "is ours: its data directory is a copy of this one, or both took over; stop one of the two"
             )
         elif verdict is NewsResult.FULL:
-            self._say(f"there are {len(self.topology.members)} members, more are not listened to")
+            self._report(f"there are {len(self.topology.members)} members, more are not listened to")
         return verdict
 
-    def _hear_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
+    def _on_member_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
         if node_id == self.node_id and not self._is_found:
             if self.role is Role.LIVE and event_id >= self.topology.members[node_id].event_id:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
@@ -422,7 +422,7 @@ class Membership:
         elif self.topology.remove(node_id, event_id) and member is not None:
             self._seek(member)
 
-    def _say(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         """Log a text for the operator once per broker start."""
         if text not in self._logged and len(self._logged) < _LOGGED_MAX:
             self._logged[text] = None

@@ -104,7 +104,7 @@ class Topology:
         """Remove a listener; an unknown one does no harm."""
         self._listeners.pop(listener, None)
 
-    def _tell(self, change: Change) -> None:
+    def _notify(self, change: Change) -> None:
         for listener in list(self._listeners):
             listener(change)
 
@@ -116,7 +116,7 @@ class Topology:
         # First among the members, the same order as on the wire of a broker that has just started.
         self.members = {own.node_id: own} | {key: value for key, value in self.members.items() if key != own.node_id}
         self._own = own.node_id
-        self._tell(MemberUp(own))
+        self._notify(MemberUp(own))
         self._displace(own)
         return own
 
@@ -129,7 +129,7 @@ class Topology:
         """Send a member to all listeners once more, as news."""
         member = self.members[node_id]
         self.members[node_id] = member = evolve(member, event_id=self._newer(node_id, now_ms))
-        self._tell(MemberUp(member))
+        self._notify(MemberUp(member))
         return member
 
     def put_backup(
@@ -144,7 +144,7 @@ class Topology:
         else:
             member = evolve(known, backup=backup, event_id=self._newer(node_id, now_ms))
         self.members[node_id] = member
-        self._tell(MemberUp(member))
+        self._notify(MemberUp(member))
         return NewsResult.TAKEN
 
     def drop(self, node_id: str, now_ms: int) -> None:
@@ -199,7 +199,7 @@ class Topology:
 
     def _store(self, member: Member) -> None:
         self.members[member.node_id] = member
-        self._tell(MemberUp(member))
+        self._notify(MemberUp(member))
         self._displace(member)
 
     def _displace(self, member: Member) -> None:
@@ -233,7 +233,7 @@ class Topology:
         if known is None:
             return False
         del self.members[node_id]
-        self._tell(MemberDown(node_id, event_id))
+        self._notify(MemberDown(node_id, event_id))
         return True
 
     def removal_of(self, node_id: str) -> int | None:

@@ -437,8 +437,8 @@ class BrokerConfig:
             global_max_size_bytes: bytes of messages that the broker keeps in memory.
         """
 
-        def share(said: int | None, otherwise: int) -> int:
-            return otherwise if said is None else said
+        def share(given: int | None, otherwise: int) -> int:
+            return otherwise if given is None else given
 
         eighth = global_max_size_bytes // 8
         return MemoryShares(

@@ -82,15 +82,15 @@ def _why_not(url: TransportURL) -> str:
         return "securityDomain is not supported: all acceptors use the users of the broker"
     if url.parameters.get("proxyProtocolEnabled", "false").lower() != "false":
         return "the PROXY protocol is not supported"
-    spoken = _protocols(url)
-    if spoken and "CORE" not in spoken:
-        return f"only CORE is spoken, not {', '.join(spoken)}"
+    protocols = _protocols(url)
+    if protocols and "CORE" not in protocols:
+        return f"only CORE is spoken, not {', '.join(protocols)}"
     return ""
 
 
 def _protocols(url: TransportURL) -> list[str]:
     listed = url.parameters.get("protocols") or url.parameters.get("protocol") or ""
-    return [word.strip().upper() for word in listed.split(",") if word.strip()]
+    return [entry.strip().upper() for entry in listed.split(",") if entry.strip()]
 
 
 def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[str, Any], findings: Findings) -> None:
@@ -101,7 +101,7 @@ def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[
         findings.warn(
             element.place, f"this broker listens on one host, {url.host}, not on {', '.join(url.other_hosts)}"
         )
-    others = [word for word in _protocols(url) if word != "CORE"]
+    others = [entry for entry in _protocols(url) if entry != "CORE"]
     if others:
         findings.warn(element.place, f"only CORE is spoken, not {', '.join(others)}")
     secure = tls.is_on(element, url)

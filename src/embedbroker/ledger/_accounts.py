@@ -96,7 +96,7 @@ class SubscriptionAccount:
     open: bool = True
     marks: bytearray = field(factory=bytearray)
     deliveries: bytearray = field(factory=bytearray)  # stops counting at 255
-    asked: bytearray = field(factory=bytearray)  # deliveries when the last acknowledgement was requested
+    requested: bytearray = field(factory=bytearray)  # deliveries when the last acknowledgement was requested
     lives: array[int] = field(factory=_integers)  # number of kills before the last delivery
     order: dict[tuple[str, int], int] = field(factory=dict)  # consumer and stream -> highest slot delivered
     firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> see first_deliveries()
@@ -116,7 +116,7 @@ class SubscriptionAccount:
         if missing > 0:
             self.marks.extend(bytes(missing))
             self.deliveries.extend(bytes(missing))
-            self.asked.extend(bytes(missing))
+            self.requested.extend(bytes(missing))
             self.lives.frombytes(bytes(missing * self.lives.itemsize))
 
     def first_deliveries(self, slot: int) -> int:
@@ -143,7 +143,7 @@ class SubscriptionAccount:
                 continue
             yield slot
 
-    def tells(self, slot: int) -> bool:
+    def decides(self, slot: int) -> bool:
         """Return True if the presence of the message here proves the outcome of its transaction."""
         destination = self.destination
         if slot >= len(self.marks) or slot < self.excused_below or slot in self.taken:

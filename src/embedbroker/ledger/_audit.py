@@ -134,10 +134,10 @@ def _is_torn(transaction: TransactionAccount) -> bool:
     happened: set[bool] = set()
     for destination, slot in transaction.sends:
         for subscription in destination.subscriptions:
-            if subscription.tells(slot):
+            if subscription.decides(slot):
                 happened.add(subscription.deliveries[slot] > 0)
     for subscription, slot, deliveries in transaction.acknowledgements:
-        if subscription.tells(slot):
+        if subscription.decides(slot):
             happened.add(subscription.deliveries[slot] == deliveries)
     return len(happened) > 1
 

@@ -364,7 +364,7 @@ class Ledger:
         """
         account, slot = self._at(subscription, key)
         account.marks[slot] |= _ACKNOWLEDGING
-        deliveries = account.asked[slot] = account.deliveries[slot]
+        deliveries = account.requested[slot] = account.deliveries[slot]
         name = batch if transaction is None else transaction
         if name is not None:
             ending = self._transaction(name)
@@ -382,7 +382,7 @@ class Ledger:
             at: time in seconds.
         """
         account, slot = self._at(subscription, key)
-        return self._acknowledged(account, slot, account.asked[slot], at)
+        return self._acknowledged(account, slot, account.requested[slot], at)
 
     def acknowledgement_in_doubt(self, subscription: str, key: str) -> None:
         """Record that the outcome of the acknowledgement stays unknown: the message may come back, flagged.

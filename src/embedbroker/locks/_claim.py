@@ -59,13 +59,13 @@ from ._transitions import state_after
 __all__ = ["Claim"]
 
 #: Seconds between the requests of a waiting broker: a failover waits at most that long before the journal is read.
-ASK_EVERY_S = 0.05
+REQUEST_EVERY_S = 0.05
 #: Seconds between log lines about a store that fails again and again.
 NOTED_EVERY_S = 60.0
 #: Seconds without a request after the store failed.
-ASK_AFTER_FAULT_S = 2.0
+REQUEST_AFTER_FAULT_S = 2.0
 #: The same for a broker that needs the answer, while the store is short of something that comes back.
-ASK_AFTER_SHORTAGE_S = 0.25
+REQUEST_AFTER_SHORTAGE_S = 0.25
 #: Seconds between the checks of an active broker: whether it holds the lock, and whether a primary waits to fail back.
 LOOK_EVERY_S = 0.5
 #: The same for a broker that shares its directory with no other.
@@ -77,11 +77,11 @@ SURE_FOR_S = 4.0
 #: or more.
 ANSWERED_WITHIN_S = 15.0
 #: How much longer an overdue answer may take, in seconds: a process that slept itself has not received it yet.
-HEARD_WITHIN_S = 2.0
+RECEIVED_WITHIN_S = 2.0
 #: How long a backup waits for a first active broker before that looks like a mistake in the configuration, in seconds.
 NO_PRIMARY_AFTER_S = 10.0
 
-_WAITS = (ClaimState.ASKING, ClaimState.QUEUED, ClaimState.WAITING)
+_WAITS = (ClaimState.REQUESTING, ClaimState.QUEUED, ClaimState.WAITING)
 _HOLDS = (ClaimState.CLAIMING, ClaimState.GRANTED, ClaimState.SETTLING, ClaimState.LIVE)
 # The operations of a poll; results come in this order.
 _ALONE = (Acquire(Lock.LIVE), ReadHolder(Lock.LIVE), ReadRecord())
@@ -196,7 +196,7 @@ class Claim:
         """Record which node is active, then be it. ``last_batch`` of its journal is on disk."""
         self._apply(ClaimEvent.RECOVERED)
         record = StoreRecord(LiveState.ACTIVE, node_id, journal_identity, life=self._life, last_batch=last_batch)
-        self._say(record)
+        self._write(record)
 
     def note_last_batch(self, last_batch: int) -> bool:
         """Record how far the journal is on disk, as the next work; return True if there is something to write.
@@ -223,7 +223,7 @@ class Claim:
         else:
             record = evolve(self.record, state=state, last_batch=last_batch)
         self._apply(ClaimEvent.JOURNAL_CLOSED)
-        self._say(record)
+        self._write(record)
 
     @property
     def farewell(self) -> LiveState | None:
@@ -278,7 +278,7 @@ class Claim:
             return False
         if not self._overslept:
             self._overslept = True
-            self._overdue_at = now + HEARD_WITHIN_S
+            self._overdue_at = now + RECEIVED_WITHIN_S
             return False
         self._overdue_at = None
         silence = f"the lock store has not answered for {now - self._requested_at:.0f} s"
@@ -290,7 +290,7 @@ class Claim:
             case ClaimState.LEAVING:
                 self.notes.append(LogEntry(True, f"{silence}: it may not know of this stop"))
                 self._apply(ClaimEvent.ENDED)
-            case ClaimState.ASKING:
+            case ClaimState.REQUESTING:
                 self._fail(silence)
             case _:
                 self._fail(f"{silence}: another broker may be live")
@@ -326,7 +326,7 @@ class Claim:
                 self._due = now
             case ClaimState.QUEUED | ClaimState.WAITING:
                 self._note_fault(fault, now)
-                self._due = now + ASK_AFTER_FAULT_S
+                self._due = now + REQUEST_AFTER_FAULT_S
             case _ if fault.passes and self._outlasts(operations, fault, now):
                 pass
             case ClaimState.LEAVING:
@@ -353,21 +353,21 @@ class Claim:
         """
         if self._short_since is None:
             self._short_since = self._requested_at
-        if isinstance(self._policy, SharedStoreBackup) and self.state in (ClaimState.ASKING, ClaimState.CLAIMING):
+        if isinstance(self._policy, SharedStoreBackup) and self.state in (ClaimState.REQUESTING, ClaimState.CLAIMING):
             # No client is served here yet: it waits without a limit.
             self._note_fault(fault, now)
             if self.state is ClaimState.CLAIMING:
                 self._give_up_claim(now)
             else:
-                self._due = self._paused_until = now + ASK_AFTER_FAULT_S
+                self._due = self._paused_until = now + REQUEST_AFTER_FAULT_S
             return True
-        patience_s = HEARD_WITHIN_S if self.state is ClaimState.LEAVING else ANSWERED_WITHIN_S
+        patience_s = RECEIVED_WITHIN_S if self.state is ClaimState.LEAVING else ANSWERED_WITHIN_S
         if now >= self._short_since + patience_s:
             return False
         if self.state in _HOLDS or self.state is ClaimState.LEAVING:
             self._repeat(operations)
         self._note_fault(fault, now)
-        self._due = self._paused_until = now + ASK_AFTER_SHORTAGE_S
+        self._due = self._paused_until = now + REQUEST_AFTER_SHORTAGE_S
         return True
 
     def _give_up_claim(self, now: float) -> None:
@@ -375,7 +375,7 @@ class Claim:
         self._apply(ClaimEvent.NEXT if self._is_next else ClaimEvent.BEHIND)
         self.record = self._before
         self._inherits = False
-        self._claims_at = now + ASK_AFTER_FAULT_S
+        self._claims_at = now + REQUEST_AFTER_FAULT_S
         self._wanted = (Release(Lock.LIVE), *_BACKUP)
         self._due = now
 
@@ -406,7 +406,7 @@ class Claim:
         self.failure = reason
         self._apply(ClaimEvent.FAILED)
 
-    def _say(self, record: StoreRecord) -> None:
+    def _write(self, record: StoreRecord) -> None:
         """Write the record, if it is another one; an active broker needs no other lock any more."""
         writes = (WriteRecord(record, over=self._life),) if record != self.record else ()
         self.record = record
@@ -486,7 +486,7 @@ class Claim:
         if not patient and self._gives_up_at is not None and now >= self._gives_up_at:
             self._fail(f"the lock was not to be had within {self._timeout_s:g} s: {self._reason}")
         else:
-            self._due = now + ASK_EVERY_S
+            self._due = now + REQUEST_EVERY_S
 
     def _is_new_node(self) -> bool:
         """Become a new node if that is allowed; return True if it was. A copied store would make the same node exist

@@ -19,7 +19,7 @@ class ClaimState(Enum):
 
     NEW = "new"
     #: The store has not answered yet.
-    ASKING = "asking"
+    REQUESTING = "requesting"
     #: Another broker is active, or has the right to be.
     QUEUED = "queued"
     #: Another broker is live, or has the right to be.
@@ -62,8 +62,8 @@ _ENDS = {ClaimEvent.FAILED: ClaimState.OVER, ClaimEvent.ENDED: ClaimState.OVER}
 _HOLDS = {ClaimEvent.JOURNAL_CLOSED: ClaimState.LEAVING, **_ENDS}
 
 CLAIM_TRANSITIONS: dict[ClaimState, dict[ClaimEvent, ClaimState]] = {
-    ClaimState.NEW: {ClaimEvent.STARTED: ClaimState.ASKING, **_ENDS},
-    ClaimState.ASKING: {**_WAITS, **_ENDS},
+    ClaimState.NEW: {ClaimEvent.STARTED: ClaimState.REQUESTING, **_ENDS},
+    ClaimState.REQUESTING: {**_WAITS, **_ENDS},
     ClaimState.QUEUED: {**_WAITS, **_ENDS},
     ClaimState.WAITING: {**_WAITS, **_ENDS},
     # A backup that cannot write the record for want of room gives the lock back.

@@ -100,7 +100,7 @@ class LeaseActivation:
         self._until: float | None = None
         self._way: _Way | None = None
         # It is an attempt of a broker that is not active: a lease that was taken for it is no right yet.
-        self._asks = False
+        self._activates = False
         self._request: _Request | None = None
         self._pause_until = 0.0
         self._number_given = False
@@ -131,13 +131,13 @@ class LeaseActivation:
         """Take the lease if this data is the newest. With GRANTED no other broker has it, and the number is this
         broker's."""
         self._begin(_activating(self._next_key, sequence), now)
-        self._asks = True
+        self._activates = True
 
     def renew(self, sequence: int, now: float) -> None:
         """Go on without a backup: leave all other copies behind. After FAILED another attempt is allowed."""
         assert self.holds, "claims a number without the lease"
         self._begin(_under_lease(self.key, sequence), now)
-        self._asks = False
+        self._activates = False
 
     def drop(self) -> None:
         """Give the lease back for now: other brokers may have it until the next attempt."""
@@ -313,7 +313,7 @@ class LeaseActivation:
     def _fail(self, reason: str) -> None:
         """Handle the loss of a sure lease: an active broker ends, and one that only requests to be active gives it
         back."""
-        if self._way is None or not self._asks:
+        if self._way is None or not self._activates:
             self.failure = reason
             self._way = self._request = None
             return

@@ -86,7 +86,7 @@ class Connections(Part):
 
     def make_room(self, now: Instant) -> bool:
         """Close the oldest connection that has sent no request; return False without such a connection."""
-        for silent in [each for each in self._silent.values() if each.has_spoken or not each.link.alive]:
+        for silent in [each for each in self._silent.values() if each.has_identified_itself or not each.link.alive]:
             del self._silent[silent.link.id]
         newcomer = next(iter(self.newcomers), None)
         silent_one = next(iter(self._silent), None)
@@ -140,7 +140,7 @@ class Connections(Part):
         connection = CoreConnection(self._core, link, self._log.warning)
         self.served[link.id] = connection
         self._receive(connection, head, now)
-        if not connection.has_spoken:
+        if not connection.has_identified_itself:
             self._silent[link.id] = connection
 
     def _receive(self, connection: CoreConnection, data: bytes, now: Instant) -> None:
@@ -197,7 +197,7 @@ class Connections(Part):
             del self.newcomers[newcomer.link.id]
             self._log.info(f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms")
             newcomer.link.close("no handshake")
-        for silent in [each for each in self._silent.values() if each.has_spoken]:
+        for silent in [each for each in self._silent.values() if each.has_identified_itself]:
             del self._silent[silent.link.id]
         for connection in [*self.served.values(), *self.lost]:
             connection.check(now)

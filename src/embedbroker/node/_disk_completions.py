@@ -82,11 +82,11 @@ class DiskCompletions:
 
     def release(self, now: Instant) -> bool:
         """Pass on the late completions, if they are valid again; return True if one went to the journal."""
-        told = False
+        reached_journal = False
         while self._late and now.monotonic <= self.sure_until:
             late = self._late.pop(0)
-            told |= self.on_done(late, now) if isinstance(late, DiskDone) else self.on_failed(late, now)
-        return told
+            reached_journal |= self.on_done(late, now) if isinstance(late, DiskDone) else self.on_failed(late, now)
+        return reached_journal
 
     def drop(self) -> None:
         """Drop the late completions; they are no longer needed."""

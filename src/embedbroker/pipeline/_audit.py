@@ -164,8 +164,8 @@ class Audit:
         if self.log is not None:
             yield from self.log.lines()
         for finding in self.findings:
-            word = "torn tail" if finding.torn else "DAMAGED"
-            yield f"{word}: {finding.source}: {finding.text} (offset {finding.offset})"
+            shown = "torn tail" if finding.torn else "DAMAGED"
+            yield f"{shown}: {finding.source}: {finding.text} (offset {finding.offset})"
         for row in self.transactions.toLocalIterator():
             branch = f", branch {row['branch']}" if row["branch"] else ""
             yield (

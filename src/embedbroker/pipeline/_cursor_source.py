@@ -160,13 +160,13 @@ class CursorSource:
             # While the range had no lease, other consumers may have acknowledged a part of it, or all.
             after, bounds, rows = max(each.after, self._positions[queue]), [0], [0]
             if after < until:
-                split = self._services.ask(
+                split = self._services.call(
                     "cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=parts
                 )
                 bounds, rows = _numbers(split, "bounds"), _numbers(split, "rows")
             if sum(rows) != each.rows:
                 self._lost(queue, f"{each.rows - sum(rows)} of {each.rows} messages of a batch are gone")
-            self._tell_interruption(queue)
+            self._report_interruption(queue)
             found += [
                 CursorPartition(queue, lower, upper, count)
                 for lower, upper, count in zip(bounds, bounds[1:], rows, strict=False)
@@ -267,7 +267,7 @@ class CursorSource:
         fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
         fields |= {"lease_ms": self._options.lease_ms, "from": wanted, "discard": discards}
         try:
-            return self._services.ask("cursor.open", **fields)
+            return self._services.call("cursor.open", **fields)
         except ServiceRefused as refused:
             if refused.status != "held":
                 raise
@@ -275,7 +275,7 @@ class CursorSource:
             is_own = str(refused.body.get("owner")).startswith(f"{self._query}/")
             if not is_own:
                 self._outwait(queue, refused)
-            return self._services.ask("cursor.open", **fields, take_over=is_own)
+            return self._services.call("cursor.open", **fields, take_over=is_own)
 
     def _keeps_backlog(self, queue: str, wanted: str | int, refused: ServiceRefused) -> OptionError:
         messages = _number(refused.body, "messages")
@@ -289,7 +289,7 @@ class CursorSource:
     def _release(self) -> None:
         for queue in self._positions:
             try:
-                self._services.ask("cursor.release", queue=queue, cursor=CURSOR, owner=self._owner)
+                self._services.call("cursor.release", queue=queue, cursor=CURSOR, owner=self._owner)
             except (ServiceRefused, JMSException) as error:
                 _log.warning("the lease on queue %r was not given back: %s", queue, error)
         self._positions.clear()
@@ -310,7 +310,7 @@ class CursorSource:
             return self._open(queue, "earliest", discards=False)
 
     def _meet_broker(self) -> None:
-        broker = str(self._services.ask("capabilities").get("node_id", ""))
+        broker = str(self._services.call("capabilities").get("node_id", ""))
         if self._broker not in ("", broker):
             self._positions.clear()
         self._broker = broker
@@ -340,7 +340,7 @@ class CursorSource:
         elif not str(before).startswith(f"{self._query}/"):
             self._interruptions[queue] = f"another query had the lease in between: {before!r}"
 
-    def _tell_interruption(self, queue: str) -> None:
+    def _report_interruption(self, queue: str) -> None:
         if queue in self._interruptions:
             self._lost(queue, self._interruptions[queue])
 
@@ -354,7 +354,7 @@ class CursorSource:
         """Return the next range of a queue, and its bytes."""
         position = self._open_again(queue, after)
         if self._is_anew(queue, after):
-            self._tell_interruption(queue)
+            self._report_interruption(queue)
             return self._beginning(queue), 0
         if position > after:
             self._lost(queue, f"messages were acknowledged up to {position}, and the checkpoint stands at {after}")
@@ -363,7 +363,7 @@ class CursorSource:
         after = self._positions[queue]
         if lost:
             self._lost(queue, f"{lost} messages are gone that were not acknowledged")
-        self._tell_interruption(queue)
+        self._report_interruption(queue)
         target = until if self._targets is None else max(after, self._targets.get(queue, after))
         if target < until:
             until, rows = target, sum(_numbers(self._split_in_one(queue, after, target), "rows"))
@@ -372,7 +372,7 @@ class CursorSource:
     def _split_in_one(self, queue: str, after: int, until: int) -> Mapping[str, object]:
         if after == until:
             return {"rows": []}
-        return self._services.ask("cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=1)
+        return self._services.call("cursor.split", queue=queue, cursor=CURSOR, after=after, until=until, parts=1)
 
     def _pin(self, queue: str, start: int, rows_max: int, bytes_max: int) -> tuple[int, int, int, int]:
         """Pin a range from `start`, or from a later place if `start` is too early; `_positions` then has that place."""
@@ -404,7 +404,7 @@ class CursorSource:
         if not self._is_anew(queue, until) and position < (place := min(until, self._ends[queue])):
             found, _ = self._held(queue, "cursor.acknowledge", "until", place)
             self._positions[queue] = _number(found, "position")
-        self._tell_interruption(queue)
+        self._report_interruption(queue)
 
     def _held(
         self, queue: str, operation: str, bound: str, place: int, **numbers: int
@@ -416,7 +416,7 @@ class CursorSource:
         """
         fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, **numbers}
         try:
-            return self._services.ask(operation, **{**fields, bound: place}), place
+            return self._services.call(operation, **{**fields, bound: place}), place
         except ServiceRefused as refused:
             if refused.status not in ("lost-lease", "no-such-cursor"):
                 raise
@@ -427,7 +427,7 @@ class CursorSource:
             if self._is_anew(queue, place):
                 return {"position": position, "end": position, "rows": 0, "bytes": 0, "lost": 0}, position
             place = max(place, position)
-            return self._services.ask(operation, **{**fields, bound: place}), place
+            return self._services.call(operation, **{**fields, bound: place}), place
 
     def _lost(self, queue: str, text: str) -> None:
         self._interruptions.pop(queue, None)
@@ -451,7 +451,7 @@ class CursorSource:
                 if self._stopped.is_set():
                     return
                 try:
-                    self._services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
+                    self._services.call("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
                 except (ServiceRefused, JMSException) as error:  # the next batch detects the consequence
                     _log.warning("the lease on queue %r was not renewed: %s", queue, error)
 
@@ -467,12 +467,12 @@ def read_range(options: SourceOptions, partition: CursorPartition) -> Iterator[B
     after, rows = partition.after, 0
     fields = {"queue": partition.queue, "cursor": CURSOR, "until": partition.until, "max_bytes": READ_BYTES}
     try:
-        asked = services.begin("cursor.read", after=after, **fields)
+        pending = services.begin("cursor.read", after=after, **fields)
         while True:
-            block = Block(services.ask_bytes(asked))
+            block = Block(services.received_bytes(pending))
             after, rows = block.complete_until, rows + block.count
             if after < partition.until:
-                asked = services.begin("cursor.read", after=after, **fields)
+                pending = services.begin("cursor.read", after=after, **fields)
             yield block
             if after >= partition.until:
                 break

@@ -126,7 +126,7 @@ class _Pins:
         self._renewing.join()
         for queue in self._queues:
             with suppress(ServiceRefused, JMSException):  # the lease expires
-                self.services.ask("cursor.remove", queue=queue, cursor=CURSOR, owner=self._owner)
+                self.services.call("cursor.remove", queue=queue, cursor=CURSOR, owner=self._owner)
         self.services.close()
 
     def _pin(self, queue: str) -> tuple[int, int, int]:
@@ -137,16 +137,16 @@ class _Pins:
         """
         of_one: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
         try:
-            self.services.ask("cursor.renew", **of_one)
+            self.services.call("cursor.renew", **of_one)
         except ServiceRefused as refused:
             owner = str(refused.body.get("owner") or "")
             is_free = not owner or owner.startswith(_OWNER)
             if refused.status != "no-such-cursor" and not is_free:
                 raise
-        opened = self.services.ask("cursor.open", **of_one, lease_ms=LEASE_MS, take_over=True)
+        opened = self.services.call("cursor.open", **of_one, lease_ms=LEASE_MS, take_over=True)
         self._queues.append(queue)
         begin = int(str(opened["position"]))
-        pin = self.services.ask("cursor.pin", **of_one, start=begin, max_rows=0, max_bytes=0)
+        pin = self.services.call("cursor.pin", **of_one, start=begin, max_rows=0, max_bytes=0)
         return begin, int(str(pin["end"])), int(str(pin["rows"]))
 
     def _bounds(self, queue: str, folder: ExportFolder, begin: int, end: int, parts: int) -> list[int]:
@@ -156,7 +156,7 @@ class _Pins:
             bounds: object = [begin]
             if parts:
                 fields = {"after": begin, "until": end, "parts": min(parts, _RANGES_MAX)}
-                bounds = self.services.ask("cursor.split", queue=queue, cursor=CURSOR, **fields)["bounds"]
+                bounds = self.services.call("cursor.split", queue=queue, cursor=CURSOR, **fields)["bounds"]
             write_note(folder.ranges, {"broker": capabilities.get("node_id"), "bounds": bounds})
         note = noted(folder.ranges)
         bounds = note.get("bounds")
@@ -175,7 +175,7 @@ class _Pins:
                 if self._stopped.is_set():
                     return
                 try:
-                    self.services.ask("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
+                    self.services.call("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
                 except (ServiceRefused, JMSException) as error:  # tasks detect the consequence
                     _log.warning("the lease on queue %r was not renewed: %s", queue, error)
 

@@ -47,6 +47,6 @@ def listed_queues(services: Services, pattern: str) -> dict[str, int | None]:
     """
     if not services.can("queue.list"):
         raise OptionError(f"option 'queue': this broker does not list its queues, so {pattern!r} can be no pattern")
-    found = services.ask("queue.list", pattern=pattern)["queues"]
+    found = services.call("queue.list", pattern=pattern)["queues"]
     queues = found if isinstance(found, list) else []
     return {str(queue["name"]): queue["last"] for queue in queues if queue["name"] != SERVICES_ADDRESS}

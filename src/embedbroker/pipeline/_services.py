@@ -46,7 +46,7 @@ class ServiceRefused(Exception):
 
 
 @frozen
-class Asked:
+class PendingRequest:
     """Hold a request that is under way."""
 
     operation: str
@@ -74,7 +74,7 @@ class Services:
         if not self._was_requested:
             with self._link.session() as session:
                 is_there = session.query_address(SERVICES_ADDRESS).exists
-            self._capabilities = self.ask("capabilities") if is_there else None
+            self._capabilities = self.call("capabilities") if is_there else None
             self._was_requested = True
         return self._capabilities
 
@@ -84,7 +84,7 @@ class Services:
         operations = found.get("operations") if found is not None else None
         return isinstance(operations, list) and operation in operations
 
-    def ask(self, operation: str, **fields: object) -> Mapping[str, object]:
+    def call(self, operation: str, **fields: object) -> Mapping[str, object]:
         """Send a request and wait for the reply, `REQUEST_TIMEOUT_S` at most.
 
         Raises:
@@ -99,44 +99,44 @@ class Services:
             raise ServiceRefused(operation, "bad-reply", {"text": f"the reply is {type(found).__name__}"})
         return found
 
-    def ask_bytes(self, asked: Asked) -> bytes:
-        """Return the reply to a request that `begin` has sent, where it is bytes. Raises what `ask` does."""
-        return bytes(self.finish(asked).body)
+    def received_bytes(self, pending: PendingRequest) -> bytes:
+        """Return the reply to a request that `begin` has sent, where it is bytes. Raises what `call` does."""
+        return bytes(self.finish(pending).body)
 
-    def begin(self, operation: str, **fields: object) -> Asked:
+    def begin(self, operation: str, **fields: object) -> PendingRequest:
         """Send a request, and return before its reply; `finish` waits for it.
 
         One request at a time can be under way.
         """
-        asked = Asked(operation, json.dumps({"operation": operation, **fields}), str(uuid4()))
+        pending = PendingRequest(operation, json.dumps({"operation": operation, **fields}), str(uuid4()))
         with self._lock:
             try:
-                self._send(asked)
+                self._send(pending)
             except JMSException:  # `finish` sends it again, or raises the error
                 self._end_session()
-        return asked
+        return pending
 
-    def finish(self, asked: Asked) -> CoreMessage:
-        """Wait for the reply and return it. Raises what `ask` does."""
+    def finish(self, pending: PendingRequest) -> CoreMessage:
+        """Wait for the reply and return it. Raises what `call` does."""
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         with self._lock:
             reply: CoreMessage | None = None
             while reply is None:
                 try:
-                    reply = self._reply(asked, min(deadline, time.monotonic() + REPEAT_AFTER_S))
+                    reply = self._reply(pending, min(deadline, time.monotonic() + REPEAT_AFTER_S))
                 except JMSException as error:
                     self._end_session()
                     if self._is_closing:
                         raise
                     if time.monotonic() >= deadline:
                         raise ConnectionTimedOutException(
-                            f"no reply to {asked.operation} in {REQUEST_TIMEOUT_S:g} seconds: {error}"
+                            f"no reply to {pending.operation} in {REQUEST_TIMEOUT_S:g} seconds: {error}"
                         ) from error
-                    self._send(asked)
+                    self._send(pending)
         status = str(reply.properties.get(STATUS_PROPERTY))
         if status != "ok":
             body = json.loads(decode_text(reply.body) or "{}") if reply.type == MessageType.TEXT else {}
-            raise ServiceRefused(asked.operation, status, body)
+            raise ServiceRefused(pending.operation, status, body)
         return reply
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Services:
         finally:
             self._lock.release()
 
-    def _reply(self, asked: Asked, until: float) -> CoreMessage:
+    def _reply(self, pending: PendingRequest, until: float) -> CoreMessage:
         if self._consumer is None:
             raise ConnectionTimedOutException("the request was not sent")
         while True:
@@ -168,10 +168,10 @@ class Services:
             self._consumer.acknowledge_received()
             message = CoreMessage.parse(received[0][0])
             # A reply to a repeated request may come twice.
-            if message.properties.get("JMSCorrelationID") == asked.correlation_id:
+            if message.properties.get("JMSCorrelationID") == pending.correlation_id:
                 return message
 
-    def _send(self, asked: Asked) -> None:
+    def _send(self, pending: PendingRequest) -> None:
         if self._session is None:
             self._open_session()
         if self._is_closing:
@@ -180,13 +180,13 @@ class Services:
         assert self._producer is not None
         properties = Properties()
         properties["JMSReplyTo"] = f"temp-queue://{self._reply_queue}"
-        properties["JMSCorrelationID"] = asked.correlation_id
+        properties["JMSCorrelationID"] = pending.correlation_id
         request = CoreMessage.build(
             type=MessageType.TEXT,
             address=SERVICES_ADDRESS,
             durable=False,
             properties=properties,
-            body=encode_text(asked.text),
+            body=encode_text(pending.text),
         )
         for _, error in self._producer.send_encoded([request.raw], timeout=REPEAT_AFTER_S):
             raise error

@@ -30,13 +30,13 @@ class Markers:
 
     def get(self, name: str) -> int | None:
         """Return the number of this name, or None if it does not exist."""
-        value = self._services.ask("marker.get", name=name)["value"]
+        value = self._services.call("marker.get", name=name)["value"]
         return value if isinstance(value, int) else None
 
     def create(self, name: str, value: int) -> None:
         """Create a number under a unique name."""
         try:
-            self._services.ask("marker.set", name=name, expected=None, value=value)
+            self._services.call("marker.set", name=name, expected=None, value=value)
         except ServiceRefused as refused:
             # The answer was lost, and the request repeated.
             if refused.status != "moved":
@@ -44,7 +44,7 @@ class Markers:
 
     def remove(self, name: str) -> None:
         """Remove the number."""
-        self._services.ask("marker.remove", name=name)
+        self._services.call("marker.remove", name=name)
 
     def commit(self, name: str, expected: int | None, value: int, branches: Sequence[Xid]) -> bool:
         """Commit the branches and set the number, all or nothing.
@@ -60,7 +60,7 @@ class Markers:
             }
             for xid in branches
         ]
-        answer = self._services.ask("commit-set", marker=name, expected=expected, value=value, branches=xids)
+        answer = self._services.call("commit-set", marker=name, expected=expected, value=value, branches=xids)
         return answer["result"] == "committed"
 
 

@@ -171,8 +171,8 @@ def _refuse_other_loops(request: pytest.FixtureRequest) -> None:
     marks = {mark.name for mark in parents}
     wants = "asyncio" if "asyncio" in marks else None
     # Where anyio takes every async test, each has a backend that it did not request.
-    asks_anyio = "anyio" in marks or "anyio_backend" in inspect.signature(item.function).parameters
-    if asks_anyio and "anyio_backend" in item.fixturenames:
+    wants_anyio = "anyio" in marks or "anyio_backend" in inspect.signature(item.function).parameters
+    if wants_anyio and "anyio_backend" in item.fixturenames:
         backend = request.getfixturevalue("anyio_backend")
         name = backend if isinstance(backend, str) else backend[0]
         wants = name if name != "trio" else wants

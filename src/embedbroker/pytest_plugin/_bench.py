@@ -127,7 +127,7 @@ class Bench:
         self.clock = BrokerClock(is_virtual=surface is Surface.VIRTUAL)
         self.faults = FaultPlan(seed, self)
         self.report = ""
-        self.asks_for_proof = True
+        self.must_prove = True
         self.is_over = False
         self._clients: list[str] = []
         self._make_directory = make_directory
@@ -294,7 +294,7 @@ class Bench:
             if beside is not None and beside is not failure:
                 failure.__context__ = failure.__context__ or beside
             raise failure
-        if self.asks_for_proof:
+        if self.must_prove:
             await self._prove(tasks_before)
 
     def _begin(self, nursery: trio.Nursery) -> None:
@@ -349,7 +349,7 @@ class Bench:
 
         That a socket was closed is visible only a moment later.
         """
-        if self._fabric is None or not self.asks_for_proof:
+        if self._fabric is None or not self.must_prove:
             return
         links = self._fabric.links
         doors = [links.to(broker.name) for broker in self.brokers]

@@ -93,7 +93,7 @@ class BenchThread:
 
     def failed(self) -> None:
         """Make the report of a failed test while its brokers still run, and drop the proof that nothing is left."""
-        self.bench.asks_for_proof = False
+        self.bench.must_prove = False
         try:
             self.bench.report = self.call(self.bench.describe_now)
         except IllegalStateException as error:

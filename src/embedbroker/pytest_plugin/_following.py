@@ -67,7 +67,7 @@ class Following:
         return self.role is not Role.STOPPED
 
     @property
-    def knows_backup(self) -> bool:
+    def has_seen_backup(self) -> bool:
         """True if it can announce a backup to clients."""
         cluster = self._node.cluster if self._node is not None else None
         return cluster is not None and any(member.backup for member in cluster.topology.members.values())

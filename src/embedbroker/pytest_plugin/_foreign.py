@@ -21,7 +21,7 @@ from ._waiting import WAIT_S, WaitTimeout
 
 __all__ = ["ForeignBroker", "skip_foreign"]
 
-_ASK_EVERY_S = 0.05
+_POLL_EVERY_S = 0.05
 _BROWSED_MAX = 10_000
 
 
@@ -78,7 +78,7 @@ class ForeignBroker:
                     state = await session.query_queue(queue)
                     if count in (None, state.message_count) and consumers in (None, state.consumer_count):
                         return
-                    await trio.sleep(_ASK_EVERY_S)
+                    await trio.sleep(_POLL_EVERY_S)
         raise WaitTimeout(f"{wanted}: not within {seconds:g} s\n{state}\n{await self._dump_of(queue)}")
 
     async def assert_message(
@@ -93,7 +93,7 @@ class ForeignBroker:
                 for message in await self.messages(queue):
                     if matches(message, body, properties):
                         return message
-                await trio.sleep(_ASK_EVERY_S)
+                await trio.sleep(_POLL_EVERY_S)
         raise WaitTimeout(f"no such message in queue {queue} within {seconds:g} s\n{await self._dump_of(queue)}")
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:

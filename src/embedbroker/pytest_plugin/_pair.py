@@ -246,7 +246,7 @@ class BrokerPair:
 
         def holds() -> bool:
             live = self._live()
-            return live is not None and live._following.knows_backup and self.is_in_sync
+            return live is not None and live._following.has_seen_backup and self.is_in_sync
 
         await self._until(holds, timeout, "a live broker and its backup")
 

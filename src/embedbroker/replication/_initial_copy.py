@@ -97,7 +97,7 @@ class InitialCopy:
         self.uncopied = dict.fromkeys(names)
         self.begun = True
         self._flow.send_begin(CopyBegin(afresh, files), self._clock())
-        self._say(afresh, files)
+        self._send_list(afresh, files)
         for index, file in enumerate(files):
             yield from self._copy(index, file)
             self.uncopied.pop(file.name, None)
@@ -130,7 +130,7 @@ class InitialCopy:
             elif file.name == inventory.newest:
                 return
 
-    def _say(self, afresh: bool, files: tuple[CopiedFile, ...]) -> None:
+    def _send_list(self, afresh: bool, files: tuple[CopiedFile, ...]) -> None:
         whole = sum(storage.copied_bytes(file.name, file.size) for file in files)
         kept = sum(file.kept for file in files)
         how = "afresh" if afresh else f"of which {kept >> 20} MiB are there already"

@@ -415,7 +415,7 @@ class Host:
                 self._on_role(Role.STOPPED, False)
             # Last: without a journal nothing loads the lock types.
             case locks.LockWork() | locks.LeaseWork() if self._lock_lane is not None:
-                self._ask(self._lock_lane, output)
+                self._run_lock_work(self._lock_lane, output)
             case _:
                 raise AssertionError(output)
 
@@ -681,14 +681,14 @@ class Host:
 
     # -- locks ---------------------------------------------------------------------------------------------------
 
-    def _ask(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
+    def _run_lock_work(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
         if lane.is_quick(work):
             self._inputs.append(lane.run(work))
         else:
-            self._nursery.start_soon(self._ask_in_thread, lane, work)
+            self._nursery.start_soon(self._run_lock_work_in_thread, lane, work)
 
     @enable_ki_protection
-    async def _ask_in_thread(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
+    async def _run_lock_work_in_thread(self, lane: LockLane, work: locks.LockWork | locks.LeaseWork) -> None:
         # A store that hangs must not delay a life that has ended: its session is released when it answers.
         answer = await self._threads.run(lane.run, work, abandon_on_cancel=True)
         if not self._given_up:

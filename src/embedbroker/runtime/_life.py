@@ -80,7 +80,7 @@ class Life:
         self._scope = trio.CancelScope(shield=True)
         self._inner: trio.Nursery
         self._closed = False
-        self._lets_nobody_in = False
+        self._is_closed_to_clients = False
         # Guards listening: one task at a time.
         self._binding = trio.Lock()
         self._lets_brokers_in = False
@@ -200,7 +200,7 @@ class Life:
             await self.host.stopped.wait()
         else:
             # It may have lost the right to be live in the moment in which it began to listen.
-            if not self._lets_nobody_in and not self.host.stopped.is_set():
+            if not self._is_closed_to_clients and not self.host.stopped.is_set():
                 self._watch.become(Role.LIVE)
 
     async def _listen(self) -> None:
@@ -225,9 +225,9 @@ class Life:
                 self.port = bound[0].port
                 for listener in bound:
                     self._let_in(listener)
-        if self._lets_nobody_in:
+        if self._is_closed_to_clients:
             self._stop_listening()
-        return not self._lets_nobody_in
+        return not self._is_closed_to_clients
 
     async def _listen_somewhen(self) -> list[Listener]:
         """Listen; wait for a shortage of descriptors to pass, but with a limit: another broker may succeed."""
@@ -236,7 +236,7 @@ class Life:
             try:
                 return await self._place.listen()
             except ResourceAllocationException as error:
-                if not caused_by_shortage(error) or trio.current_time() >= give_up_at or self._lets_nobody_in:
+                if not caused_by_shortage(error) or trio.current_time() >= give_up_at or self._is_closed_to_clients:
                     raise
             await trio.sleep(_TRY_EVERY_S)
 
@@ -276,7 +276,7 @@ class Life:
             return listener
 
     def _stop_listening(self) -> None:
-        self._lets_nobody_in = True
+        self._is_closed_to_clients = True
         for listener in self._listeners:
             listener.close()
 
@@ -312,7 +312,7 @@ class Life:
                 return 0
             for listener in await self._place.listen(self.port):
                 self._let_in(listener)
-            if self._lets_nobody_in:
+            if self._is_closed_to_clients:
                 self._stop_listening()
             return self.port
 

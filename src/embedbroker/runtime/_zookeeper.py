@@ -391,16 +391,16 @@ class _ZooKeeperSession:
         return True
 
 
-def _unless_missing(ask: Callable[[], T]) -> T | None:
+def _unless_missing(request: Callable[[], T]) -> T | None:
     from kazoo.exceptions import NoNodeError
 
     try:
-        return ask()
+        return request()
     except NoNodeError:
         return None
 
 
-def _listen_for_grants(client: object, tell: Callable[[int], None]) -> None:
+def _listen_for_grants(client: object, report: Callable[[int], None]) -> None:
     """Report the session time that the ensemble grants, with each connection.
 
     kazoo does not publish that time. It publishes only the time after which it gives up a silent connection: two thirds
@@ -411,12 +411,12 @@ def _listen_for_grants(client: object, tell: Callable[[int], None]) -> None:
     if connect is None:
         return
 
-    def connect_and_tell(*arguments: object) -> tuple[float, float]:
+    def connect_and_report(*arguments: object) -> tuple[float, float]:
         read_ms, connect_ms = connect(*arguments)
-        tell(round(read_ms * 3 / 2))
+        report(round(read_ms * 3 / 2))
         return read_ms, connect_ms
 
-    setattr(connection, "_connect", connect_and_tell)  # noqa: B010  # kazoo has no types
+    setattr(connection, "_connect", connect_and_report)  # noqa: B010  # kazoo has no types
 
 
 def _end(client: _Client) -> None:

@@ -52,7 +52,7 @@ class BrokerView(Protocol):
     @property
     def connections(self) -> int: ...
 
-    def knows_session(self, name: str) -> bool:
+    def has_session(self, name: str) -> bool:
         """Return True if this life of the broker has a session of that name."""
 
     def start(self) -> None:

@@ -174,7 +174,7 @@ class SimulatedLink:
             self._incoming(host).kill()
             self._outgoing(host).break_off(reason)
 
-    def fall_silent(self, told: Peer, reason: str) -> None:
+    def fall_silent(self, notified: Peer, reason: str) -> None:
         """Make the connection half open: one host is notified, the other receives a random prefix, and nothing more.
 
         Bytes that the other host sends go nowhere; only its own time-outs end the connection for it.
@@ -182,8 +182,8 @@ class SimulatedLink:
         if self.open:
             self._retire()
             self._silent = True
-            self._incoming(told).break_off(reason)
-            self._outgoing(told).lose_suffix()
+            self._incoming(notified).break_off(reason)
+            self._outgoing(notified).lose_suffix()
             for pipe in self._pipes:
                 pipe.mute()
 

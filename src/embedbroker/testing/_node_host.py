@@ -127,7 +127,7 @@ class NodeHost:
         self.clock_offset_ms = 0
         self._missed: list[Callable[[], None]] = []
         self._backlog: list[SimulatedLink] = []
-        self.asked: LockWork | LeaseWork | None = None
+        self.requested: LockWork | LeaseWork | None = None
         self._session: LockSession | LeaseSession | None = None
         self._links: dict[int, SimulatedLink] = {}
         self._dialing: dict[int, None] = {}
@@ -166,11 +166,11 @@ class NodeHost:
         self._works.end()
         if had_disk:
             self.disk.crash(self.world.random)
-        if self.asked is not None and self._session is not None:
+        if self.requested is not None and self._session is not None:
             # Its request to the lock store may have been carried out, and the answer is lost.
-            done = self.world.random.randint(0, len(self.asked.operations))
+            done = self.world.random.randint(0, len(self.requested.operations))
             with suppress(LockFault):
-                self._session.run(self.asked.operations[:done])  # type: ignore[arg-type]  # see `_answer`
+                self._session.run(self.requested.operations[:done])  # type: ignore[arg-type]  # see `_answer`
         self._give_locks_back()
         self._forget_links("connection reset")
 
@@ -245,7 +245,7 @@ class NodeHost:
         """Return True while the journal rewrites a segment beside traffic."""
         return self._works.reads_beside()
 
-    def knows_session(self, name: str) -> bool:
+    def has_session(self, name: str) -> bool:
         """Return True if this life of the broker has a session of that name."""
         return self.node is not None and name in self.node.core.sessions
 
@@ -434,7 +434,7 @@ class NodeHost:
                 case DiskWork():
                     self.world.after(self._works.begin(output), self, _DiskCompletion(self.life, output))
                 case LockWork() | LeaseWork():
-                    self.asked = output
+                    self.requested = output
                     delay_s = LOCK_ANSWER_S * (0.5 + self.world.random.random())
                     self.world.after(delay_s, self, _LockAnswer(self.life, output))
                 case RoleChanged(role):
@@ -470,14 +470,14 @@ class NodeHost:
         self._works.end()
         self._give_locks_back()
         self._forget_links("closed by peer")
-        for tell in self.on_stopped:
-            tell(stopped.failure)
+        for listener in self.on_stopped:
+            listener(stopped.failure)
         if stopped.restarts:
             self._start_again()
 
     def _answer(self, work: LockWork | LeaseWork) -> None:
         assert self._session is not None
-        self.asked = None
+        self.requested = None
         try:
             results = self._session.run(work.operations)  # type: ignore[arg-type]  # a session gets its own kind of work
         except LockFault as fault:
@@ -492,12 +492,12 @@ class NodeHost:
             self.start()
         except LockFault as fault:
             self.world.note(self.name, "cannot start again", fault)
-            for tell in self.on_stopped:
-                tell(str(fault))
+            for listener in self.on_stopped:
+                listener(str(fault))
 
     def _give_locks_back(self) -> None:
         session, self._session = self._session, None
-        self.asked = None
+        self.requested = None
         self.frozen = self.superseded = self.lets_brokers_in = False
         self._missed.clear()
         if session is not None:

@@ -20,7 +20,7 @@ from ._scene import Moment, Scene, Topic
 __all__ = ["QueueChecker", "moved_from"]
 
 #: With a high-water mark of this size the connections of a scenario always take what they are sent.
-_NOBODY_FALLS_BEHIND_BYTES = 1_048_576
+_NONE_FALLS_BEHIND_BYTES = 1_048_576
 _CREDITS = int(PacketType.SESS_PRODUCER_CREDITS)
 
 
@@ -170,7 +170,7 @@ class QueueChecker:
                 best = consumer.priority if best is None else max(best, consumer.priority)
             ranked[consumer] = (consumer.ready, consumer.credit.left)
         config = self.broker.config
-        if config.output_high_water_bytes < _NOBODY_FALLS_BEHIND_BYTES:
+        if config.output_high_water_bytes < _NONE_FALLS_BEHIND_BYTES:
             return
         if config.persist_delivery_count_before_delivery:
             return

@@ -120,7 +120,7 @@ class Moment(IntEnum):
     OUTCOME_SURVIVED_CRASH = 75
     OUTCOME_FORGOTTEN = 76
     # Of pairs that vote.
-    VOTES_ASKED = 77
+    VOTES_REQUESTED = 77
     VOTE_LOST = 78
     VOTER_SILENT = 79
     VOTER_RESTARTED = 80
@@ -189,8 +189,8 @@ class Topic:
         """Return the subscriptions whose filter takes a color, those that diverts and wildcards reach included."""
         if self.routes is not None:
             return list(self.routes.reached(self.address, color))
-        everybody = (*self.subscriptions.items(), *self.listeners.items())
-        return [name for name, taken in everybody if taken is None or taken == color]
+        entries = (*self.subscriptions.items(), *self.listeners.items())
+        return [name for name, taken in entries if taken is None or taken == color]
 
 
 # Broken promises end the run at once. Here all clients report their arrivals and departures to the ledger at once, so a

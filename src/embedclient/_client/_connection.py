@@ -271,7 +271,7 @@ class Connection:
         )
         self._initial = await self._edge.wait(call)
         await self._name(client_id)
-        self._edge.spawn(self._tell_listeners)
+        self._edge.spawn(self._notify_listeners)
 
     async def _name(self, client_id: str | None) -> None:
         initial = self._initial
@@ -339,7 +339,7 @@ class Connection:
         self._notifications.append(notification)
         self._notified.set()
 
-    async def _tell_listeners(self) -> None:
+    async def _notify_listeners(self) -> None:
         """Call the listeners, in a separate task because the agent must not wait for a user's code.
 
         On asyncio a listener may swallow the cancellation that ends this task, and no second one follows. Hence the
@@ -348,19 +348,19 @@ class Connection:
         while not self._left:
             await self._notified.wait()
             while self._notifications:
-                await self._tell(self._notifications.popleft())
+                await self._notify(self._notifications.popleft())
 
-    async def _tell(self, notification: Notification) -> None:
+    async def _notify(self, notification: Notification) -> None:
         match notification:
             case FailureDetected(error):
                 _log.warning("connection lost: %s", error)
-                await self._tell_of_failover(FailoverEventType.FAILURE_DETECTED)
+                await self._notify_of_failover(FailoverEventType.FAILURE_DETECTED)
             case FailoverCompleted(reattached):
                 _log.info("connected again, sessions %s", "reattached" if reattached else "rebuilt")
-                await self._tell_of_failover(FailoverEventType.FAILOVER_COMPLETED)
+                await self._notify_of_failover(FailoverEventType.FAILOVER_COMPLETED)
             case FailoverFailed(error):
                 _log.warning("giving up on the connection: %s", error)
-                await self._tell_of_failover(FailoverEventType.FAILOVER_FAILED)
+                await self._notify_of_failover(FailoverEventType.FAILOVER_FAILED)
             case SendRefused(error):
                 _log.warning("the broker refused a message that was sent without waiting: %s", error)
                 if self.exception_listener is not None:
@@ -371,7 +371,7 @@ class Connection:
                 for listener in list(self._failure_listeners):
                     await succeeds(*_LISTENER, listener, error, failed_over)
 
-    async def _tell_of_failover(self, event: FailoverEventType) -> None:
+    async def _notify_of_failover(self, event: FailoverEventType) -> None:
         for listener in list(self._failover_listeners):
             await succeeds(*_LISTENER, listener, event)
 

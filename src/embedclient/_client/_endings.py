@@ -29,7 +29,7 @@ class Endings:
         self._commit: Call[None] | None = None
         self._rollback: Call[None] | None = None
 
-    async def commit(self, ask: Callable[[], Call[None]]) -> None:
+    async def commit(self, send_request: Callable[[], Call[None]]) -> None:
         """Make a request that commits, and wait for it.
 
         Raises:
@@ -37,7 +37,7 @@ class Endings:
                 requested.
         """
         await self._learn_outcome()
-        call = ask()
+        call = send_request()
         if call.done and call.error is None:
             self._edge.flush_soon()
             return
@@ -51,12 +51,12 @@ class Endings:
                 self._commit = call
             raise
 
-    async def roll_back(self, ask: Callable[[], Call[None]]) -> None:
+    async def roll_back(self, send_request: Callable[[], Call[None]]) -> None:
         """Make a request that rolls back, and wait for it.
 
         The request is made even for a caller that is cancelled already, because a cancelled block ends with a rollback.
         """
-        call = ask()
+        call = send_request()
         try:
             await self._edge.wait(call)
         finally:

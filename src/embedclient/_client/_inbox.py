@@ -121,7 +121,7 @@ class Inbox:
             self.receiving = True
             consumer.want()
             try:
-                delivery = await self._ask_and_take(patient=patient)
+                delivery = await self._request_and_take(patient=patient)
             finally:
                 self._give_up_without(delivery)
         return delivery
@@ -142,12 +142,12 @@ class Inbox:
             if delivery is not None:
                 return delivery
             if not in_time:
-                return await self._ask_and_take(patient=False)
+                return await self._request_and_take(patient=False)
             edge.flush_soon()  # of a large message that arrives, the beginning was paid for just now
         self._raise_failure()
         return None
 
-    async def _ask_and_take(self, *, patient: bool) -> Delivery | None:
+    async def _request_and_take(self, *, patient: bool) -> Delivery | None:
         """Request a forced delivery: the broker first sends everything it can, then its mark (core-protocol 7.6).
 
         Unless `patient`, a disconnected broker gets no request, and the wait for the answer is limited as for any other

@@ -137,7 +137,7 @@ class ClientSessionFactory:
         Args:
             listener: a function that returns at once; its errors are logged.
         """
-        self._edge.agent.on_notification = None if listener is None else partial(_tell, listener)
+        self._edge.agent.on_notification = None if listener is None else partial(_notify, listener)
 
     def create_session(
         self,
@@ -187,7 +187,7 @@ class ClientSessionFactory:
         await settle_closing(self._edge, self._edge.agent.close())
 
 
-def _tell(listener: Callable[[Notification], None], notification: Notification) -> None:
+def _notify(listener: Callable[[Notification], None], notification: Notification) -> None:
     """Call a listener within a step of the agent. An error of the listener must not end that step, so it is logged."""
     result = outcome.capture(listener, notification)
     if isinstance(result, outcome.Error):

@@ -48,7 +48,7 @@ class Receipt:
         self._call = call
         self._waiting: list[Signal] = []
         if not call.done:
-            call.on_done = self._tell
+            call.on_done = self._notify
 
     @property
     def done(self) -> bool:
@@ -72,7 +72,7 @@ class Receipt:
             await signal.wait()
         self._call.value()
 
-    def _tell(self, _: Call[None]) -> None:
+    def _notify(self, _: Call[None]) -> None:
         for signal in self._waiting:
             signal.set()
 

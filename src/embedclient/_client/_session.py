@@ -322,13 +322,13 @@ class Session:
             await self._context.endings.begin()
         commits: list[Call[None]] = []
 
-        def ask() -> Call[None]:
+        def send_request() -> Call[None]:
             commits.append(self._context.agent_session.commit())
             return commits[0]
 
         try:
             yield
-            await self._commit(ask)
+            await self._commit(send_request)
         finally:
             # If the block ends before the commit was sent, the next commit would include its work.
             if not self.closed and (not commits or commits[0].withdrawn):
@@ -398,11 +398,11 @@ class Session:
         mode = self._context.mode
         return mode is SessionMode.INDIVIDUAL or (mode is not SessionMode.CLIENT and self._listeners.calling)
 
-    async def _commit(self, ask: Callable[[], Call[None]]) -> None:
+    async def _commit(self, send_request: Callable[[], Call[None]]) -> None:
         with self._context.one_task:
             await self._context.edge.pause()
             try:
-                await self._context.endings.commit(ask)
+                await self._context.endings.commit(send_request)
             except TransactionRolledBackException:
                 self._context.forget_temporaries()
                 raise

@@ -63,17 +63,17 @@ class SessionContext:
     def random_name(self) -> str:
         return uuid_text(make_uuid(self.entropy, self.edge.now()))
 
-    async def request(self, ask: Callable[[], Call[T]]) -> T:
+    async def request(self, send_request: Callable[[], Call[T]]) -> T:
         """Make one request and return its answer."""
         with self.one_task:
             await self.edge.pause()
-            return await self.edge.wait(ask())
+            return await self.edge.wait(send_request())
 
-    async def open_consumer(self, ask: Callable[[], Call[AgentConsumer]]) -> AgentConsumer:
+    async def open_consumer(self, send_request: Callable[[], Call[AgentConsumer]]) -> AgentConsumer:
         """Request a consumer. It is closed again if the caller was cancelled."""
         with self.one_task:
             await self.edge.pause()
-            return await own(self.edge, ask())
+            return await own(self.edge, send_request())
 
     async def prepare(self, destination: Destination) -> None:
         """Look a destination up once, and create what is missing (core-protocol 8, createProducer).

@@ -130,12 +130,12 @@ class XAResource:
         node_id = self._edge.agent.node_id
         return self._edge is other._edge or (node_id is not None and node_id == other._edge.agent.node_id)
 
-    async def _request(self, ask: Callable[[Branches], Call[T]]) -> T:
+    async def _request(self, send_request: Callable[[Branches], Call[T]]) -> T:
         branches = self._agent_session.xa
         assert branches is not None
         with self._one_task:
             await self._edge.pause()
-            return await self._edge.wait(ask(branches))
+            return await self._edge.wait(send_request(branches))
 
 
 def xa_resource_of(edge: Edge, agent_session: AgentSession, one_task: OneTask) -> XAResource:

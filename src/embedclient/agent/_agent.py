@@ -216,11 +216,11 @@ class Agent:
         self._signal()
 
     def _notify(self, notification: Notification) -> None:
-        def tell() -> None:
+        def report() -> None:
             if self.on_notification is not None:
                 self.on_notification(notification)
 
-        self._due.add(tell)
+        self._due.add(report)
 
     # --- requests ---
 

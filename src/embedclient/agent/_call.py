@@ -136,9 +136,9 @@ class Call(Generic[T]):
                 follower()
         if self.on_done is not None:
             assert self._due is not None
-            self._due.add(self._tell)
+            self._due.add(self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         on_done, self.on_done = self.on_done, None
         if on_done is not None:
             on_done(self)

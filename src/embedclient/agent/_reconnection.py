@@ -203,14 +203,14 @@ class Reconnection:
     def _identify(self, connection: Connection) -> None:
         """Query which of the nodes the broker acts for, where that is needed and not known otherwise."""
         candidates = list(self.pair.candidates)[:CANDIDATES_MAX]
-        asked = {
+        requests = {
             node_id: connection.request(CheckForFailover(node_id), CheckForFailoverReply) for node_id in candidates
         }
-        replies = list(asked.values())
+        replies = list(requests.values())
 
         def conclude() -> None:
             if connection is self.connection and all(reply.done and reply.error is None for reply in replies):
-                taken_over = [node_id for node_id, reply in asked.items() if _is_ok(reply.result)]
+                taken_over = [node_id for node_id, reply in requests.items() if _is_ok(reply.result)]
                 self.pair.on_answers(taken_over)
 
         if replies:

@@ -99,16 +99,18 @@ class Topology:
         if ha and known is not None and known.event_id <= event_id:
             del self.nodes[node_id]
 
-    def forget_former(self, told: Collection[str]) -> None:
+    def forget_former(self, listed: Collection[str]) -> None:
         """Drop the nodes that a broker under a new id has replaced: at its server, and not announced by it.
 
         The argument holds the nodes that the present broker has announced. A broker without a journal has a new id
         after each restart.
         """
-        present = [node.primary for node_id, node in self.nodes.items() if node_id in told and node.primary is not None]
+        present = [
+            node.primary for node_id, node in self.nodes.items() if node_id in listed and node.primary is not None
+        ]
         for node in list(self.nodes.values()):
             primary = node.primary
-            if node.node_id not in told and primary and any(same_server(primary, each) for each in present):
+            if node.node_id not in listed and primary and any(same_server(primary, each) for each in present):
                 del self.nodes[node.node_id]
 
     def other_server(self, connector: TransportConfiguration) -> TransportConfiguration | None:

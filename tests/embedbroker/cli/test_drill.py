@@ -230,7 +230,7 @@ async def test_only_a_transaction_with_work_in_it_counts_as_one(transacted: bool
     seen: list[tuple[int, int]] = []
 
     def look() -> None:
-        seen.append((len(stage.open_transactions), stage.asked_commits))
+        seen.append((len(stage.open_transactions), stage.requested_commits))
 
     async def work(worked: Callable[[], None]) -> None:
         look()

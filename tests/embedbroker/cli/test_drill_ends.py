@@ -88,7 +88,7 @@ class _Conducted(_Conductor):
 
     def _start_clients(self, clients: trio.Nursery) -> None:
         if self.comes:
-            self._stage.everybody_is_ready.set()
+            self._stage.all_are_ready.set()
             self._producers_left.set()
 
     async def _sweep(self) -> int:

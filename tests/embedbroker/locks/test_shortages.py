@@ -181,9 +181,9 @@ def test_a_backup_that_starts_while_the_store_is_short_waits_and_a_primary_not_f
     group.locks.short = True
     backup, primary = group.backup(), group.primary()
     group.wait(14)
-    assert (backup.state, primary.state) == (ClaimState.ASKING, ClaimState.ASKING)
+    assert (backup.state, primary.state) == (ClaimState.REQUESTING, ClaimState.REQUESTING)
     group.wait(60)
-    assert backup.stands(ClaimState.ASKING) and primary.failure == "too many open files"
+    assert backup.stands(ClaimState.REQUESTING) and primary.failure == "too many open files"
     group.locks.short = False
     group.wait(3)
     assert backup.stands(ClaimState.WAITING)

@@ -237,7 +237,7 @@ async def test_a_store_that_does_not_answer_ends_the_live_broker_and_keeps_nobod
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("embedbroker.locks._claim.ANSWERED_WITHIN_S", 0.1)
-    monkeypatch.setattr("embedbroker.locks._claim.HEARD_WITHIN_S", 0.1)
+    monkeypatch.setattr("embedbroker.locks._claim.RECEIVED_WITHIN_S", 0.1)
     locks = Hanging()
     with trio.fail_after(PATIENCE_S):
         async with EmbeddedBroker(ha_policy=PRIMARY, disk=SimulatedDisk(), locks=locks) as broker:

@@ -203,7 +203,7 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CRASH: 300,
     Moment.CRASH_WITH_UNSYNCED_RECORDS: 50,
     Moment.CRASH_WITH_OPEN_TRANSACTIONS: 150,
-    Moment.VOTES_ASKED: 1_400,
+    Moment.VOTES_REQUESTED: 1_400,
     Moment.VOTE_LOST: 600,
     Moment.VOTER_SILENT: 500,
     Moment.VOTER_RESTARTED: 150,

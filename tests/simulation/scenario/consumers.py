@@ -293,7 +293,7 @@ class SimulatedConsumer:
         if self.plan.color is not None and delivery.message.property("color") != self.plan.color:
             scene.fail(f"{self.name}: {key} passed the filter {self.plan.color}")
         self._check_route(key, delivery.message)
-        stale = not self.broker.knows_session(session.name)
+        stale = not self.broker.has_session(session.name)
         finding = ledger.delivered(
             self.subscription,
             key,

@@ -170,7 +170,7 @@ class TopicListener:
                 continue
             key = key_of(delivery.message)
             scene.operate(self.name, "hears", key)
-            stale = not self.broker.knows_session(session.name)
+            stale = not self.broker.has_session(session.name)
             finding = scene.ledger.delivered(
                 name,
                 key,

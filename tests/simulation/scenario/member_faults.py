@@ -145,7 +145,7 @@ class MemberFaults:
             count_crash(self.scene, host)
             if self.on_crash is not None:
                 self.on_crash(host)
-        if host.asked is not None:
+        if host.requested is not None:
             self.scene.hit(Moment.ANSWER_OF_STORE_LOST)
         self.end(host)
         self._start_later(host)

@@ -127,9 +127,9 @@ class Members:
         """All brokers."""
         return [*self.hosts.values(), *self.others.values()]
 
-    def knows_session(self, name: str) -> bool:
+    def has_session(self, name: str) -> bool:
         """True if the present life has a session of that name."""
-        return self.active is not None and self.active.knows_session(name)
+        return self.active is not None and self.active.has_session(name)
 
     def start(self) -> None:
         """Start all hosts, in any order."""

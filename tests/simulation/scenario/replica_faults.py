@@ -56,9 +56,9 @@ class ReplicaFaults(CopyFaults):
 
     def look_at(self, host: NodeHost) -> None:
         """After each step of any broker: crash it if it claims a number and a crash waits for that."""
-        if not self._claiming.is_set or host.asked is None:
+        if not self._claiming.is_set or host.requested is None:
             return
-        claims = any(isinstance(operation, SwapSequence) for operation in host.asked.operations)
+        claims = any(isinstance(operation, SwapSequence) for operation in host.requested.operations)
         if claims and self.scene.chance(0.5):
             self._claiming.spring()
             self.scene.hit(Moment.CRASH_WHILE_CLAIMING)

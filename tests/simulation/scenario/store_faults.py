@@ -69,9 +69,9 @@ class StoreFaults:
 
     def look_at(self, host: NodeHost) -> None:
         """After each step of any broker: crash it if a record is on its way to the store and a crash waits for that."""
-        if not self._claiming.is_set or host.asked is None or host is self.group.members.active:
+        if not self._claiming.is_set or host.requested is None or host is self.group.members.active:
             return
-        if any(isinstance(operation, WriteRecord) for operation in host.asked.operations):
+        if any(isinstance(operation, WriteRecord) for operation in host.requested.operations):
             self._claiming.spring()
             self.members.crash(host)
 

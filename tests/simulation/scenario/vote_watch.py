@@ -27,7 +27,7 @@ class _Ballot(Protocol):
     @property
     def won(self) -> bool | None: ...
     @property
-    def told(self) -> str: ...
+    def summary(self) -> str: ...
     @property
     def _question(self) -> _Question: ...
     @property
@@ -70,19 +70,19 @@ class VoteWatch:
 
     def _look(self) -> None:
         found, before = _ballot_of(self.host), self._vote_round
-        if before is not None and before.told != self._result_text:
+        if before is not None and before.summary != self._result_text:
             self._on_round(before)
         if found is before:
             return
         self._vote_round = found
         if found is not None:
             activation = self.host.node.activation if self.host.node is not None else None
-            self._result_text, self._starts = found.told, getattr(activation, "vote_is_for_start", False)
-            self.scene.hit(Moment.VOTES_ASKED)
+            self._result_text, self._starts = found.summary, getattr(activation, "vote_is_for_start", False)
+            self.scene.hit(Moment.VOTES_REQUESTED)
 
     def _on_round(self, vote_round: _Ballot) -> None:
         """One round is over."""
-        self._result_text = vote_round.told
+        self._result_text = vote_round.summary
         if len(vote_round._voters) < self.others or len(vote_round._answers) < len(vote_round._voters):
             self.scene.hit(Moment.VOTER_SILENT)
         if self._starts and not vote_round._voters:

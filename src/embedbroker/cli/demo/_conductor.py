@@ -155,8 +155,8 @@ class _Demo:
                 if progress.killed_at is None and progress.confirmed >= plan.kill_at:
                     self._strike()
         if await producer.wait() or progress.confirmed != plan.orders.count + 1:
-            said = log.read_text(errors="replace").strip().splitlines()
-            raise Refused(f"the producer ended: {said[-1] if said else 'it wrote no output'}")
+            printed = log.read_text(errors="replace").strip().splitlines()
+            raise Refused(f"the producer ended: {printed[-1] if printed else 'it wrote no output'}")
 
     async def _allow(self) -> None:
         assert self._producer is not None and self._producer.stdin is not None
@@ -165,12 +165,12 @@ class _Demo:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # it has sent everything, or failed, and reports that itself
 
-    def _on_line(self, said: dict[str, float]) -> None:
+    def _on_line(self, printed: dict[str, float]) -> None:
         progress = self.progress
-        progress.confirmed, progress.again = int(said["confirmed"]), int(said["again"])
+        progress.confirmed, progress.again = int(printed["confirmed"]), int(printed["again"])
         killed_at = progress.killed_at
         # The producer's clock is the same, monotonic one; trio's clock has another origin.
-        began, at = (moment - time.monotonic() + self._now() for moment in (said["began"], said["at"]))
+        began, at = (moment - time.monotonic() + self._now() for moment in (printed["began"], printed["at"]))
         if progress.producer_gap_s is None and killed_at is not None and began >= killed_at:
             progress.producer_gap_s = at - killed_at
 

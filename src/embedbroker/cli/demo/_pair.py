@@ -26,7 +26,7 @@ _CLIENTS = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval
 class Pair:
     """The two brokers.
 
-    ``tell`` receives each change of a broker's state. ``audits`` are the directories of their audit logs.
+    ``on_state`` receives each change of a broker's state. ``audits`` are the directories of their audit logs.
     """
 
     group: Group
@@ -35,7 +35,7 @@ class Pair:
 
     @classmethod
     def in_directory(
-        cls, directory: Path, ha: Ha, tell: Callable[[str, MemberState], None], nursery: trio.Nursery
+        cls, directory: Path, ha: Ha, on_state: Callable[[str, MemberState], None], nursery: trio.Nursery
     ) -> Pair:
         """Make the pair; journals, logs and files are in ``directory``."""
         files = write_files(directory, ha, _free_ports(), relayed=False)
@@ -44,7 +44,7 @@ class Pair:
             audits.append(directory / f"{file.name}-audit")
             options = ("--audit", str(audits[-1]))
             program = EmbeddedProgram(file, slowable=False, copying=ha is Ha.REPLICATION, options=options)
-            members.append(Member(file.name, program, directory / f"{file.name}.log", tell))
+            members.append(Member(file.name, program, directory / f"{file.name}.log", on_state))
         return cls(Group(members, [], nursery), tuple(files), tuple(audits))
 
     @property

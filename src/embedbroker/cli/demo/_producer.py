@@ -57,8 +57,8 @@ class _Sender:
             began = time.monotonic()
             if await self._attempt(orders):
                 self._confirmed += len(orders)
-                said = {"confirmed": self._confirmed, "began": began, "at": time.monotonic(), "again": self._again}
-                print(json.dumps(said), flush=True)
+                progress = {"confirmed": self._confirmed, "began": began, "at": time.monotonic(), "again": self._again}
+                print(json.dumps(progress), flush=True)
                 return
             self._again += 1
         sys.exit(f"orders from {orders[0].number} were tried {_ATTEMPTS_MAX} times")

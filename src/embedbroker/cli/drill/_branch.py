@@ -73,13 +73,13 @@ class Branches:
             return await self.finish(resource)
         finally:
             stage.open_transactions.discard(transaction)
-        stage.asked_commits += worked_once
+        stage.requested_commits += worked_once
         try:
             if await self._prepare(resource) is XaCode.XA_RDONLY:
                 return self._over(Outcome.COMMITTED)
             return await self.finish(resource)
         finally:
-            stage.asked_commits -= worked_once
+            stage.requested_commits -= worked_once
 
     async def _prepare(self, resource: XAResource) -> XaCode | None:
         """Prepare the branch.

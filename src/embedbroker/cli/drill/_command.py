@@ -118,9 +118,9 @@ async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: li
         async def watch(stage: Stage, rounds: Sequence[Round]) -> None:
             served.append(stage)
             places = " and ".join(f"tcp://{file.host}:{file.port}" for file in files)
-            who = "broker" if len(files) == 1 else "brokers"
+            noun = "broker" if len(files) == 1 else "brokers"
             try:
-                console.print(f"{who} at {places}, in {setting.directory}", highlight=False, soft_wrap=True)
+                console.print(f"{noun} at {places}, in {setting.directory}", highlight=False, soft_wrap=True)
                 while console.is_terminal:
                     live.update(progress_line(stage, rounds, console.width), refresh=True)
                     await trio.sleep(_REFRESH_S)

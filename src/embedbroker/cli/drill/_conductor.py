@@ -99,7 +99,7 @@ class _Conductor:
                 watching.start_soon(watch, stage, self._rounds)
                 async with trio.open_nursery() as clients:
                     self._start_clients(clients)
-                    await self._everybody()
+                    await self._wait_for_clients()
                     began = stage.now()
                     await self._all_rounds(began)
                     load_s = stage.now() - began
@@ -120,7 +120,7 @@ class _Conductor:
                 watching.cancel_scope.cancel()
         if stage.failure is not None:
             raise self._problem or DrillFailed(f"the drill came to no verdict: {stage.failure}")
-        self._group.check_nobody_ended()
+        self._group.check_all_run()
         roles = tuple(stage.roles)
         stop_codes = (*stage.end_codes, *await self._group.stop())
         return Findings(
@@ -147,13 +147,13 @@ class _Conductor:
         for consumer in consumers:
             clients.start_soon(consumer.run)
 
-    async def _everybody(self) -> None:
+    async def _wait_for_clients(self) -> None:
         """Wait until all clients are connected.
 
         Clients of a pair look for a broker for ever, and one may have ended by itself.
         """
         with trio.move_on_after(CLIENTS_TIMEOUT_S) as patience:
-            await self._stage.everybody_is_ready.wait()
+            await self._stage.all_are_ready.wait()
         if patience.cancelled_caught:
             self._stage.fail(f"not all clients were connected in {CLIENTS_TIMEOUT_S:.0f} s")
             await trio.lowlevel.checkpoint()

@@ -55,7 +55,7 @@ async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
     if patience.cancelled_caught:
         raise CannotStart(f"broker {victim.name!r} did not end {_END_TIMEOUT_S:.0f} s after the {fault.value}")
     if fault is Fault.KILL and code != -signal.SIGKILL:
-        raise BrokerStopped(f"broker {victim.name!r} stopped by itself before the kill: {victim.last_words()}")
+        raise BrokerStopped(f"broker {victim.name!r} stopped by itself before the kill: {victim.last_output()}")
     if fault is Fault.STOP:
         stage.end_codes.append(victim.orderly(code))
     return outage

@@ -79,7 +79,7 @@ class Group:
                 await member.start(self._nursery)
             await member.wait_for(MemberState.BACKUP)
 
-    def check_nobody_ended(self) -> None:
+    def check_all_run(self) -> None:
         """Check that all brokers run, at a moment at which they must.
 
         Raises:
@@ -87,7 +87,7 @@ class Group:
         """
         for member in self.members:
             if member.standing is MemberState.DOWN:
-                raise BrokerStopped(f"broker {member.name!r} stopped by itself: {member.last_words()}")
+                raise BrokerStopped(f"broker {member.name!r} stopped by itself: {member.last_output()}")
 
     async def ready(self) -> None:
         """Wait until all brokers other than the first could take over.
@@ -96,7 +96,7 @@ class Group:
             BrokerStopped: one of them, or the first, stopped by itself.
             CannotStart: one of them could not in time.
         """
-        self.check_nobody_ended()
+        self.check_all_run()
         for member in self.members[1:]:
             await member.wait_for(MemberState.BACKUP)
 
@@ -119,8 +119,8 @@ class Group:
                 if any(member.standing is MemberState.LIVE for member in self.members):
                     return
                 if self.is_over:
-                    said = "; ".join(f"{member.name}: {member.last_words()}" for member in self.members)
-                    raise CannotStart(f"no broker is left: {said}")
+                    causes = "; ".join(f"{member.name}: {member.last_output()}" for member in self.members)
+                    raise CannotStart(f"no broker is left: {causes}")
                 await self._any_change()
         raise CannotStart(f"no broker served within {_SERVING_TIMEOUT_S:.0f} s")
 

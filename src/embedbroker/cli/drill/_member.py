@@ -61,15 +61,15 @@ class Program(Protocol):
 class Member:
     """A broker's process.
 
-    ``start`` may be called again after the process has ended. ``tell`` is called when its state has changed.
+    ``start`` may be called again after the process has ended. ``on_state`` is called when its state has changed.
     """
 
-    def __init__(self, name: str, program: Program, log: Path, tell: Callable[[str, MemberState], None]) -> None:
+    def __init__(self, name: str, program: Program, log: Path, on_state: Callable[[str, MemberState], None]) -> None:
         self.name = name
         self.log = log
         self.standing = MemberState.DOWN
         self._program = program
-        self._tell = tell
+        self._on_state = on_state
         self._process: trio.Process | None = None
         self._changed = trio.Event()
         self._thawed = MemberState.LIVE
@@ -99,17 +99,17 @@ class Member:
         with trio.move_on_after(seconds_max):
             while self.standing not in wanted:
                 if self.standing is MemberState.DOWN:
-                    raise CannotStart(f"broker {self.name!r} ended: {self.last_words()}")
+                    raise CannotStart(f"broker {self.name!r} ended: {self.last_output()}")
                 await self._changed.wait()
             return
         states = " or ".join(standing.value for standing in wanted)
-        raise CannotStart(f"broker {self.name!r} was not {states} within {seconds_max:.0f} s: {self.last_words()}")
+        raise CannotStart(f"broker {self.name!r} was not {states} within {seconds_max:.0f} s: {self.last_output()}")
 
     async def change(self) -> None:
         """Wait until its state changes."""
         await self._changed.wait()
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return the last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         return lines[-1] if lines else "it wrote no output"
@@ -187,7 +187,7 @@ class Member:
     def _become(self, standing: MemberState) -> None:
         if standing is not self.standing:
             self.standing = standing
-            self._tell(self.name, standing)
+            self._on_state(self.name, standing)
             changed, self._changed = self._changed, trio.Event()
             changed.set()
 

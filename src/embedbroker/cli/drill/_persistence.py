@@ -38,11 +38,11 @@ def work_of(number: int) -> Work:
 def on_loss(connection: Connection, stage: Stage, name: str) -> None:
     """Report to the stage when this client notices that its connection is gone."""
 
-    def tell(event: FailoverEventType) -> None:
+    def on_event(event: FailoverEventType) -> None:
         if event is FailoverEventType.FAILURE_DETECTED:
             stage.connection_lost(name)
 
-    connection.add_failover_listener(tell)
+    connection.add_failover_listener(on_event)
 
 
 async def persist(stage: Stage, name: str, live: Callable[[Callable[[], None]], Awaitable[None]]) -> None:

@@ -69,7 +69,7 @@ class Hit:
 
     waiting_sends: int  # sends outside of transactions, without an answer
     open_transactions: int  # with work in them, their commit or prepare not yet requested; branches too
-    asked_commits: int  # requested, without an answer
+    requested_commits: int  # requested, without an answer
     prepared_branches: int  # of these: prepared, their commit without an answer
     unconfirmed_sends: int  # of all messages, those without a confirmation
     backlog: int
@@ -77,7 +77,7 @@ class Hit:
     @property
     def transactions(self) -> int:
         """The number of transactions that were not over, whether their commit was requested or not."""
-        return self.open_transactions + self.asked_commits
+        return self.open_transactions + self.requested_commits
 
 
 @frozen

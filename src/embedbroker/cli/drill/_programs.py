@@ -61,8 +61,8 @@ class EmbeddedProgram:
     def read(self, line: str) -> MemberState | None:
         """Return the state that an event, a line of JSON, reports."""
         try:
-            said = json.loads(line)
-            return self._events.get(f"{said['role']} {said['event']}" if "role" in said else said["event"])
+            event = json.loads(line)
+            return self._events.get(f"{event['role']} {event['event']}" if "role" in event else event["event"])
         except (ValueError, TypeError, KeyError):
             return None
 
@@ -91,15 +91,15 @@ class ArtemisProgram:
         Raises:
             CannotStart: its command failed.
         """
-        words = "--no-web --silent --allow-anonymous --user drill --password drill --nio --no-autotune --host 127.0.0.1"
-        command = [str(self._home / "bin" / "artemis"), "create", str(self._directory), *words.split()]
+        flags = "--no-web --silent --allow-anonymous --user drill --password drill --nio --no-autotune --host 127.0.0.1"
+        command = [str(self._home / "bin" / "artemis"), "create", str(self._directory), *flags.split()]
         command += ["--java-memory", self._MEMORY]
         result = await trio.run_process(
             command, check=False, capture_stdout=True, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
         )
         if result.returncode != 0:
-            said = result.stdout.decode(errors="replace").strip().splitlines()
-            raise CannotStart(f"artemis create failed: {said[-1] if said else 'it wrote no output'}")
+            lines = result.stdout.decode(errors="replace").strip().splitlines()
+            raise CannotStart(f"artemis create failed: {lines[-1] if lines else 'it wrote no output'}")
         text = with_properties(self._file.path.read_text(encoding="utf-8"), self._properties)
         (self._directory / "etc" / "broker.xml").write_text(text, encoding="utf-8")
 

@@ -42,14 +42,14 @@ class Stage:
         self.waiting_sends = 0
         #: Transactions with work in them whose commit was not requested; and those whose commit has no answer yet.
         self.open_transactions: set[str] = set()
-        self.asked_commits = 0
+        self.requested_commits = 0
         #: XA branches that are prepared, and whose commit has no answer. They count as requested commits, too.
         self.prepared_branches = 0
         self.backlog = 0
         #: For the line of progress; the verdict is the ledger's.
         self.messages_confirmed = 0
         self.messages_consumed = 0
-        self.everybody_is_ready = trio.Event()
+        self.all_are_ready = trio.Event()
         self.outage: Outage | None = None
         #: Exit codes of brokers that a fault stopped; 0 for an orderly stop.
         self.end_codes: list[int] = []
@@ -76,7 +76,7 @@ class Stage:
         """Record that a client is connected for the first time."""
         self._unready -= 1
         if self._unready == 0:
-            self.everybody_is_ready.set()
+            self.all_are_ready.set()
 
     def became(self, broker: str, standing: MemberState) -> None:
         """Record that a broker has a new state from now on."""
@@ -125,7 +125,7 @@ class Stage:
         hit = Hit(
             self.waiting_sends,
             len(self.open_transactions),
-            self.asked_commits,
+            self.requested_commits,
             self.prepared_branches,
             self.ledger.unanswered_sends,
             max(0, self.backlog),
@@ -157,8 +157,8 @@ class Stage:
 
     def buffers_are_stale(self) -> None:
         """Mark what consumers hold as stale: until they are connected again, another consumer may have received it."""
-        for tell in self.on_stale_buffers:
-            tell()
+        for listener in self.on_stale_buffers:
+            listener()
 
     def _life_over(self, now: float) -> None:
         self._life_may_end = False

@@ -239,7 +239,7 @@ def _hit_json(hit: Hit) -> dict[str, int]:
         "open_transactions": hit.transactions,
         "sends_waiting_outside_transactions": hit.waiting_sends,
         "transactions_before_their_commit": hit.open_transactions,
-        "commits_without_answer": hit.asked_commits,
+        "commits_without_answer": hit.requested_commits,
         "prepared_branches": hit.prepared_branches,
     }
 

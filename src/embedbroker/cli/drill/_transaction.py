@@ -35,7 +35,7 @@ async def run_transaction(
 
     ``work`` calls its argument after each piece of work: with the first one a transaction is open.
     """
-    asked = False
+    was_requested = False
 
     def worked() -> None:
         if transacted:
@@ -45,31 +45,31 @@ async def run_transaction(
     try:
         await work(worked)
         stage.open_transactions.discard(name)
-        stage.asked_commits += transacted
-        asked = True
+        stage.requested_commits += transacted
+        was_requested = True
         await commit()
     except JMSException as error:
-        outcome = _outcome_of(error, asked)
+        outcome = _outcome_of(error, was_requested)
         if outcome is Outcome.IN_DOUBT:
             stage.ledger.transaction_in_doubt(name)
         else:
             stage.ledger.rolled_back(name)
-        if not asked:
+        if not was_requested:
             await undo()
         return outcome
     finally:
         stage.open_transactions.discard(name)
-        stage.asked_commits -= asked and transacted
+        stage.requested_commits -= was_requested and transacted
     stage.ledger.committed(name, stage.now())
     return Outcome.COMMITTED
 
 
-def _outcome_of(error: JMSException, asked: bool) -> Outcome:
+def _outcome_of(error: JMSException, was_requested: bool) -> Outcome:
     """Return the outcome of a failed transaction.
 
     A commit that was not requested cannot happen. Of a failed commit, only one error means that it did not happen.
     """
-    if not asked:
+    if not was_requested:
         return Outcome.ROLLED_BACK
     known = isinstance(error, TransactionRolledBackException) and not isinstance(
         error, TransactionOutcomeUnknownException

@@ -17,11 +17,11 @@ __all__ = ["ABSTAINS", "DamagedGrants", "VoteGrants", "VoteRequest", "with_attem
 ABSTAINS = "abstains"
 
 # More nodes than any cluster has, so that a broken peer cannot fill the memory.
-_WORDS_MAX = 1_000
+_GRANTS_MAX = 1_000
 _BID = re.compile(r"embedbroker (activation|start|withdrawn)=(\d{1,18})\.(\d{1,18}) (.+)\Z", re.ASCII | re.DOTALL)
 _ANSWER = re.compile(r"embedbroker attempt=(\d{1,18}) (.*)\Z", re.ASCII | re.DOTALL)
 # The holder of a grant that was given back; no connector has this name.
-_NOBODY = "nobody"
+_NO_HOLDER = "nobody"
 
 
 class DamagedGrants(Exception):
@@ -83,7 +83,7 @@ class VoteGrants:
         given = self.given.get(node_id)
         if given is None or given == request:
             return True
-        return given.activation < request.activation or given == VoteRequest(request.activation, _NOBODY)
+        return given.activation < request.activation or given == VoteRequest(request.activation, _NO_HOLDER)
 
     def after(self, node_id: str, request: VoteRequest) -> VoteGrants | None:
         """Return the grants after a request; None if it changes nothing."""
@@ -92,7 +92,7 @@ class VoteGrants:
         if request.withdrawn:
             # A later attempt of the same asker may have won with that grant. Earlier activations stay over.
             is_its = has and given is not None and given.attempt == request.attempt
-            return self.with_grant(node_id, VoteRequest(request.activation, _NOBODY)) if is_its else None
+            return self.with_grant(node_id, VoteRequest(request.activation, _NO_HOLDER)) if is_its else None
         is_late = has and given is not None and given.attempt >= request.attempt
         return self.with_grant(node_id, request) if self.may_have(node_id, request) and not is_late else None
 
@@ -100,7 +100,7 @@ class VoteGrants:
         """Return the grants, and one more."""
         given = {known: each for known, each in self.given.items() if known != node_id}
         given[node_id] = request
-        for known in list(given)[: max(len(given) - _WORDS_MAX, 0)]:
+        for known in list(given)[: max(len(given) - _GRANTS_MAX, 0)]:
             del given[known]
         return VoteGrants(given)
 

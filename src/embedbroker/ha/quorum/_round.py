@@ -119,7 +119,7 @@ class VoteRound:
     _counts: Callable[[LiveVote], bool]
     won: bool | None = field(init=False, default=None)
     #: For the operator: the result of the last round.
-    told: str = field(init=False, default="no broker was asked")
+    summary: str = field(init=False, default="no broker was asked")
     _round: int = field(init=False, default=0)
     _voters: dict[str, ControlLink] = field(init=False, factory=dict)
     _answers: dict[str, bool] = field(init=False, factory=dict)
@@ -130,7 +130,7 @@ class VoteRound:
     _looks_until: float = field(init=False, default=0.0)
     _insists_until: float = field(init=False, default=0.0)
     _begun_at: float | None = field(init=False, default=None)
-    _asks_again: bool = field(init=False, default=False)
+    _repeats: bool = field(init=False, default=False)
     _due: float | None = field(init=False, default=None)
     #: Whether any voter with knowledge of the node ever answered no.
     is_contradicted: bool = field(init=False, default=False)
@@ -163,9 +163,9 @@ class VoteRound:
             return
         if self._begun_at is None:
             self._begin_round(now)
-        elif self._asks_again:
-            self._asks_again = False
-            self._ask(second=True)
+        elif self._repeats:
+            self._repeats = False
+            self._send_requests(second=True)
             self._due = self._begun_at + self._bound()
         else:
             self._end_round(now)
@@ -180,12 +180,12 @@ class VoteRound:
         self._answers.clear()
         self._bound_by_grant.clear()
         self._number = max(self._membership.now.wall_ms, self._number + 1)
-        self._asks_again = True
+        self._repeats = True
         self._due = now + self._bound() / 2
-        self._ask(second=False)
+        self._send_requests(second=False)
         self._count(now)
 
-    def _ask(self, *, second: bool) -> None:
+    def _send_requests(self, *, second: bool) -> None:
         membership, question = self._membership, encode_vote(self._numbered(withdrawn=False))
         for member in membership.topology.members.values():
             if member.live is None or member.node_id in (self._question.node_id, membership.node_id):
@@ -219,7 +219,7 @@ class VoteRound:
     def on_reply(self, link: ControlLink, packet: object, now: float) -> None:
         """Count the answer of a voter."""
         assert isinstance(packet, QuorumVoteReply)
-        voter = next((voter for voter, asked in self._voters.items() if asked is link), None)
+        voter = next((voter for voter, contacted in self._voters.items() if contacted is link), None)
         if voter is None or self.won is not None or self._begun_at is None:
             return
         try:
@@ -240,7 +240,7 @@ class VoteRound:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
         silent = len(self._voters) - len(self._answers)
         if yes >= needed:
-            self.told = f"{yes} of {needed} votes that are needed"
+            self.summary = f"{yes} of {needed} votes that are needed"
             self.won = True
         elif yes + silent < needed:
             self._end_round(now)
@@ -249,7 +249,7 @@ class VoteRound:
         needed, yes = votes_needed(self._size), sum(self._answers.values())
         no = len(self._answers) - yes
         silent = len(self._voters) - len(self._answers)
-        self.told = (
+        self.summary = (
             f"{len(self._voters)} could be asked, {yes} voted yes and {no} no, and {needed} must vote yes in a cluster"
             f" of {self._size}"
         )

@@ -21,7 +21,7 @@ __all__ = ["receive_votes", "repeat_vote_request", "round_to_go_on", "round_to_t
 #: How long an active broker waits until enough voters are reachable, in seconds: Artemis' own bound for all of it.
 GOES_ON_WITHIN_S = 5.0
 #: How long others have to notice that an active broker is gone, before a backup requests their votes, in seconds.
-ASKS_AFTER_S = 0.1
+REQUESTS_AFTER_S = 0.1
 
 _Policy = ReplicationPrimary | ReplicationBackup
 
@@ -79,7 +79,7 @@ def round_to_take_over(
         policy.vote_retry_wait_ms / 1000,
         lambda answer: answer.vote,
     )
-    vote_round.begin(membership.now.monotonic, ASKS_AFTER_S)
+    vote_round.begin(membership.now.monotonic, REQUESTS_AFTER_S)
     return vote_round
 
 
@@ -96,6 +96,6 @@ def repeat_vote_request(link: ControlLink, membership: Membership, activation: i
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 
-def receive_votes(membership: Membership, heard: Callable[[ControlLink, Record], None]) -> None:
+def receive_votes(membership: Membership, on_vote: Callable[[ControlLink, Record], None]) -> None:
     """Pass every answer to a question on, for `VoteRound.on_reply`."""
-    membership.handlers[QuorumVoteReply] = heard
+    membership.handlers[QuorumVoteReply] = on_vote

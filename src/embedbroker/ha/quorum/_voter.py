@@ -145,11 +145,13 @@ class Voter:
     def of(cls, membership: Membership, store: GrantStore | None, log: Callable[[str], None]) -> Voter:
         """Return the voter of a cluster member, which answers over every control link."""
         voter = cls(membership.topology, store, membership, log)
-        membership.inbound_peers.handlers[QuorumVote] = lambda inbound, packet: voter._hear(packet, inbound.peer.send)
-        membership.handlers[QuorumVote] = lambda link, packet: voter._hear(packet, link.send)
+        membership.inbound_peers.handlers[QuorumVote] = lambda inbound, packet: voter._on_question(
+            packet, inbound.peer.send
+        )
+        membership.handlers[QuorumVote] = lambda link, packet: voter._on_question(packet, link.send)
         return voter
 
-    def _hear(self, packet: Record, send: Send) -> None:
+    def _on_question(self, packet: Record, send: Send) -> None:
         """Answer a question from a control channel.
 
         Raises:
@@ -157,12 +159,12 @@ class Voter:
         """
         assert isinstance(packet, QuorumVote)
         handler = packet.handler
-        self.ask(
+        self.answer_question(
             decode_vote(packet.vote),
             lambda answer: send(QuorumVoteReply(handler, encode_vote(answer)), CONTROL_CHANNEL),
         )
 
-    def ask(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
+    def answer_question(self, question: LiveVote, reply: Callable[[LiveVote], None]) -> None:
         """Answer at once, or when the grant for the answer survives a power cut.
 
         True means yes: to an active broker that it may go on, to a backup that it may take over.
@@ -170,8 +172,8 @@ class Voter:
         request = VoteRequest.read(question.text)
         if request is not None and request.attempt:
             reply = _sealing(reply, request.attempt)
-        answer, word = self._view(question)
-        if word is None:
+        answer, needed = self._view(question)
+        if needed is None:
             reply(answer)
         else:
             self._wait(question, reply)
@@ -193,28 +195,28 @@ class Voter:
         else:
             answer = LiveVote(question.vote, node_id, connector_text(live))
         if request is not None and request.withdrawn:
-            return LiveVote(False, node_id, None), request if self._may_speak() else None
+            return LiveVote(False, node_id, None), request if self._may_vote() else None
         if request is None or not answer.vote:
             return answer, None
         if question.vote and answer.text != request.asker:
             # As far as is known here, another broker is active for that node id: the text names it.
             return LiveVote(False, node_id, answer.text), None
         known = request.starts or live is not None or self._topology.removal_of(node_id) is not None
-        if (known or self._broker.is_informed) and self._may_speak():
+        if (known or self._broker.is_informed) and self._may_vote():
             return answer, request
         return self._no(node_id), None
 
     def _no(self, node_id: str) -> LiveVote:
         """Return a no: another asker has the grant, too little is known here, or this voter abstains from all votes."""
-        return LiveVote(False, node_id, None if self._may_speak() else ABSTAINS)
+        return LiveVote(False, node_id, None if self._may_vote() else ABSTAINS)
 
-    def _may_speak(self) -> bool:
+    def _may_vote(self) -> bool:
         if self._store is None:
-            self._tell("it has no data_directory, and could not keep a vote that it grants")
+            self._report("it has no data_directory, and could not keep a vote that it grants")
             return False
         return self._broker.role is Role.LIVE and self._store.failure is None
 
-    def _tell(self, why: str) -> None:
+    def _report(self, why: str) -> None:
         if not self._has_logged:
             self._has_logged = True
             self._log(f"does not vote for other brokers of the cluster that want to be live: {why}")
@@ -253,7 +255,7 @@ class Voter:
         except DamagedGrants:
             self._store = None
             self._has_logged = False
-            self._tell(
+            self._report(
                 "votes.state, which holds the votes that it granted, is damaged; remove that file, beside the journal,"
                 " while all pairs of the cluster have a live broker and a backup that is in sync"
             )
@@ -270,7 +272,7 @@ class Voter:
     def on_failure(self) -> None:
         """Answer no to all waiting questions, because the store failed."""
         assert self._store is not None and self._store.failure is not None
-        self._tell(self._store.failure)
+        self._report(self._store.failure)
         self._is_busy = False
         self._go_on()
 

@@ -349,16 +349,18 @@ class ReplicationActivation:
 
     # -- standing by ---------------------------------------------------------------------------------------------
 
-    def _stand_by(self, event: Event, asks_in_s: float | None = None) -> None:
+    def _stand_by(self, event: Event, requests_in_s: float | None = None) -> None:
         """Be a backup, which requests the lease or a vote when its pause has passed."""
-        asks = self._lease is not None or self._policy.vote_on_replication_failure
-        if not asks:
+        requests = self._lease is not None or self._policy.vote_on_replication_failure
+        if not requests:
             self._due = None
         elif self._stage is not Stage.BACKUP or self._due is None:
             # An active broker that refuses this backup does not put off its next request.
-            self._due = self._cluster.now.monotonic + (self._election.pause_s if asks_in_s is None else asks_in_s)
+            self._due = self._cluster.now.monotonic + (
+                self._election.pause_s if requests_in_s is None else requests_in_s
+            )
         self._apply(event)
-        keeps = asks and self._node_record.may_be_newest
+        keeps = requests and self._node_record.may_be_newest
         if isinstance(self._policy, ReplicationBackup):
             # The copy of another node must not take the place of data that may be needed yet.
             self._backup_role.keep(self.node_id if keeps else None)
@@ -380,7 +382,7 @@ class ReplicationActivation:
             self._policy,
             self._record,
             has_manager=self._lease is not None,
-            may_ask=self._election.may_ask,
+            may_request_votes=self._election.may_request_votes,
             has_rival=self._election.rival() is not None,
         )
         if event is not None:
@@ -445,14 +447,14 @@ class ReplicationActivation:
         """Take the way to being active that was decided for. ``starts``: with data from before, no broker was lost."""
         if event is Event.LEASE_NEEDED:
             self._request_lease()
-        elif event is Event.VOTE_NEEDED and self._election.ask_others(starts=starts):
+        elif event is Event.VOTE_NEEDED and self._election.request_votes(starts=starts):
             self._apply(event)
         else:
             self._become_granted(Event.GRANTED)
 
     def _request_lease(self) -> None:
         self._apply(Event.LEASE_NEEDED)
-        self._election.ask_manager()
+        self._election.request_lease()
 
     def _follow_election(self, event: Event | None) -> None:
         if event is Event.GRANTED:

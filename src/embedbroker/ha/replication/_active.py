@@ -40,7 +40,7 @@ AFTER_FAULT_S = 0.25
 #: How long a hand-over waits until the backup has everything, in seconds.
 HANDED_OVER_WITHIN_S = 5.0
 #: When a primary without a backup looks like a mistake in the configuration, in seconds.
-NOBODY_AFTER_S = 30.0
+ALONE_AFTER_S = 30.0
 
 
 class ActiveRole:
@@ -105,7 +105,7 @@ class ActiveRole:
         self._is_live = True
         if self._lease is not None:
             self._lease.is_live = True
-        self._due = now.monotonic + NOBODY_AFTER_S
+        self._due = now.monotonic + ALONE_AFTER_S
         self._left_behind = self._node_record.record.activation - 1
         self._announced_at_ms = now.wall_ms
         self._membership.observer = self
@@ -250,12 +250,13 @@ class ActiveRole:
             return
         self.vote_round = None
         if vote_round.won:
-            self._log(False, f"the others see this broker: {vote_round.told}")
+            self._log(False, f"the others see this broker: {vote_round.summary}")
             self._left_behind = self._node_record.record.activation
             self._node_record.count_on(self._go_on)
         else:
             self.failure = (
-                f"lost its backup, which may be live, and not enough of the cluster sees this broker: {vote_round.told}"
+                "lost its backup, which may be live, and not enough of the cluster sees this broker: "
+                f"{vote_round.summary}"
             )
 
     def on_link(self, link: ControlLink) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["BackupRole", "InSync", "ReplicationEnd"]
 
 #: How long a backup waits for an active broker before that looks like a mistake in the configuration, in seconds.
-NOBODY_AFTER_S = 10.0
+ALONE_AFTER_S = 10.0
 _LOGGED_MAX = 100
 
 
@@ -111,7 +111,7 @@ class BackupRole:
         """Join a fitting active broker, now and whenever the last one is lost."""
         self._joins = True
         if self._doubts_at is None:
-            self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
+            self._doubts_at = self._membership.now.monotonic + ALONE_AFTER_S
 
     def keep(self, node_id: str | None) -> None:
         """Join only the active broker of a node, because the data here may be the newest of it; None: join any."""
@@ -251,7 +251,7 @@ class BackupRole:
             # The former active broker waits for this, so that nothing it sent is lost.
             link.fail("it has handed over")
         if self._joins and self._doubts_at is None:
-            self._doubts_at = self._membership.now.monotonic + NOBODY_AFTER_S
+            self._doubts_at = self._membership.now.monotonic + ALONE_AFTER_S
         self._report(ReplicationEnd(ending, status))
 
     def _inform(self, text: str) -> None:

@@ -72,26 +72,28 @@ class ColdStartAgreement:
         self._log = log
         self._decide = decide
         membership.inbound_peers.observer = self
-        membership.inbound_peers.handlers[ReplicaWaiting] = lambda inbound, said: self._hear(said, inbound.peer.send)
-        membership.handlers[ReplicaWaiting] = lambda link, said: self._hear(said, link.send)
+        membership.inbound_peers.handlers[ReplicaWaiting] = lambda inbound, offer: self._on_offer(
+            offer, inbound.peer.send
+        )
+        membership.handlers[ReplicaWaiting] = lambda link, offer: self._on_offer(offer, link.send)
 
     def look_around(self) -> None:
         """Send the offer of the data here to all waiting brokers once more: an earlier one may be lost, or came too
         early."""
         for link in self._membership.waiting:
-            _tell(link.send, self._offer())
+            _send(link.send, self._offer())
 
     def on_inbound(self, inbound: InboundPeer) -> None:
         """Inform a new peer that no broker is active here."""
         if self._waits():
-            _tell(inbound.peer.send, self._offer())
+            _send(inbound.peer.send, self._offer())
 
     def _offer(self) -> ReplicaWaiting:
         """Return the offer. After it gave way, a broker offers data that is older than all: the other may not have
         received that."""
-        return self._word(self._node_record.record.activation if self._node_record.may_be_newest else _NO_DATA)
+        return self._offer_of(self._node_record.record.activation if self._node_record.may_be_newest else _NO_DATA)
 
-    def _word(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
+    def _offer_of(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
         record, connector = self._node_record.record, self._membership.connector
         return ReplicaWaiting(
             STREAM_FORMAT, record.node_id or "", activation, yields, self._is_primary, connector, record.partner
@@ -99,7 +101,7 @@ class ColdStartAgreement:
 
     # -- offers of others ----------------------------------------------------------------------------------------
 
-    def _hear(self, other: object, send: Send) -> None:
+    def _on_offer(self, other: object, send: Send) -> None:
         assert isinstance(other, ReplicaWaiting)
         record = self._node_record.record
         is_known = other.format == STREAM_FORMAT and other.node_id == record.node_id
@@ -107,7 +109,7 @@ class ColdStartAgreement:
             return
         match answer_to(self._policy, record, connector_text(self._membership.connector), other):
             case Answer.OFFER:
-                _tell(send, self._offer())
+                _send(send, self._offer())
             case Answer.YIELD:
                 self._give_way(record, other, send)
             case Answer.BEGIN:
@@ -115,13 +117,13 @@ class ColdStartAgreement:
                 self._decide(Event.PARTNER_YIELDED)
 
     def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
-        word = self._word(other.activation, yields=True)
+        offer = self._offer_of(other.activation, yields=True)
         if not record.in_sync and self._node_record.is_written:
-            _tell(send, word)
+            _send(send, offer)
             return
         what = "newer data" if other.activation > record.activation else "the same data"
         self._log(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
-        self._node_record.note_left_behind(lambda: _tell(send, word))
+        self._node_record.note_left_behind(lambda: _send(send, offer))
         self._decide(Event.YIELDED)
 
 
@@ -143,5 +145,5 @@ def answer_to(policy: Policy, record: ReplicaRecord, own_connector: str, other: 
     return Answer.YIELD if yields else Answer.IGNORE
 
 
-def _tell(send: Send, word: ReplicaWaiting) -> None:
-    send(enclose(word), CONTROL_CHANNEL)
+def _send(send: Send, offer: ReplicaWaiting) -> None:
+    send(enclose(offer), CONTROL_CHANNEL)

@@ -61,14 +61,14 @@ def after_search(policy: Policy, record: ReplicaRecord, *, has_rival: bool, is_c
 
 
 def after_pause(
-    policy: Policy, record: ReplicaRecord, *, has_manager: bool, may_ask: bool, has_rival: bool
+    policy: Policy, record: ReplicaRecord, *, has_manager: bool, may_request_votes: bool, has_rival: bool
 ) -> Event | None:
     """Decide in BACKUP, without an active broker to copy from, when the pause after the last attempt has passed."""
     if not may_be_newest(policy, record):
         return None
     if has_manager:
         return Event.LEASE_NEEDED
-    return Event.VOTE_NEEDED if may_ask and not has_rival else None
+    return Event.VOTE_NEEDED if may_request_votes and not has_rival else None
 
 
 def after_replication(kind: EndingKind, *, was_accepted: bool, in_sync: bool, has_manager: bool, votes: bool) -> Event:

@@ -56,11 +56,11 @@ class Election:
         return live.name if live is not None and self._cluster.link_to(live) is not None else None
 
     @property
-    def may_ask(self) -> bool:
+    def may_request_votes(self) -> bool:
         """Return True if there are voters, or none are needed: by the policy, or because this is the only copy."""
         size = self._policy.quorum_size
-        nobody_has_to_be = size >= 0 and votes_needed(size) == 0
-        return not self._electorate.is_empty or self._node_record.record.is_only_one or nobody_has_to_be
+        none_is_needed = size >= 0 and votes_needed(size) == 0
+        return not self._electorate.is_empty or self._node_record.record.is_only_one or none_is_needed
 
     @property
     def pause_s(self) -> float:
@@ -71,7 +71,7 @@ class Election:
 
     # -- the lock manager ----------------------------------------------------------------------------------------
 
-    def ask_manager(self) -> None:
+    def request_lease(self) -> None:
         """Request the lease: granted if the data here is the newest and no other broker is active."""
         assert self._lease is not None
         self._lease.try_to_activate(self._cluster.now.monotonic)
@@ -97,7 +97,7 @@ class Election:
 
     # -- votes ---------------------------------------------------------------------------------------------------
 
-    def ask_others(self, *, starts: bool) -> bool:
+    def request_votes(self, *, starts: bool) -> bool:
         """Return True if votes are needed, and begin the rounds. ``starts``: with data from before, no broker lost."""
         record = self._node_record.record
         self.starts = starts
@@ -147,14 +147,13 @@ class Election:
         what = "begin with the data that is here" if self.starts else "take over"
         if event is Event.GRANTED:
             if vote_round.won:
-                text = f"may {what}: {vote_round.told}"
+                text = f"may {what}: {vote_round.summary}"
             else:
-                text = (
-                    f"begins with the data that is here, from which no other broker can have gone on: {vote_round.told}"
-                )
+                text = "begins with the data that is here, from which no other broker can have gone on: "
+                text += vote_round.summary
             self._log(False, text)
             return event
-        self._warn(f"does not {what}: {vote_round.told if rival is None else f'{rival} is live'}")
+        self._warn(f"does not {what}: {vote_round.summary if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
             # An active broker that requests no votes may go on without this copy, and no other broker would notice.
             self._node_record.note_left_behind()

@@ -374,23 +374,23 @@ class AddressManager:
             QueueRequest(
                 name,
                 queue,
-                filter=asked.filter,
-                durable=asked.durable,
+                filter=configured.filter,
+                durable=configured.durable,
                 routing_type=routing_type,
-                max_consumers=asked.max_consumers,
-                purge_on_no_consumers=asked.purge_on_no_consumers,
-                exclusive=asked.exclusive,
-                group_buckets=asked.group_buckets,
-                group_rebalance=asked.group_rebalance,
-                group_rebalance_pause_dispatch=asked.group_rebalance_pause_dispatch,
-                group_first_key=asked.group_first_key,
-                enabled=asked.enabled,
+                max_consumers=configured.max_consumers,
+                purge_on_no_consumers=configured.purge_on_no_consumers,
+                exclusive=configured.exclusive,
+                group_buckets=configured.group_buckets,
+                group_rebalance=configured.group_rebalance,
+                group_rebalance_pause_dispatch=configured.group_rebalance_pause_dispatch,
+                group_first_key=configured.group_first_key,
+                enabled=configured.enabled,
                 auto_delete=False,
                 ignore_if_exists=True,
-                user=asked.user,
+                user=configured.user,
             )
             for routing_type, queues in ((_ANYCAST, wanted.anycast), (_MULTICAST, wanted.multicast))
-            for queue, asked in (queues or {}).items()
+            for queue, configured in (queues or {}).items()
         ]
         made = [self.create_queue(request, limited=False) for request in requests]
         return [each for each in made if isinstance(each, Refused)]

@@ -38,34 +38,34 @@ class ConfiguredAddresses:
         existing = {queue.name for queue in manager.addresses[name].queues} if name in manager.addresses else set()
         refusals = manager.declare(name, wanted)
         for routing_type, queues in ((_ANYCAST, wanted.anycast), (_MULTICAST, wanted.multicast)):
-            for queue_name, asked in (queues or {}).items():
+            for queue_name, configured in (queues or {}).items():
                 if queue_name in existing:
-                    update = self._update(name, routing_type, asked)
+                    update = self._update(name, routing_type, configured)
                     refused = manager.update_queue(manager.queues[queue_name], update)
                     refusals += [] if refused is None else [refused]
         self._narrow(name, wanted)
         return refusals
 
-    def _update(self, address_name: str, routing_type: int, asked: QueueConfiguration) -> QueueUpdate:
+    def _update(self, address_name: str, routing_type: int, configured: QueueConfiguration) -> QueueUpdate:
         settings = self._manager.settings.of(address_name)
 
         def default(value: T | None, otherwise: T | None) -> T | None:
             return otherwise if value is None else value
 
         return QueueUpdate(
-            filter=asked.filter or "",
+            filter=configured.filter or "",
             routing_type=routing_type,
-            max_consumers=default(asked.max_consumers, settings.default_max_consumers),
-            purge_on_no_consumers=default(asked.purge_on_no_consumers, settings.default_purge_on_no_consumers),
-            exclusive=default(asked.exclusive, settings.default_exclusive_queue),
-            group_buckets=default(asked.group_buckets, settings.default_group_buckets),
-            group_rebalance=default(asked.group_rebalance, settings.default_group_rebalance),
+            max_consumers=default(configured.max_consumers, settings.default_max_consumers),
+            purge_on_no_consumers=default(configured.purge_on_no_consumers, settings.default_purge_on_no_consumers),
+            exclusive=default(configured.exclusive, settings.default_exclusive_queue),
+            group_buckets=default(configured.group_buckets, settings.default_group_buckets),
+            group_rebalance=default(configured.group_rebalance, settings.default_group_rebalance),
             group_rebalance_pause_dispatch=default(
-                asked.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
+                configured.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
             ),
-            group_first_key=asked.group_first_key or settings.default_group_first_key or "",
-            enabled=default(asked.enabled, True),
-            user=asked.user,
+            group_first_key=configured.group_first_key or settings.default_group_first_key or "",
+            enabled=default(configured.enabled, True),
+            user=configured.user,
         )
 
     def _narrow(self, name: str, wanted: AddressConfiguration) -> None:

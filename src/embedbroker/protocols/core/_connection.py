@@ -60,7 +60,7 @@ class CoreConnection:
         "_refused_reattachments",
         "backpressure",
         "created_ms",
-        "has_spoken",
+        "has_identified_itself",
         "link",
         "lost",
         "service",
@@ -94,7 +94,7 @@ class CoreConnection:
         self._is_blocked = False
         self._arrived: deque[tuple[bytes | bytearray, list[tuple[int, int, int]], int] | bytes] = deque()
         # A request arrived for which a handler exists.
-        self.has_spoken = False
+        self.has_identified_itself = False
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
         self.created_ms = service.now.wall_ms
@@ -197,7 +197,7 @@ class CoreConnection:
                         self._arrived.appendleft((buffer, _behind(headers, end - first), end))
                         break
             elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
-                self.has_spoken = True
+                self.has_identified_itself = True
                 self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
             elif channel_id < CHANNEL_USER_FIRST:
                 self._on_packet(channel_id, self.state.read(buffer, start, end))
@@ -227,7 +227,7 @@ class CoreConnection:
             self.link.resume_reading()
 
     def _on_packet(self, channel_id: int, packet: Packet) -> None:
-        self.has_spoken = True
+        self.has_identified_itself = True
         match packet:
             case Ping():
                 self.link.write(self.state.answer(packet))

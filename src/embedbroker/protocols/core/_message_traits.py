@@ -35,9 +35,9 @@ class MessageTraits:
         "_prefix",
         "_suffix",
         "_values",
-        "asks_for_more",
         "duplicate_id_at",
         "group_at",
+        "has_extras",
         "has_group",
         "mask",
         "pattern",
@@ -61,7 +61,7 @@ class MessageTraits:
         # Where the text of the group's id stands in the properties.
         self.group_at: slice | None = None
         # Whether it has a time or a group: one look for both.
-        self.asks_for_more = False
+        self.has_extras = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
 
@@ -121,7 +121,7 @@ def traits_of(message: CoreMessage) -> MessageTraits:
                 arrival.group_at = slice(value_at - start, value_end - start)
         elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES):
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
-    arrival.asks_for_more = arrival.has_group or arrival.scheduled_ms > 0
+    arrival.has_extras = arrival.has_group or arrival.scheduled_ms > 0
     return arrival
 
 

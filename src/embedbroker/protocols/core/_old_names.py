@@ -25,7 +25,7 @@ __all__ = [
     "plain_name",
     "plain_packet",
     "prefix_of",
-    "said_routing_type",
+    "stated_routing_type",
 ]
 
 MODERN_NAMES_SINCE = 129
@@ -44,7 +44,7 @@ def plain_name(name: str) -> str:
     return name[len(prefix_of(name)) :]
 
 
-def said_routing_type(name: str) -> int | None:
+def stated_routing_type(name: str) -> int | None:
     """Return the routing type that the name implies, None if it implies none."""
     if name.startswith((_QUEUE, _TEMPORARY_QUEUE)):
         return RoutingType.ANYCAST

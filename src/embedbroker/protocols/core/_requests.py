@@ -49,7 +49,7 @@ from embedclient.wire.core import (
     encode_packet,
 )
 
-from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, said_routing_type
+from ._old_names import MODERN_NAMES_SINCE, plain_name, plain_packet, stated_routing_type
 from ._session import CoreSession
 from ._views import address_response, queue_response
 
@@ -152,7 +152,7 @@ def _create(session: CoreSession, request: QueueRequest, wants_reply: bool) -> N
 
 
 def _create_queue(session: CoreSession, packet: CreateQueue) -> None:
-    anycast = said_routing_type(packet.address) == _ANYCAST
+    anycast = stated_routing_type(packet.address) == _ANYCAST
     request = QueueRequest(
         _stored_name(session, packet.address),
         _stored_name(session, packet.queue_name),

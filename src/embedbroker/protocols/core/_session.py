@@ -64,7 +64,7 @@ from ._interfaces import Cluster, Gate, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
 from ._message_traits import MessageTraits, traits_of
 from ._notifications import NotificationWatch
-from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, said_routing_type
+from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 from ._upload import Upload
 
@@ -235,9 +235,9 @@ class CoreService:
             self._request_server = RequestServer(self.kernel, self.management)
         return self._request_server.serve(request, session)
 
-    def holds_metadata(self, key: str, value: str, asking: CoreSession) -> bool:
+    def holds_metadata(self, key: str, value: str, requester: CoreSession) -> bool:
         """Return True if another session carries this pair."""
-        return self.metadata.get((key, value), 0) > (asking.metadata.get(key) == value)
+        return self.metadata.get((key, value), 0) > (requester.metadata.get(key) == value)
 
     def carry_metadata(self, session: CoreSession, key: str, value: str) -> None:
         """Record that a session carries this pair from now on, instead of its earlier value under the key."""
@@ -384,7 +384,7 @@ class CoreSession:
 
     def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
         trailer_at = end - self._trailer.size
-        said: int | None = None
+        stated: int | None = None
         if self.version >= MODERN_NAMES_SINCE:
             known = self._known_address
             message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]), known)
@@ -392,7 +392,7 @@ class CoreSession:
                 self._known_address = known_address(message.address)
         else:
             message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
-            said = said_routing_type(message.address)
+            stated = stated_routing_type(message.address)
             message = plain_message(message)
         # Only an answer repeats the rest of the trailer, and most sends request none.
         wants_reply = buffer[trailer_at] != 0
@@ -406,12 +406,12 @@ class CoreSession:
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
-        if arrival.asks_for_more:
+        if arrival.has_extras:
             message = self._directed(arrival, message)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
-                arrival.routing_type if said is None else said,
+                arrival.routing_type if stated is None else stated,
                 bytes(message.raw[properties_at:][id_at]) if id_at is not None else None,
                 sender_waits=wants_reply,
             )
@@ -460,7 +460,7 @@ class CoreSession:
         arrival = traits_of(message)
         if refused is not None:
             return refused
-        if arrival.asks_for_more:
+        if arrival.has_extras:
             message = self._directed(arrival, message)
         routing_type = arrival.routing_type if routing_type is None else routing_type
         return self.kernel_session.send(large_message(message, body), routing_type, message.duplicate_id)
@@ -513,7 +513,7 @@ class CoreSession:
     def _large_header(self, consumer: Consumer, reference: Reference, message: StoredMessage) -> bytes:
         """Return the first frame of a large delivery, whose chunks follow in later steps."""
         header = header_of(message)
-        if self._speaks_old_names:
+        if self._uses_old_names:
             header = old_message(header, consumer.queue.definition.routing_type)
         packet = SessionReceiveLarge(consumer.key, reference.delivery_count, message.body.size, header)
         return encode_packet(packet, self.channel_id, self.version)
@@ -807,7 +807,7 @@ class CoreSession:
             return (frame,)
         message = reference.message.to_core()
         assert isinstance(message, CoreMessage)
-        if self._speaks_old_names:
+        if self._uses_old_names:
             message = old_message(message, consumer.queue.definition.routing_type)
         return encode_receive(message.raw, self.channel_id, self.version, consumer.key, reference.delivery_count)
 
@@ -830,7 +830,7 @@ class CoreSession:
         return size
 
     @property
-    def _speaks_old_names(self) -> bool:
+    def _uses_old_names(self) -> bool:
         return self.version < MODERN_NAMES_SINCE and "jms-session" in self.metadata
 
     def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
@@ -841,7 +841,7 @@ class CoreSession:
             address=consumer.queue.name, durable=False, priority=0, body=bytes(4), properties=properties
         )
         marker.assign_id(self.service.kernel.ids.take())
-        if self._speaks_old_names:
+        if self._uses_old_names:
             marker = old_message(marker, consumer.queue.definition.routing_type)
         parts = encode_receive(marker.raw, self.channel_id, self.version, consumer.key, 0)
         self._transmit_behind(b"".join(parts), _RECEIVE)

@@ -14,7 +14,7 @@ from embedbroker.kernel import LARGE, Body, LargeBodies, Refused
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
-from ._old_names import MODERN_NAMES_SINCE, plain_message, said_routing_type
+from ._old_names import MODERN_NAMES_SINCE, plain_message, stated_routing_type
 
 if TYPE_CHECKING:
     from ._interfaces import LargeSession, SessionConnection
@@ -35,7 +35,7 @@ class Upload:
         self.session = session
         self.stated_type: int | None = None
         if session.version < MODERN_NAMES_SINCE:
-            self.stated_type = said_routing_type(header.address)
+            self.stated_type = stated_routing_type(header.address)
             header = plain_message(header)
         self.header = session.with_address(header)
         self.size = 0

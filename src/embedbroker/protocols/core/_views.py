@@ -71,18 +71,18 @@ def queue_response(view: QueueView, version: int, *, to_query: bool = True) -> P
     )
 
 
-def address_response(view: AddressView, asked: str, version: int) -> Packet:
+def address_response(view: AddressView, requested: str, version: int) -> Packet:
     """Describe an address and its queues."""
     names = tuple(view.queue_names)
-    if version < MODERN_NAMES_SINCE and "::" not in asked:
-        names = tuple(prefix_of(asked) + name for name in names)
+    if version < MODERN_NAMES_SINCE and "::" not in requested:
+        names = tuple(prefix_of(requested) + name for name in names)
     if version < 126:
         return SessionBindingQueryResponse(view.exists, names)
     if version < 127:
         return SessionBindingQueryResponseV2(view.exists, names, view.auto_create_queues)
-    if version < 130 and "::" in asked:
+    if version < 130 and "::" in requested:
         # Older clients compare the names with the fully qualified one of their query.
-        names = tuple(f"{asked.partition('::')[0]}::{name}" for name in names)
+        names = tuple(f"{requested.partition('::')[0]}::{name}" for name in names)
     flags = (view.exists, names, view.auto_create_queues, view.auto_create_addresses)
     if version < 129:
         return SessionBindingQueryResponseV3(*flags)

@@ -115,7 +115,7 @@ class AuditLog(DecisionObserver):
 
         ``durable``: a crash leaves it there.
         """
-        self._tell(_SENT, durable, queue, message_id, transaction_id)
+        self._record(_SENT, durable, queue, message_id, transaction_id)
         if durable and not transaction_id:
             self._unmarked = True
 
@@ -137,7 +137,7 @@ class AuditLog(DecisionObserver):
 
     def settled(self, queue: Queue, message_id: int, why: int, transaction_id: int) -> None:
         """Record that a queue has settled a message, or will with the commit."""
-        self._tell(_LEFT, why, queue, message_id, transaction_id)
+        self._record(_LEFT, why, queue, message_id, transaction_id)
 
     def returned(self, queue: Queue, message_id: int, counted: bool) -> None:
         """Record that a delivery is back in its queue; ``counted``: the next one is a redelivery."""
@@ -221,14 +221,14 @@ class AuditLog(DecisionObserver):
 
     # -- gathering ---------------------------------------------------------------------------------------------------
 
-    def _tell(self, kind: int, flags: int, queue: Queue, message_id: int, transaction_id: int) -> None:
+    def _record(self, kind: int, flags: int, queue: Queue, message_id: int, transaction_id: int) -> None:
         queue_id = queue.id
         if queue_id not in self._queues:
             self._name_queue(queue)
         end = self._end
         if end + _MESSAGE_BYTES > self._limit:
             self._close_batch()  # which may be the last of its segment, and another one has no names
-            return self._tell(kind, flags, queue, message_id, transaction_id)
+            return self._record(kind, flags, queue, message_id, transaction_id)
         _pack_message(self._buffer, end, _MESSAGE_BYTES, kind, flags, 0, message_id, queue_id, transaction_id)
         self._end = end + _MESSAGE_BYTES
 

@@ -178,7 +178,7 @@ class Background:
         at = self.segments.index(run[0])
         self.segments[at : at + len(run)] = [result]
         self.live_index.move(run, result, self.segments)
-        alone = compaction.speaks_for_itself(result)
+        alone = compaction.is_self_contained(result)
         for segment in between:
             if result in segment.needs:
                 segment.retained = 0

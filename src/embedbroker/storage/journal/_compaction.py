@@ -139,7 +139,7 @@ class Compaction:
             result.needs = dict.fromkeys(self._outside)
         return result
 
-    def speaks_for_itself(self, result: Segment) -> bool:
+    def is_self_contained(self, result: Segment) -> bool:
         """Return True if no record before the current segment refers to the content of the result.
 
         This is the common case: messages that simply lie in their queues. Then the segments behind the run do not need

@@ -202,7 +202,7 @@ class Consumer:
         self._large_count += 1
         self._gated = True
         self._prefetch.put(delivery, priority)
-        if self._forced.is_asked and self._is_first_whole():
+        if self._forced.is_requested and self._is_first_whole():
             self._forced.end_with_message()
         if not self._stopped:
             self._become_ready()
@@ -278,9 +278,9 @@ class Consumer:
     def _become_ready(self) -> None:
         if not self._ready_due:
             self._ready_due = True
-            self._due.add(self._tell_ready)
+            self._due.add(self._notify_ready)
 
-    def _tell_ready(self) -> None:
+    def _notify_ready(self) -> None:
         self._ready_due = False
         if self.on_ready is not None:
             self.on_ready(self)
@@ -359,7 +359,7 @@ class Consumer:
         """Request all messages that can be delivered now. The call is done when the broker has no more."""
         if self.closed:
             return failed_call(self._closed_failure())
-        return self._forced.ask()
+        return self._forced.request_all()
 
     # --- stop, rollback, rebuild, close ---
 

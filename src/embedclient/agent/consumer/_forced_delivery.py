@@ -44,7 +44,7 @@ class ForcedDelivery:
         # The mark that comes, or has come, carries no information.
         self._again = False
 
-    def ask(self) -> Call[None]:
+    def request_all(self) -> Call[None]:
         """Request all messages that can be delivered now. The call is done when the broker has no more."""
         if self._call is None:
             self._call = Call(self._due)
@@ -73,7 +73,7 @@ class ForcedDelivery:
                 self._succeed()
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Return True if a program waits for the mark."""
         return self._call is not None
 

@@ -52,8 +52,8 @@ class LargeBody:
         "_chunks",
         "_credits",
         "_due",
+        "_notify_due",
         "_raw",
-        "_tell_due",
         "complete",
         "error",
         "on_change",
@@ -71,7 +71,7 @@ class LargeBody:
         self.on_change: Callable[[], None] | None = None
         self._credits = credits
         self._due = due
-        self._tell_due = False
+        self._notify_due = False
         # Each chunk with the size of its frame, and whether it is the last one.
         self._chunks: deque[tuple[bytes, int, bool]] = deque()
         # The beginning of a message in memory, without the end of its body.
@@ -149,12 +149,12 @@ class LargeBody:
             self._change()
 
     def _change(self) -> None:
-        if self.on_change is not None and not self._tell_due:
-            self._tell_due = True
-            self._due.add(self._tell)
+        if self.on_change is not None and not self._notify_due:
+            self._notify_due = True
+            self._due.add(self._notify)
 
-    def _tell(self) -> None:
-        self._tell_due = False
+    def _notify(self) -> None:
+        self._notify_due = False
         if self.on_change is not None:
             self.on_change()
 

@@ -29,7 +29,7 @@ class AddressCredits:
 
     def open(self) -> None:
         """Request half a window at the first use of the address."""
-        self._ask(self._half_window)
+        self._send_request(self._half_window)
 
     def take(self, size: int) -> bool:
         """Take credit for one message if there is enough. Request more before the balance is empty.
@@ -41,7 +41,7 @@ class AddressCredits:
         missing = needed - self.balance - self.arriving
         if missing > 0:
             # Below zero after a large message: what is arriving pays for that first.
-            self._ask(needed - self.arriving if self.balance >= 0 else missing)
+            self._send_request(needed - self.arriving if self.balance >= 0 else missing)
         if self.balance < size:
             return False
         if self._refused:
@@ -53,7 +53,7 @@ class AddressCredits:
         """Take credit for a part of a large message that has left already. The balance may be negative then."""
         needed = max(size, self._half_window)
         if needed > self.balance + self.arriving:
-            self._ask(needed - self.arriving)
+            self._send_request(needed - self.arriving)
         self.balance -= size
 
     def is_settled(self) -> bool:
@@ -80,12 +80,12 @@ class AddressCredits:
 
     def restart(self) -> None:
         """Request credits for a rebuilt session, which has none: a full window, or the earlier request if larger."""
-        asked = max(2 * self._half_window, self.arriving)
+        wanted = max(2 * self._half_window, self.arriving)
         self.balance = self.arriving = 0
         self._refused = False
-        self._ask(asked)
+        self._send_request(wanted)
 
-    def _ask(self, credits: int) -> None:
+    def _send_request(self, credits: int) -> None:
         # With a balance below zero, what is arriving may be more than a send needs, and not enough for it.
         if credits > 0:
             self.arriving += credits

@@ -41,7 +41,7 @@ class Addressing:
     _channel: SessionChannel
     _due: DueCallbacks
 
-    def ask(self, packet: Packet) -> Call[None]:
+    def send_request(self, packet: Packet) -> Call[None]:
         """Send a request whose reply only confirms completion."""
 
         def steps() -> Steps[None]:
@@ -73,7 +73,7 @@ class Addressing:
         """Create an address. Brokers before version 129 have none, their queues are enough."""
         if 0 < self._channel.version < VERSION_WITH_ADDRESSING:
             return DONE
-        return self.ask(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
+        return self.send_request(CreateAddress(address, tuple(int(kind) for kind in routing_types), True, auto_created))
 
     def create_queue(
         self,
@@ -99,7 +99,7 @@ class Addressing:
             temporary=temporary,
             auto_created=auto_created,
         )
-        return self.ask(packet)
+        return self.send_request(packet)
 
     def create_shared_queue(
         self,
@@ -121,7 +121,7 @@ class Addressing:
             filter=filter,
             durable=durable,
         )
-        return self.ask(packet)
+        return self.send_request(packet)
 
     def delete_queue(self, name: str) -> Call[None]:
-        return self.ask(DeleteQueue(name))
+        return self.send_request(DeleteQueue(name))

@@ -74,7 +74,7 @@ class DeliveryFlow:
         self.started = False
         for consumer in self.open_consumers():
             consumer.stop()
-        return self._addressing.ask(SessionStop())
+        return self._addressing.send_request(SessionStop())
 
     def suspend(self) -> Steps[None]:
         """Begin the pause of a rollback. The sequence ends when the broker has stopped its deliveries."""

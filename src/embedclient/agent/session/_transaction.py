@@ -73,15 +73,15 @@ class Transaction:
         """Record that the broker has committed all work up to this number. Later work stays open."""
         self._ended = max(self._ended, up_to)
 
-    def rolled_back(self, asked: int, up_to: int) -> None:
+    def rolled_back(self, requested: int, up_to: int) -> None:
         """Record a rollback of all work up to `up_to`. Its request came when `asked` was the number of the last work.
 
         The program has no notice of the work between the two numbers: the next commit must report it.
         """
         self._ended = max(self._ended, up_to)
-        if up_to > asked:
+        if up_to > requested:
             self.doom(up_to)
-        elif self._doomed is not None and self._doomed <= asked:
+        elif self._doomed is not None and self._doomed <= requested:
             self._doomed = None
 
     # --- verbs ---
@@ -96,10 +96,10 @@ class Transaction:
         From now on no commit includes that work, whatever the outcome of the call; this holds for a commit that waits
         already.
         """
-        asked = self.work
-        self.doom(asked)
+        requested = self.work
+        self.doom(requested)
         self._channel.fail_waiting(SessionCommit, rolled_back(JMSException("a rollback was asked for")))
-        return self.run(self.rollback_steps(last_message_as_delivered, asked))
+        return self.run(self.rollback_steps(last_message_as_delivered, requested))
 
     def give_way(self) -> None:
         """Undo nothing from now on: the session is about to close, which has the effect of a rollback."""
@@ -109,7 +109,7 @@ class Transaction:
         """Run the close of the session directly after the ending in progress."""
         return self.run(steps, urgent=True)
 
-    def _commit_steps(self, asked: int) -> Steps[None]:
+    def _commit_steps(self, requested: int) -> Steps[None]:
         """Commit. Raise 111 for a transaction whose work was lost, 115 for a commit whose reply was lost.
 
         `asked`: the number of the last work when the commit was requested. While the commit waits for its turn, later
@@ -119,7 +119,7 @@ class Transaction:
         self._flow.flush_acknowledgements()
         was_open = self._channel.closed_error is None
         try:
-            if was_open and (self.rollback_only or self.work > asked):
+            if was_open and (self.rollback_only or self.work > requested):
                 raise rolled_back()
             # Work done from now on is behind the commit, even where that has to wait.
             call = self._channel.request(SessionCommit(), NullResponse)
@@ -132,7 +132,7 @@ class Transaction:
             if code not in INTERRUPTED and code != ErrorCode.TRANSACTION_ROLLED_BACK:
                 raise
             try:
-                yield from self.rollback_steps(False, asked)
+                yield from self.rollback_steps(False, requested)
             except JMSException:
                 pass  # work that could not be undone stays doomed
             if code in INTERRUPTED:
@@ -141,9 +141,9 @@ class Transaction:
                 unknown.linked_exception = error
                 raise unknown from error
             raise
-        self.committed(asked)
+        self.committed(requested)
 
-    def rollback_steps(self, last_message_as_delivered: bool, asked: int) -> Steps[None]:
+    def rollback_steps(self, last_message_as_delivered: bool, requested: int) -> Steps[None]:
         """Stop deliveries, forget what will come again, roll back and resume.
 
         `asked`: the number of the last work when the rollback was requested.
@@ -178,7 +178,7 @@ class Transaction:
         2. The session is reattached. For the broker its consumers hold what they have forgotten here.
         3. No rollback happens before the next ending, and a program that waits for a message has nothing to end.
         """
-        self.doom(asked)
+        self.doom(requested)
         error = self._undone_by_close()
         if error is not None:
             raise error
@@ -201,7 +201,7 @@ class Transaction:
         # A release by a rebuild means rolled back: the broker has dropped the old session with its transaction.
         if error is not None and (error.error_code != ErrorCode.UNBLOCKED or self._channel.closed_error is not None):
             raise error  # the work to be undone is doomed: no commit includes it
-        self.rolled_back(asked, up_to)
+        self.rolled_back(requested, up_to)
 
     def _undone_by_close(self) -> JMSException | None:
         """Return the error of a closing session."""

@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 @frozen
-class _Asked:
+class _PendingRequest:
     """A request that has no answer yet. `sent`: an earlier attempt was sent."""
 
     operation: Operation
@@ -88,7 +88,7 @@ class Branches:
         self._channel = channel
         self._due = due
         self._states: dict[Xid, BranchState] = {}
-        self._under_way: dict[Call[Packet], _Asked] = {}
+        self._under_way: dict[Call[Packet], _PendingRequest] = {}
         self._timeout_s: int | None = None
 
     @property
@@ -103,7 +103,7 @@ class Branches:
         if flags not in STARTS:
             return failed_call(invalid("start", flags, STARTS))
         operation, packet = STARTS[flags]
-        return self._in_turn(self._ask(operation, xid, packet(xid)))
+        return self._in_turn(self._request(operation, xid, packet(xid)))
 
     def end(self, xid: Xid, flags: int = XaFlag.TMSUCCESS) -> Call[XaCode]:
         """End work of the session in the branch. Raise XAER_RMFAIL if its work was lost with a connection."""
@@ -116,13 +116,13 @@ class Branches:
         packet = SessionXaSuspend() if operation is SUSPEND else SessionXaEnd(xid, flags == XaFlag.TMFAIL)
         return self._in_turn(self._end_steps(operation, xid, packet, self._transaction.work))
 
-    def _end_steps(self, operation: Operation, xid: Xid, packet: Packet, asked: int) -> Steps[XaCode]:
+    def _end_steps(self, operation: Operation, xid: Xid, packet: Packet, requested: int) -> Steps[XaCode]:
         self._flow.flush_acknowledgements()
-        if self._transaction.work > asked:
+        if self._transaction.work > requested:
             # Work done while the end waited for its turn is in the branch by now, where it does not belong.
             self.on_work_lost()
         try:
-            return (yield from self._ask(operation, xid, packet))
+            return (yield from self._request(operation, xid, packet))
         except XAException:
             if self._states.get(xid) is BranchState.FAILED:
                 # The session still works in the branch, or will after the reconnect.
@@ -133,12 +133,12 @@ class Branches:
 
     def prepare(self, xid: Xid) -> Call[XaCode]:
         """Run the first phase. Return XA_OK, or XA_RDONLY for a branch that is finished because it did nothing."""
-        return self._in_turn(self._ask(PREPARE, xid, SessionXaPrepare(xid)))
+        return self._in_turn(self._request(PREPARE, xid, SessionXaPrepare(xid)))
 
     def commit(self, xid: Xid, one_phase: bool) -> Call[XaCode]:
         """Run the second phase, or both phases at once if `one_phase`."""
         operation = COMMIT_ONE_PHASE if one_phase else COMMIT
-        return self._in_turn(self._ask(operation, xid, SessionXaCommit(xid, one_phase)))
+        return self._in_turn(self._request(operation, xid, SessionXaCommit(xid, one_phase)))
 
     def rollback(self, xid: Xid) -> Call[XaCode]:
         """Undo the branch. Messages that the session received and did not commit are delivered again."""
@@ -162,7 +162,7 @@ class Branches:
         flow.flush_acknowledgements()
         given_back = False
         try:
-            code = yield from self._ask(ROLLBACK, xid, SessionXaRollback(xid))
+            code = yield from self._request(ROLLBACK, xid, SessionXaRollback(xid))
             given_back = True
         except XAException as error:
             # A broker without this branch still returns the session's received messages to their queues.
@@ -177,7 +177,7 @@ class Branches:
 
     def forget(self, xid: Xid) -> Call[XaCode]:
         """Drop the broker's memory of a branch that was finished by an operator."""
-        return self._in_turn(self._ask(FORGET, xid, SessionXaForget(xid)))
+        return self._in_turn(self._request(FORGET, xid, SessionXaForget(xid)))
 
     def recover(self, flags: int = XaFlag.TMSTARTRSCAN) -> Call[list[Xid]]:
         """Return the prepared branches of the broker, all at the start of the scan."""
@@ -225,7 +225,7 @@ class Branches:
         # state.
         return self._transaction.run(steps)
 
-    def _ask(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
+    def _request(self, operation: Operation, xid: Xid, packet: Packet) -> Steps[XaCode]:
         sent = False
         attempts = operation.attempts
         while True:
@@ -233,7 +233,7 @@ class Branches:
                 text = "work of it was lost with a connection, or is mixed with what followed its end"
                 raise (yield from self._failing(operation, xid, operation.lost, text, sent=False))
             call = self._channel.request(packet, SessionXaResponse)
-            self._under_way[call] = _Asked(operation, xid, sent)
+            self._under_way[call] = _PendingRequest(operation, xid, sent)
             error = yield from settled(call)
             del self._under_way[call]
             if error is None:
@@ -334,8 +334,8 @@ class Branches:
 
     def on_session_lost(self) -> None:
         """Mark the branches as lost, except those about to be decided: the broker has forgotten the session."""
-        asked = self._under_way
-        doubtful = {each.xid for call, each in asked.items() if each.operation.decides and (call.sent or each.sent)}
+        requested = self._under_way
+        doubtful = {each.xid for call, each in requested.items() if each.operation.decides and (call.sent or each.sent)}
         for xid, state in self._states.items():
             if not (state is BranchState.ENDED and xid in doubtful):
                 self._states[xid] = AFTER_LOSS[state]

@@ -81,9 +81,9 @@ def test_nobody_withdraws_for_others_and_who_has_no_word_withdraws_nothing() -> 
 
 def test_a_withdrawal_behind_a_question_that_waits_for_the_disk_is_done_after_it() -> None:
     voter = booth()
-    answers = voter.ask(question(4, "b", 1))
-    voter.ask(question(4, "b", 1, withdrawn=True))
-    others = voter.ask(question(4, "c", 2))
+    answers = voter.answer_question(question(4, "b", 1))
+    voter.answer_question(question(4, "b", 1, withdrawn=True))
+    others = voter.answer_question(question(4, "c", 2))
     while voter.shelf.asked:
         voter.shelf.turn()
     assert [answer.vote for answer in (*answers, *others)] == [True, True]

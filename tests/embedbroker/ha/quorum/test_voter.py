@@ -111,14 +111,14 @@ class Booth:
     def sees(self, member: Member) -> bool:
         return True
 
-    def ask(self, question: LiveVote) -> list[LiveVote]:
+    def answer_question(self, question: LiveVote) -> list[LiveVote]:
         """The answer comes when the store has done what it has to."""
         answers: list[LiveVote] = []
-        self.voter.ask(question, answers.append)
+        self.voter.answer_question(question, answers.append)
         return answers
 
     def answer(self, question: LiveVote) -> LiveVote:
-        answers = self.ask(question)
+        answers = self.answer_question(question)
         while not answers:
             self.shelf.turn()
         return answers[0]
@@ -216,7 +216,7 @@ def test_a_primary_that_starts_with_its_cluster_needs_not_be_known_but_no_word_i
 def test_a_word_is_kept_before_anybody_hears_of_it() -> None:
     topology = town("p", "q")
     booth = Booth(topology)
-    answers = booth.ask(stay("p", 4))
+    answers = booth.answer_question(stay("p", 4))
     booth.shelf.turn()
     assert (answers, booth.shelf.text) == ([], None), "it has read that there is nothing"
     booth.shelf.turn()
@@ -229,7 +229,7 @@ def test_a_voter_that_is_killed_between_two_requests_does_not_give_its_word_twic
     """A broker without an answer requests again; one with an answer must be the only one."""
     topology = town("p", "q")
     booth = Booth(topology)
-    answers = booth.ask(stay("p", 4))
+    answers = booth.answer_question(stay("p", 4))
     for _ in range(turns):
         booth.shelf.turn()
     booth.shelf.forget_who_asked()
@@ -269,8 +269,8 @@ def test_what_was_withdrawn_before_takes_nothing_that_was_given_since() -> None:
 def test_questions_wait_for_each_other_and_see_what_has_changed_meanwhile() -> None:
     topology = town("p", "q", "r")
     booth = Booth(topology)
-    first, second = booth.ask(stay("p", 4)), booth.ask(stay("p", 4))
-    third, artemis = booth.ask(stay("q", 1)), booth.ask(LiveVote(True, "q"))
+    first, second = booth.answer_question(stay("p", 4)), booth.answer_question(stay("p", 4))
+    third, artemis = booth.answer_question(stay("q", 1)), booth.answer_question(LiveVote(True, "q"))
     assert artemis == [LiveVote(True, "q", connector_text(place("q")))], "it takes no word"
     topology.drop("q", 10)
     booth.shelf.turn()
@@ -284,7 +284,7 @@ def test_a_voter_gives_only_the_word_of_the_node_that_it_is_live_for() -> None:
     booth.is_live = False
     assert not booth.answer(stay("p", 4)).vote
     booth.is_live = True
-    answers = booth.ask(stay("p", 4))
+    answers = booth.answer_question(stay("p", 4))
     booth.shelf.turn()
     booth.is_live = False
     booth.shelf.turn()
@@ -296,8 +296,8 @@ def test_a_voter_without_a_disk_gives_no_word_and_says_so_once() -> None:
     voter = Voter(town("p"), None, Booth(town("p")), said.append)
     answers: list[LiveVote] = []
     for _ in range(2):
-        voter.ask(stay("p", 4), answers.append)
-    voter.ask(LiveVote(True, "p"), answers.append)
+        voter.answer_question(stay("p", 4), answers.append)
+    voter.answer_question(LiveVote(True, "p"), answers.append)
     assert [answer.vote for answer in answers] == [False, False, True]
     assert said == [
         "does not vote for other brokers of the cluster that want to be live: it has no data_directory, and could"
@@ -307,7 +307,7 @@ def test_a_voter_without_a_disk_gives_no_word_and_says_so_once() -> None:
 
 def test_a_voter_whose_disk_fails_gives_no_word_any_more() -> None:
     booth = Booth(town("p", "q"))
-    answers = [booth.ask(stay("p", 4)), booth.ask(stay("q", 1))]
+    answers = [booth.answer_question(stay("p", 4)), booth.answer_question(stay("q", 1))]
     booth.shelf.fail()
     assert [answer.vote for (answer,) in answers] == [False, False] and not booth.answer(stay("p", 4)).vote
     assert booth.said == ["does not vote for other brokers of the cluster that want to be live: the disk is full"]
@@ -384,5 +384,5 @@ def test_a_backup_of_another_make_is_refused_at_once_and_the_operator_told_once(
         visitor.send(registration, 3)
     brokers.run(0.1)
     assert visitor.packets(BackupRegistrationFailed) == [BackupRegistrationFailed(0)] * 2
-    told = [notice for notice in host.notices if "replication is between embedbrokers" in notice]
-    assert len(told) == 1
+    summary = [notice for notice in host.notices if "replication is between embedbrokers" in notice]
+    assert len(summary) == 1

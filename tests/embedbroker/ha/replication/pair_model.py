@@ -268,7 +268,7 @@ def _of_backup(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
         yield f"follows {kind.value}", pair.put(index, moved(broker, event))
     else:
         event_or_none = decisions.after_pause(
-            POLICIES[index], broker.record, has_manager=True, may_ask=True, has_rival=False
+            POLICIES[index], broker.record, has_manager=True, may_request_votes=True, has_rival=False
         )
         if event_or_none is not None:
             yield "tries again", pair.put(index, moved(broker, event_or_none))

@@ -367,12 +367,12 @@ def test_only_the_partner_can_give_way(
     brokers = whole_cluster()
     for name in "pqrstu":
         brokers.crash(name)
-    hear = ColdStartAgreement._hear
+    on_offer = ColdStartAgreement._on_offer
 
     def changed(self: ColdStartAgreement, other: ReplicaWaiting, send: Send) -> None:
-        hear(self, change(other) if other.yields else other, send)
+        on_offer(self, change(other) if other.yields else other, send)
 
-    monkeypatch.setattr(ColdStartAgreement, "_hear", changed)
+    monkeypatch.setattr(ColdStartAgreement, "_on_offer", changed)
     for name in "pq":
         brokers.hosts[name].start()
     brokers.run(20.0)
@@ -388,7 +388,7 @@ def test_a_live_broker_gives_way_to_nobody_that_waits() -> None:
     answers: list[tuple[Packet, int]] = []
     connector = TransportConfiguration("q", parameters={"host": "q", "port": "61616"})
     waiting = ReplicaWaiting(STREAM_FORMAT, brokers.node("p").node_id, 99, False, True, connector, None)
-    cold_start._hear(waiting, lambda *answer: answers.append(answer))
+    cold_start._on_offer(waiting, lambda *answer: answers.append(answer))
     brokers.run(1.0)
     assert not answers and "in sync: yes" in record(brokers, "p")
     goes_on(brokers, writer, "p")
@@ -410,7 +410,7 @@ def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> No
     brokers.until(lambda: brokers.hosts["p"].lets_brokers_in)
     cluster: Membership | None = brokers.node("p").cluster
     assert cluster is not None
-    cluster._hear(Member(node_id, 1 << 60, cluster.connector, None, "g"))
+    cluster._on_member_up(Member(node_id, 1 << 60, cluster.connector, None, "g"))
     assert node_id not in cluster.topology.members
 
 

@@ -161,7 +161,7 @@ def _answer(
     answers: list[LiveVote] = []
     activation, index, attempt, starts, withdrawn = request
     text = str(VoteRequest(activation, TEXTS[index], starts, attempt, withdrawn))
-    voter.ask(LiveVote(vote and not withdrawn, NODE, text), answers.append)
+    voter.answer_question(LiveVote(vote and not withdrawn, NODE, text), answers.append)
     assert store.text is not None and len(answers) == 1
     found = VoteGrants.read(store.text).given.get(NODE)
     if found is None:
@@ -373,7 +373,7 @@ def _of_waiting(cluster: Cluster, index: int) -> Iterator[tuple[str, Cluster]]:
         return
     can_ask = any(booth.linked[index] for booth in cluster.booths) or broker.record.is_only_one
     again = decisions.after_pause(
-        POLICIES[index], broker.record, has_manager=False, may_ask=can_ask, has_rival=_rival(cluster, index)
+        POLICIES[index], broker.record, has_manager=False, may_request_votes=can_ask, has_rival=_rival(cluster, index)
     )
     if again is not None:
         yield "tries again", _begun(cluster.put(index, moved(broker, again)), index, starts=True)

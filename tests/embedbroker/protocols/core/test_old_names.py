@@ -11,7 +11,7 @@ from embedbroker.protocols.core._old_names import (
     plain_name,
     plain_packet,
     prefix_of,
-    said_routing_type,
+    stated_routing_type,
 )
 from embedclient.model import Properties, RoutingType
 from embedclient.wire.core import CoreMessage, DeleteQueue, SessionQueueQuery, SessionStart
@@ -31,7 +31,7 @@ from embedclient.wire.core import CoreMessage, DeleteQueue, SessionQueueQuery, S
     ],
 )
 def test_a_prefix_goes_and_says_the_routing_type(old: str, plain: str, routing_type: RoutingType | None) -> None:
-    assert (plain_name(old), said_routing_type(old)) == (plain, routing_type)
+    assert (plain_name(old), stated_routing_type(old)) == (plain, routing_type)
     assert prefix_of(old) + plain == old
     if routing_type is not None:
         assert old_name(plain, routing_type) == old
