@@ -189,6 +189,8 @@ class Connection:
 
         A connection is started when it is opened, unless it was created with `auto_start=False`.
 
+        Source: Jakarta Messaging 3.1, section 6.1.4.
+
         Raises: as `create_session`.
         """
         self._used = True
@@ -200,6 +202,8 @@ class Connection:
         """Pause all deliveries until the next `start`.
 
         The call waits for running listeners as long as closing would, but not for a listener that makes this call.
+
+        Source: Jakarta Messaging 3.1, section 6.1.5.
 
         Raises: as `create_session`.
         """

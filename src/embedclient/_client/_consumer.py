@@ -49,6 +49,8 @@ class MessageConsumer:
         Return None if no message arrived in time, or if the consumer was closed meanwhile.
         A cancelled receive leaves the message with the consumer.
 
+        Source: Jakarta Messaging 3.1, section 8.5.
+
         Args:
             timeout: seconds; None waits without a limit.
 
@@ -103,6 +105,8 @@ class MessageConsumer:
         again. In the mode CLIENT and in transacted sessions the message counts as received instead.
 
         The errors of `receive` are raised here too.
+
+        Source: Jakarta Messaging 3.1, section 8.6.
 
         Args:
             kind: the type that the body must have.
@@ -160,6 +164,8 @@ class MessageConsumer:
         """Set the listener that the session calls as `listener(message)` for each message, one at a time.
 
         An exception of the listener is logged. In the modes AUTO and DUPS_OK the message is then delivered again.
+
+        Source: Jakarta Messaging 3.1, section 8.7.
 
         Args:
             listener: the listener; None removes the present one.

@@ -90,6 +90,8 @@ class MessageProducer:
       a millisecond.
     - `delivery_delay`: seconds before a message is delivered, 0 to 1e12; 0 (the default) delivers at once.
     - `disable_message_id`, `disable_message_timestamp`: leave these headers out, default False.
+
+    Source: Jakarta Messaging 3.1, sections 7.7 (delivery mode), 7.8 (time to live) and 7.9 (delivery delay).
     """
 
     def __init__(self, context: SessionContext, destination: Destination | None) -> None:
@@ -135,6 +137,8 @@ class MessageProducer:
 
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. A cancelled send of a persistent message may or may not have reached the broker.
+
+        Source: Jakarta Messaging 3.1, section 7.2.
 
         Args:
             message: the message or value.

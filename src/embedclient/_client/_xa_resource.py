@@ -33,6 +33,8 @@ class XAResource:
     A branch whose session was lost with its connection can only be rolled back: `end` and `prepare` of it fail with
     `XAER_RMFAIL`, `commit` in one phase with `XA_RBCOMMFAIL`. A prepared branch survives the loss of connections and
     restarts of brokers.
+
+    Source: Jakarta Messaging 3.1, section 11.3.5.
     """
 
     def __init__(self, edge: Edge, agent_session: AgentSession, one_task: OneTask) -> None:

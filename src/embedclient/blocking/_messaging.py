@@ -31,6 +31,8 @@ class MessageProducer:
       a millisecond.
     - `delivery_delay`: seconds before a message is delivered, 0 to 1e12; 0 (the default) delivers at once.
     - `disable_message_id`, `disable_message_timestamp`: leave these headers out, default False.
+
+    Source: Jakarta Messaging 3.1, sections 7.7 (delivery mode), 7.8 (time to live) and 7.9 (delivery delay).
     """
 
     def __init__(self, portal: Portal, inner: _client.MessageProducer) -> None:
@@ -110,6 +112,8 @@ class MessageProducer:
 
         Returns when the broker has stored a persistent message (unless the session is transacted), and at once for
         others. An interrupted send of a persistent message may or may not have reached the broker.
+
+        Source: Jakarta Messaging 3.1, section 7.2.
 
         Args:
             message: the message or value.
@@ -258,6 +262,8 @@ class MessageConsumer:
         Return None if no message arrived in time, or if the consumer was closed meanwhile.
         An interrupted receive leaves the message with the consumer.
 
+        Source: Jakarta Messaging 3.1, section 8.5.
+
         Args:
             timeout: seconds; None waits without a limit.
 
@@ -291,6 +297,8 @@ class MessageConsumer:
 
         The errors of `receive` are raised here too.
 
+        Source: Jakarta Messaging 3.1, section 8.6.
+
         Args:
             kind: the type that the body must have.
             timeout: seconds; None waits without a limit.
@@ -320,6 +328,8 @@ class MessageConsumer:
         """Set the listener that the session calls as `listener(message)` for each message, one at a time.
 
         An exception of the listener is logged. In the modes AUTO and DUPS_OK the message is then delivered again.
+
+        Source: Jakarta Messaging 3.1, section 8.7.
 
         Args:
             listener: the listener; None removes the present one.

@@ -63,6 +63,8 @@ class Session:
     ) -> MessageConsumer:
         """Create a consumer of a queue, or a non-durable subscription of a topic that ends with the consumer.
 
+        Source: Jakarta Messaging 3.1, sections 8.2 and 8.3.1; selectors are those of section 3.8.1.
+
         Args:
             destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
             selector: receive only messages that match; None receives all.
@@ -86,6 +88,8 @@ class Session:
         The connection needs a client id. Another selector or topic under the same name replaces the subscription and
         drops its messages.
 
+        Source: Jakarta Messaging 3.1, section 8.3.3.
+
         Args:
             topic: a topic, as an object or as text; text without a prefix names a topic.
             name: the name of the subscription, unique for the client id.
@@ -105,6 +109,8 @@ class Session:
 
     def create_shared_consumer(self, topic: Topic | str, name: str, selector: str | None = None) -> MessageConsumer:
         """Create a consumer that shares a non-durable subscription, which ends with its last consumer.
+
+        Source: Jakarta Messaging 3.1, section 8.3.2.
 
         Args:
             topic: a topic, as an object or as text; text without a prefix names a topic.
@@ -129,6 +135,8 @@ class Session:
 
         No client id is needed.
 
+        Source: Jakarta Messaging 3.1, section 8.3.4.
+
         Args:
             topic: a topic, as an object or as text; text without a prefix names a topic. A temporary topic has no
                 durable subscriptions.
@@ -145,6 +153,8 @@ class Session:
     def create_browser(self, queue: Queue | TemporaryQueue | str, selector: str | None = None) -> QueueBrowser:
         """Create a browser, which shows the messages of a queue and takes none of them.
 
+        Source: Jakarta Messaging 3.1, section 4.1.6.
+
         Args:
             queue: a queue, as an object or as text.
             selector: show only messages that match; None shows all.
@@ -159,6 +169,8 @@ class Session:
     def create_temporary_queue(self) -> TemporaryQueue:
         """Create a queue that lives as long as the connection. Only sessions of this connection may consume from it.
 
+        Source: Jakarta Messaging 3.1, section 6.2.2.
+
         Raises:
             IllegalStateException: another task uses the session, or the session is closed.
             ConnectionLostException: the connection is lost for good.
@@ -167,6 +179,8 @@ class Session:
 
     def create_temporary_topic(self) -> TemporaryTopic:
         """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it.
+
+        Source: Jakarta Messaging 3.1, section 6.2.2.
 
         Raises:
             IllegalStateException: another task uses the session, or the session is closed.
@@ -188,6 +202,8 @@ class Session:
     def unsubscribe(self, name: str) -> None:
         """Delete a durable subscription with its messages.
 
+        Source: Jakarta Messaging 3.1, section 8.3.3.
+
         Args:
             name: the name of the subscription.
 
@@ -199,6 +215,8 @@ class Session:
 
     def commit(self) -> None:
         """Commit what was sent and received since the last commit.
+
+        Source: Jakarta Messaging 3.1, section 6.2.7.
 
         Raises:
             TransactionRolledBackException: work was lost with a connection, so everything was rolled back.
@@ -214,6 +232,8 @@ class Session:
 
         The rollback is completed even if its caller was cancelled before. A cancellation ends only the wait.
 
+        Source: Jakarta Messaging 3.1, section 6.2.7.
+
         Raises:
             IllegalStateException: the session is not transacted, or another task uses it.
         """
@@ -223,6 +243,8 @@ class Session:
         """Request a new delivery of every unacknowledged message.
 
         As with `rollback`, a cancellation ends only the wait.
+
+        Source: Jakarta Messaging 3.1, section 6.2.10.
 
         Raises:
             IllegalStateException: the session is transacted (use `rollback`), or another task uses it.

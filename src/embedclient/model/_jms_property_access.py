@@ -20,6 +20,8 @@ class PropertyAccess:
     while the properties are read-only.
 
     Conversions are those of Jakarta Messaging 3.1, section 3.5.4.
+
+    Names of properties are those of section 3.5.1.
     """
 
     __slots__ = ()
