@@ -137,14 +137,15 @@ def documented_fields(cls: type) -> set[str]:
 def undocumented_arguments(cls: type) -> list[str]:
     """Arguments of a class that users construct which no docstring of it explains."""
     made = any(MADE in (base.__doc__ or "") for base in own_bases(cls))
-    if made or cls.__init__ is object.__init__:
+    constructor = inspect.getattr_static(cls, "__init__")
+    if made or constructor is object.__init__:
         return []
     explained = set().union(*(entries_of(inspect.cleandoc(base.__doc__ or "")) for base in own_bases(cls)))
     if attrs.has(cls):
         explained |= documented_fields(cls)
         names = [field.name for field in attrs.fields(cls) if field.init and not field.name.startswith("_")]
-    elif inspect.isfunction(cls.__init__) and cls.__init__.__module__.startswith("embed"):
-        names = list(inspect.signature(cls.__init__).parameters)[1:]
+    elif inspect.isfunction(constructor) and constructor.__module__.startswith("embed"):
+        names = list(inspect.signature(constructor).parameters)[1:]
     else:
         return []
     return [name for name in names if name not in explained]

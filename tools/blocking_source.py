@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from embedbroker.runtime._management import DeliveryCalls, Management, ManagementCalls, ServiceCalls, SettingsCalls
+from embedbroker.runtime import _management
 from embedclient import _client
 
 TARGET = Path(__file__).parents[1] / "src" / "embedclient" / "blocking"
@@ -341,7 +341,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from embedbroker.config import AddressSettings, BrokerConfig, DivertConfiguration, SecuritySetting
 
-    from ._management import AddressInfo, GroupInfo, Management, QueueInfo
+    from ._management import {names}
 
 __all__ = ["ThreadedManagement"]
 
@@ -360,48 +360,37 @@ class ThreadedManagementCalls:
         self._run = run
 '''
 
-MANAGEMENT_SETTINGS = '''
-
-class ThreadedSettingsCalls(ThreadedManagementCalls):
-    """Read and change the settings of a running broker, and block."""
-'''
-MANAGEMENT_SERVICES = '''
-
-class ThreadedServiceCalls(ThreadedSettingsCalls):
-    """Manage the users, the acceptor and the message counters of a running broker, and block."""
-'''
-MANAGEMENT_DELIVERY = '''
-
-class ThreadedDeliveryCalls(ThreadedServiceCalls):
-    """Do what `DeliveryCalls` does, and block."""
-'''
 MANAGEMENT_CLASS = '''
 
-class ThreadedManagement(ThreadedDeliveryCalls):
-    """Do what `Management` does, and block. Made by `ThreadedBroker.management`.
+class Threaded{name}(Threaded{base}):
+    """Do what `{name}` does, and block.{more}"""
+'''
+MADE_BY = """ Made by `ThreadedBroker.management`.
 
     Methods, arguments and errors are the same.
     """
-'''
 
 
 def management_source() -> str:
     """Return the text of the module with the blocking management, formatted as the project formats its code."""
-    calls, settings, services, groups, typed = (
-        "\n".join(
-            line
-            for name, function in vars(source).items()
-            if not name.startswith("_")
-            for line in management_lines(name, function)
-        )
-        for source in (ManagementCalls, SettingsCalls, ServiceCalls, DeliveryCalls, Management)
-    )
+    first, *others = reversed(_management.Management.__mro__[:-1])
+    body = methods_text(first) + "\n"
+    for source in others:
+        more = MADE_BY if source is _management.Management else ""
+        body += MANAGEMENT_CLASS.format(name=source.__name__, base=source.__mro__[1].__name__, more=more)
+        body += methods_text(source) + "\n"
+    defined = [
+        name for name, value in vars(_management).items() if getattr(value, "__module__", "") == _management.__name__
+    ]
+    names = sorted(name for name in defined if name == "Management" or re.search(rf"(?<![\w`]){name}\b", body))
+    text = MANAGEMENT_HEADER.replace("{names}", ", ".join(names)) + body
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(MANAGEMENT_TARGET), "-"]
-    text = (
-        f"{MANAGEMENT_HEADER}{calls}\n{MANAGEMENT_SETTINGS}{settings}\n{MANAGEMENT_SERVICES}{services}\n"
-        f"{MANAGEMENT_DELIVERY}{groups}\n{MANAGEMENT_CLASS}{typed}\n"
-    )
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def methods_text(source: type) -> str:
+    public = {name: function for name, function in vars(source).items() if not name.startswith("_")}
+    return "\n".join(line for name, function in public.items() for line in management_lines(name, function))
 
 
 def management_lines(name: str, function: Callable[..., object]) -> Iterator[str]:

@@ -50,7 +50,7 @@ class ThreadedManagementCalls:
 
 
 class ThreadedSettingsCalls(ThreadedManagementCalls):
-    """Read and change the settings of a running broker, and block."""
+    """Do what `SettingsCalls` does, and block."""
 
     def address_settings(self, address: str) -> AddressSettings:
         """Return the merged settings of an address without defaults: None for each value that no match sets.
@@ -126,7 +126,7 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
 
 
 class ThreadedServiceCalls(ThreadedSettingsCalls):
-    """Manage the users, the acceptor and the message counters of a running broker, and block."""
+    """Do what `ServiceCalls` does, and block."""
 
     def users(self) -> dict[str, list[str]]:
         """Return the roles of each user."""

@@ -6,7 +6,7 @@ Responsible for finding that out from the recorded answers to queries. Refuses t
 from __future__ import annotations
 
 from embedbroker.kernel import Queue, QueueRequest
-from embedbroker.protocols.core._old_names import plain_name, said_routing_type
+from embedbroker.protocols.core._old_names import plain_name, stated_routing_type
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import RoutingType
 from embedclient.wire.core import (
@@ -111,7 +111,7 @@ def _provide_queue(stage: Stage, fields: dict[str, object]) -> None:
 def _provide_address(stage: Stage, address: str, fields: dict[str, object]) -> None:
     names = fields["queue_names"]
     assert isinstance(names, tuple)
-    anycast = bool(fields.get("supports_anycast", said_routing_type(address) != RoutingType.MULTICAST))
+    anycast = bool(fields.get("supports_anycast", stated_routing_type(address) != RoutingType.MULTICAST))
     address = plain_name(address)
     stage.node.kernel.address_manager.create_address(
         address, anycast=anycast, multicast=bool(fields.get("supports_multicast", not anycast)), auto_created=True
