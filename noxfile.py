@@ -145,10 +145,11 @@ CLUSTER = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}
 def spark(session: nox.Session) -> None:
     """Test the Spark source, sink and jobs, on a Spark of two cores with the Java that the extra brings.
 
-    Then a cluster of two executors, which die. With arguments, which go to pytest, only the first.
+    Half of the files have a Spark of their own. Then a cluster of two executors, which die. With arguments, which go to
+    pytest, only one Spark.
     """
     _install(session, "-e", ".[dev,spark]")
-    chosen = session.posargs or ["-m", "not long and not search", "--durations=20"]
+    chosen = session.posargs or ["-m", "not long and not search", "--durations=20", "-n", "2", "--dist", "loadfile"]
     session.run("python", "-m", "pytest", "tests/pipeline", *chosen)
     if not session.posargs:
         deaths = "tests/pipeline/test_stream_faults.py::test_tasks_that_die_and_fail_lose_and_double_nothing"

@@ -28,9 +28,9 @@ from .scenario.plan import GroupMode
 from .scenario.scenario import run_group_seed
 
 #: About four minutes on two cores.
-SEEDS = 1_250
+SEEDS = 1_000
 #: About a minute.
-GROUP_SEEDS = 250
+GROUP_SEEDS = 200
 #: A world with so many brokers takes its time.
 VOTE_SEEDS = 60
 HASH_CHECK_SEEDS = 50
