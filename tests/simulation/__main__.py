@@ -23,9 +23,8 @@ import attrs
 from tests.simulation.scenario import Campaign, ScenarioFailed, SeedResult, draw_plan, run_seed, values_of
 
 from .scenario.draw_group import draw_group_plan
-from .scenario.large_bodies import with_large_bodies
 from .scenario.plan import GroupMode
-from .scenario.scenario import run_group_seed
+from .scenario.scenario import run_group_seed, varied
 
 #: About four minutes on two cores.
 SEEDS = 1_000
@@ -51,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.keep is not None:
         seed = options.first_seed
         plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
-        plan = with_large_bodies(plan) if options.large_bodies else plan
+        plan = varied(plan, large_bodies=options.large_bodies, administrator=options.administrator)
         options.keep.write_text(json.dumps(values_of(plan), indent=1) + "\n")
         return 0
     if options.digest:
@@ -60,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     started = time.monotonic()
     campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
+    if options.administrator:
+        campaign.add_administrator()
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:
@@ -72,6 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         "groups": options.groups,
         "mode": options.mode,
         "large_bodies": options.large_bodies,
+        "administrator": options.administrator,
         "digests_equal_under_other_hash_seeds": hash_check if options.hash_check else None,
         "seconds": round(seconds, 1),
         "seeds_per_second": round(campaign.seeds / seconds, 2),
@@ -107,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
         help="groups of this kind only (default: each seed chooses one of the first two)",
     )
     parser.add_argument("--large-bodies", action="store_true", help="some messages are large, with bodies in files")
+    parser.add_argument(
+        "--administrator", action="store_true", help="a user pauses, purges and changes queues while others work"
+    )
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="worker processes (default 1)")
     parser.add_argument(
@@ -158,13 +163,15 @@ def _mode(options: argparse.Namespace) -> GroupMode | None:
 
 def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
     run = partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
-    return partial(run, large_bodies=True) if options.large_bodies else run
+    given = {name: True for name in ("large_bodies", "administrator") if getattr(options, name)}
+    return partial(run, **given) if given else run
 
 
 def _ways(options: argparse.Namespace) -> list[str]:
     """The options that say what a seed stands for."""
     groups = ["--groups"] if options.groups else []
     groups += ["--large-bodies"] if options.large_bodies else []
+    groups += ["--administrator"] if options.administrator else []
     return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]
 
 

@@ -21,6 +21,7 @@ from tests.simulation.scenario.scenario import run_group_seed
 from . import test_checkers_catch_bugs as one_broker
 from . import test_groups_catch_bugs as groups
 from . import test_readers as readers
+from .administration_bugs import ADMINISTRATION_BUGS
 from .body_bugs import BODY_BUGS
 from .divert_bugs import DIVERT_BUGS
 from .hunting import SEEDS_MAX, Bug, failed_by_itself
@@ -59,6 +60,7 @@ def hunts() -> list[Hunt]:
         *(("COMMIT_SETS", bug, _seed_with_sets) for bug in SET_BUGS),
         *(("DIVERTS", bug, _seed_with_diverts) for bug in DIVERT_BUGS),
         *(("PERMISSIONS", bug, _seed_with_visitors) for bug in PERMISSION_BUGS),
+        *(("ADMINISTRATION", bug, partial(run_seed, administrator=True)) for bug in ADMINISTRATION_BUGS),
         *(("LARGE_BODIES", bug, partial(run_seed, large_bodies=True)) for bug in BODY_BUGS),
     ]
 

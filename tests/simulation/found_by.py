@@ -20,6 +20,10 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "rebalance_groups_in_the_middle_of_transactions": 112,
         "rebalance_groups_with_messages_in_flight": 11,
     },
+    "ADMINISTRATION": {
+        "forget_a_pause_in_a_restart": 3,
+        "take_what_is_in_delivery_with_a_purge": 18,
+    },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,
     },

@@ -105,8 +105,11 @@ class SubscriptionAccount:
     unordered_below: int = 0
     #: Consumers that are returning messages now (`giving_back >= 0`); order holds only at 0.
     giving_back: int = 0
-    #: Messages sent to a consumer that acknowledges before delivery: their delivery cannot be verified.
+    #: Messages sent to a consumer that acknowledges before delivery, or that a purge may have removed: their delivery
+    #: cannot be verified.
     taken: set[int] = field(factory=set)
+    #: Purges that are under way: meanwhile nothing can be verified.
+    purges: int = 0
     #: Messages below this slot may be missing: the subscription is not durable and was interrupted.
     excused_below: int = 0
 
@@ -130,6 +133,8 @@ class SubscriptionAccount:
         Args:
             expiring: include messages that have an expiration.
         """
+        if self.purges:
+            return
         destination = self.destination
         states, deliveries = destination.states, self.deliveries
         for slot, marks in enumerate(self.marks):
@@ -146,7 +151,7 @@ class SubscriptionAccount:
     def decides(self, slot: int) -> bool:
         """Return True if the presence of the message here proves the outcome of its transaction."""
         destination = self.destination
-        if slot >= len(self.marks) or slot < self.excused_below or slot in self.taken:
+        if self.purges or slot >= len(self.marks) or slot < self.excused_below or slot in self.taken:
             return False
         if self.marks[slot] & _EXPECTED_OR_MOVED != _EXPECTED:
             return False

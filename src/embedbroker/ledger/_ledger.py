@@ -110,6 +110,24 @@ class Ledger:
         account.open = True
         account.excused_below = len(account.destination.keys)
 
+    def purging(self, subscription: str) -> None:
+        """Record that a purge is requested: from now on any message held there may be removed."""
+        self._subscriptions[subscription].purges += 1
+
+    def purged(self, subscription: str, kept: Collection[str] = ()) -> None:
+        """Record that the purge is over, with an answer or not: what was sent before may be missing.
+
+        Args:
+            kept: keys of messages that the purge cannot have removed, because they were in delivery all the time.
+        """
+        account = self._subscriptions[subscription]
+        assert account.purges > 0, "purged() follows purging()"
+        account.purges -= 1
+        spared = {
+            slot for destination, slot in map(self._slots.__getitem__, kept) if destination is account.destination
+        }
+        account.taken.update([slot for slot in range(len(account.destination.keys)) if slot not in spared])
+
     def interrupted(self, subscription: str, given_back: Iterable[str] = ()) -> None:
         """Record that a consumer was closed, rolled back or cut off: messages it held come back behind later ones.
 

@@ -89,6 +89,8 @@ class BrokerChecker:
     _points: deque[tuple[int, int]] = field(factory=deque, init=False)
     #: Connection, channel and consumer of deliveries; the reader clears it.
     served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
+    #: Called with queue, id and key of each message that leaves for a consumer and has not left for it before.
+    on_delivery: list[Callable[[Queue, int, str], None]] = field(factory=list, init=False)
 
     def watch(self) -> None:
         """Register with the broker."""
@@ -270,6 +272,8 @@ class BrokerChecker:
         self._left.add(delivery)
         if receiver is not None:
             self._given[(receiver.queue, message.message_id)] = receiver
+            for check in self.on_delivery:
+                check(receiver.queue, message.message_id, key)
         if count:
             self.served[(connection, channel, consumer)] = None
         self.deliveries[key] = self.deliveries.get(key, 0) + 1

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from attrs import define, field
 
 from embedbroker.kernel import UNLIMITED_CREDIT, Consumer, Kernel, Queue, Reference
-from embedclient.wire.core import FrameSplitter, PacketType
+from embedclient.wire.core import FrameSplitter, PacketType, SessionProducerCredits, decode_packet, frame_spans
 
 from ._broker_view import BrokerView
 from ._scene import Moment, Scene, Topic
@@ -216,10 +216,19 @@ class QueueChecker:
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()
-        _buffer, headers = splitter.feed(data)
-        for _length, packet_type, channel in headers:
+        buffer, headers = splitter.feed(data)
+        for (_length, packet_type, channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
             if packet_type == _CREDITS:
-                self._granted = self._granted or not self._is_repeated(connection, channel)
+                packet = decode_packet(buffer, start, end, 0, False)
+                assert isinstance(packet, SessionProducerCredits)
+                if not self._is_internal(packet.address) and not self._is_repeated(connection, channel):
+                    self._granted = True
+
+    def _is_internal(self, address: str) -> bool:
+        """Return True for an address of the broker itself, whose requests take no room."""
+        node = self.broker.node
+        assert node is not None, "only a living broker sends"
+        return address in node.kernel.address_manager.internal
 
     def _is_repeated(self, connection: int, channel: int) -> bool:
         """Return True if the session has just come to this connection: what it is sent now was sent before."""

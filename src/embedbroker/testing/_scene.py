@@ -159,6 +159,10 @@ class Moment(IntEnum):
     # Of users with few rights.
     FORBIDDEN_REFUSED = 107
     PERMITTED_PASSED = 108
+    # Of an administrator.
+    QUEUE_PAUSED = 109
+    PAUSE_SURVIVED = 110
+    PURGED = 111
 
 
 @define(eq=False)

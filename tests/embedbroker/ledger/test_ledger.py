@@ -44,6 +44,19 @@ def test_a_confirmed_message_that_never_arrives_is_lost() -> None:
     assert verdict.losses() == {"lost": verdict.lost}
 
 
+def test_a_purge_excuses_what_was_sent_before_its_end() -> None:
+    ledger = queue_ledger(2)
+    ledger.purging("q")
+    ledger.sent("m2", "q", 0.6)
+    ledger.confirmed("m2", 0.7)
+    assert ledger.missing("q") == []  # any of them may be gone by now
+    ledger.purged("q", ["m1"])
+    ledger.sent("m3", "q", 0.8)
+    ledger.confirmed("m3", 0.9)
+    assert ledger.missing("q") == ["m1", "m3"]
+    assert consume(ledger, "m0") == Finding.NONE
+
+
 def test_an_unanswered_or_doubtful_send_that_never_arrives_is_not_lost() -> None:
     ledger = queue_ledger(2, confirmed=False)
     ledger.in_doubt("m1")

@@ -135,6 +135,17 @@ def test_credits_fail_and_come_later_with_policy_fail(stage: Stage) -> None:
     assert SessionProducerCredits(100, "q") in peer.clear()
 
 
+@pytest.mark.parametrize("address", ["activemq.management", "embedbroker.services"])
+def test_a_full_broker_grants_credit_for_requests_to_itself(address: str) -> None:
+    stage = Stage(address_settings={"#": AddressSettings(max_size_bytes=0)})
+    stage.node.kernel.memory.limit_bytes = 5000
+    peer = stage.connect().open_session(pre_acknowledge=True)
+    peer.create_queue()
+    peer.post("x" * 5000)
+    peer.send(SessionRequestProducerCredits(100, address))
+    assert peer.clear() == [SessionProducerCredits(100, address)]
+
+
 def test_the_limit_of_the_whole_broker_holds_every_producer() -> None:
     stage = Stage()
     stage.node.kernel.memory.limit_bytes = 5000

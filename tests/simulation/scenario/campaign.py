@@ -250,6 +250,12 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.PERMITTED_PASSED: 200,
     Moment.REPLAY_COMPARED: 1_500,
 }
+#: Of an administrator, in all modes.
+ADMINISTRATION_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.QUEUE_PAUSED: 6_000,
+    Moment.PAUSE_SURVIVED: 300,
+    Moment.PURGED: 700,
+}
 _MINIMA_OF_MODE = {
     GroupMode.SHARED_STORE: GROUP_MINIMA_PER_1000,
     GroupMode.REPLICATION: REPLICA_MINIMA_PER_1000,
@@ -325,6 +331,10 @@ class Campaign:
         """With what seeds of groups must meet; without a mode each seed chooses one."""
         seeds = VOTE_SEEDS_FOR_MINIMA if mode is GroupMode.VOTES else SEEDS_FOR_MINIMA
         return cls(minima=group_minima(mode), seeds_for_minima=seeds)
+
+    def add_administrator(self) -> None:
+        """Each seed has an administrator: the campaign must meet what one does, too."""
+        self.minima = {**self.minima, **ADMINISTRATION_MINIMA_PER_1000}
 
     @property
     def passed(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
+from embedbroker.testing._administration import PauseChecker, PurgeChecker
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._network import Network
@@ -12,6 +13,7 @@ from embedbroker.testing._permission_checker import PermissionChecker
 from embedbroker.testing._routing_model import ModelDivert, RoutingModel
 from embedbroker.testing._scene import Scene, Topic
 
+from .administrator import Administrator
 from .branches import TransactionManager
 from .browsers import SimulatedBrowser
 from .consumers import SimulatedConsumer
@@ -34,7 +36,7 @@ FIRST_IN_GROUP = "begins"
 ONLOOKER = "onlooker"
 
 
-_Other = TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader | Visitor
+_Other = TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader | Visitor | Administrator
 Role = SimulatedProducer | SimulatedConsumer | _Other
 
 
@@ -48,6 +50,7 @@ class Cast:
     others: list[_Other] = field(factory=list)
     #: For users with few rights; None without them.
     permissions: PermissionChecker | None = None
+    administrator: Administrator | None = None
     hosts: list[ClientHost] = field(factory=list)
 
     @property
@@ -182,6 +185,24 @@ def _add_others(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, 
         host = ClientHost(network, ONLOOKER, broker.names, plan.browser.settings)
         cast.hosts.append(host)
         cast.others.append(SimulatedBrowser(scene, host, "browser", queues, plan.browser.pause_s))
+    _add_administrator(plan, cast, scene, network, broker)
+
+
+def _add_administrator(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:
+    role = plan.administrator
+    if role is None:
+        return
+    host = ClientHost(network, "administrator", broker.names, role.settings)
+    cast.hosts.append(host)
+    read = {reader.queue for reader in plan.readers}
+    topics = [
+        topic
+        for topic in cast.topics
+        if topic.subscriptions and not topic.automatic and not read.intersection(topic.subscriptions)
+    ]
+    checkers = PauseChecker(scene, broker), PurgeChecker(scene, broker)
+    cast.administrator = Administrator(scene, host, broker, topics, *checkers, role.pause_s)
+    cast.others.append(cast.administrator)
 
 
 def _add_visitors(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:

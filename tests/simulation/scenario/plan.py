@@ -23,6 +23,7 @@ from .producers import ProducerPlan
 
 __all__ = [
     "PRIMARY",
+    "AdministratorRole",
     "BrokerPlan",
     "BrowserRole",
     "ConsumerRole",
@@ -154,6 +155,14 @@ class VisitorRole:
 
 
 @frozen
+class AdministratorRole:
+    """A user that changes queues by management messages, on its own host."""
+
+    settings: LocatorSettings
+    pause_s: float
+
+
+@frozen
 class BrokerPlan:
     """What differs between brokers. ``memory_limit_bytes`` None: more than the scenario needs.
 
@@ -254,6 +263,8 @@ class ScenarioPlan:
     diverts: tuple[DivertPlan, ...] = ()
     #: Users that try what they must not do.
     visitors: tuple[VisitorRole, ...] = ()
+    #: A user that pauses and purges queues.
+    administrator: AdministratorRole | None = None
 
 
 _Value = TypeVar("_Value")

@@ -25,6 +25,7 @@ from embedclient.agent import LocatorSettings, QueueAttributes, Session
 from embedclient.errors import ProtocolError
 from embedclient.model import RoutingType
 
+from .administrator import with_administrator
 from .branch_operator import Operator
 from .cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
 from .closing_round import OPERATIONS_MIN, ClosingRound
@@ -44,7 +45,7 @@ from .plan import GroupMode, ScenarioPlan, TopicPlan
 from .routes import configured_diverts, create_diverts
 from .visitors import create_permissions
 
-__all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed"]
+__all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed", "varied"]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 60.0
@@ -80,26 +81,39 @@ class ScenarioFailed(Exception):
         return f"seed {self.seed}: {self.text}"
 
 
-def run_seed(seed: int, *, large_bodies: bool = False, trace_tail_lines: int = 200) -> SeedResult:
+def run_seed(
+    seed: int, *, large_bodies: bool = False, administrator: bool = False, trace_tail_lines: int = 200
+) -> SeedResult:
     """Runs the scenario of one seed.
 
     Raises:
         ScenarioFailed: whatever went wrong, an assertion inside the broker or the client included.
     """
-    plan = draw_plan(seed)
-    return run_plan(with_large_bodies(plan) if large_bodies else plan, trace_tail_lines=trace_tail_lines)
+    plan = varied(draw_plan(seed), large_bodies=large_bodies, administrator=administrator)
+    return run_plan(plan, trace_tail_lines=trace_tail_lines)
 
 
 def run_group_seed(
-    seed: int, mode: GroupMode | None = None, *, large_bodies: bool = False, trace_tail_lines: int = 200
+    seed: int,
+    mode: GroupMode | None = None,
+    *,
+    large_bodies: bool = False,
+    administrator: bool = False,
+    trace_tail_lines: int = 200,
 ) -> SeedResult:
     """Runs the scenario of one seed on a group of brokers; the seed chooses a mode that is not given.
 
     Raises:
         ScenarioFailed: as for `run_seed`.
     """
-    plan = draw_group_plan(seed, mode)
-    return run_plan(with_large_bodies(plan) if large_bodies else plan, trace_tail_lines=trace_tail_lines)
+    plan = varied(draw_group_plan(seed, mode), large_bodies=large_bodies, administrator=administrator)
+    return run_plan(plan, trace_tail_lines=trace_tail_lines)
+
+
+def varied(plan: ScenarioPlan, *, large_bodies: bool, administrator: bool) -> ScenarioPlan:
+    """Return the plan with what options add to it."""
+    plan = with_large_bodies(plan) if large_bodies else plan
+    return with_administrator(plan) if administrator else plan
 
 
 def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:
@@ -292,6 +306,8 @@ class _Scenario:
         self.checker.watch()
         if self.cast.permissions is not None:
             self.cast.permissions.watch()
+        if self.cast.administrator is not None:
+            self.cast.administrator.watch(self.checker)
         QueueChecker(self.scene, self.broker, self.cast.topics, self.checker.served).watch()
         if self.plan.broker.memory_limit_bytes is not None:
             self._read_dead_letters()  # dead letters left there would keep the producers waiting for ever
@@ -317,7 +333,10 @@ class _Scenario:
         names = [name for topic in self.cast.topics for name in topic.listeners]
         names += [consumer.subscription for consumer in self.cast.consumers if consumer.takes_all]
         names += [reader.queue for reader in self.plan.readers]
-        self._run_until(lambda: self._is_drained(names), _DRAIN_S, self._owed)
+        administrator = self.cast.administrator
+        self._run_until(
+            lambda: (administrator is None or administrator.finished) and self._is_drained(names), _DRAIN_S, self._owed
+        )
 
     def _call_the_roll(self) -> None:
         """Check that no consumer starves beside others that take its share."""

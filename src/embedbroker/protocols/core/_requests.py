@@ -372,6 +372,11 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
         granted = SessionProducerCredits(packet.credits, packet.address)
         session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
 
+    if name in kernel.address_manager.internal:
+        # Requests to the broker itself take no room, and are what makes room: a purge, or a resumed queue.
+        granted = SessionProducerCredits(packet.credits, packet.address)
+        session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
+        return
     is_blocked = kernel.memory.is_blocked(address)
     if not is_blocked and not kernel.memory.is_full(address, limit):
         grant()
