@@ -372,7 +372,7 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
         granted = SessionProducerCredits(packet.credits, packet.address)
         session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
 
-    if name in kernel.address_manager.internal:
+    if session.kernel_session.takes_requests(name):
         # Requests to the broker itself take no room, and are what makes room: a purge, or a resumed queue.
         granted = SessionProducerCredits(packet.credits, packet.address)
         session.transmit(encode_packet(granted, session.channel_id, session.version), granted.TYPE)
