@@ -118,6 +118,7 @@ class Ledger:
         """Record that the purge is over, with an answer or not: what was sent before may be missing.
 
         Args:
+            subscription: name of the queue or subscription.
             kept: keys of messages that the purge cannot have removed, because they were in delivery all the time.
         """
         account = self._subscriptions[subscription]
