@@ -9,6 +9,7 @@ from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.protocols.core._large_delivery import LargeDelivery
 from embedbroker.storage import BodyFiles
 
+from .fault_points import fault_point, replace
 from .hunting import Bug, every
 
 __all__ = ["BODY_BUGS"]
@@ -53,7 +54,7 @@ def forget_the_body_of_a_copy(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_a_chunk_twice(patch: pytest.MonkeyPatch) -> None:
-    send, twice = LargeDelivery._send_chunk, every(20)
+    send, twice = fault_point("send a chunk"), every(20)
 
     def stuttering(self: LargeDelivery) -> None:
         data, offset = self._data.copy(), self._offset
@@ -61,7 +62,7 @@ def send_a_chunk_twice(patch: pytest.MonkeyPatch) -> None:
         if twice() and not self._is_over:
             self._data, self._offset = data, offset
 
-    patch.setattr(LargeDelivery, "_send_chunk", stuttering)
+    replace(patch, "send a chunk", stuttering)
 
 
 BODY_BUGS: list[Bug] = [

@@ -17,7 +17,7 @@ from embedbroker.kernel.transactions._visibility import references_of
 from embedbroker.storage import Journal
 from embedclient.model import Xid
 
-from .hunting import Bug
+from .hunting import Bug, last_account
 
 __all__ = ["BRANCH_BUGS"]
 
@@ -76,14 +76,14 @@ def remember_what_is_to_be_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_what_an_operator_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    decide = XaBranches.decide
+    decide, account = XaBranches.decide, last_account(patch)
 
     def leaking(self: XaBranches, xid: Xid, *, commit: bool) -> bool:
         branch = self._branches.get(xid)
         sent = list(branch.transaction.sent) if branch is not None and not commit else []
         for message, queues, _place in sent:
             for queue in queues:
-                self._transactions.removal._memory.hold(message.message_id, message.address, message.memory_size, 1)
+                account().hold(message.message_id, message.address, message.memory_size, 1)
                 queue.publish(Reference(message, message.message_id))
         return decide(self, xid, commit=commit)
 

@@ -15,6 +15,7 @@ from embedbroker.kernel.addressing._divert_table import DivertTable
 from embedbroker.kernel.message._message import Message
 from embedbroker.kernel.transactions._placement import Placement
 
+from .fault_points import fault_point, replace
 from .hunting import Bug, every
 
 __all__ = ["DIVERT_BUGS"]
@@ -91,13 +92,13 @@ def store_the_copies_of_a_message_one_by_one(patch: pytest.MonkeyPatch) -> None:
         def begin(self) -> None:
             return None
 
-    send_to_others = Router._send_to_others
+    send_to_others = fault_point("send to other addresses")
 
     def scattered(self: Router, *arguments: Any) -> Refused | None:
         self._transactions = Nothing()  # type: ignore[assignment]  # the bug
         return send_to_others(self, *arguments)
 
-    patch.setattr(Router, "_send_to_others", scattered)
+    replace(patch, "send to other addresses", scattered)
 
 
 DIVERT_BUGS: list[Bug] = [

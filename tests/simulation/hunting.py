@@ -10,14 +10,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 
 from embedbroker.kernel import XaBranches
+from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.storage import Journal
 from embedbroker.storage.recovery._recovered import RecoveredState
 from tests.simulation.scenario import ScenarioFailed, SeedResult
 
+from .fault_points import fault_point, replace
 from .found_by import FOUND_BY
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "failed_by_itself",
     "forget_duplicate_ids",
     "hunt",
+    "last_account",
     "lose_a_prepared_branch",
 ]
 
@@ -70,6 +74,18 @@ def failed_by_itself(bug: Bug, failure: ScenarioFailed) -> bool:
     while step.tb_next is not None:
         step = step.tb_next
     return step.tb_frame.f_code.co_filename == inspect.getfile(bug)
+
+
+def last_account(patch: pytest.MonkeyPatch) -> Callable[[], MemoryAccount]:
+    """Return a function that returns the account in which memory was held last."""
+    hold, found = fault_point("hold memory"), list[MemoryAccount]()
+
+    def noted(self: MemoryAccount, *arguments: Any) -> None:
+        found[:] = [self]
+        hold(self, *arguments)
+
+    replace(patch, "hold memory", noted)
+    return lambda: found[0]
 
 
 # Bugs that one broker can have, and groups too.

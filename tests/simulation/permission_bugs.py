@@ -9,6 +9,7 @@ from embedbroker.kernel._definitions import SettingsDefinition
 from embedbroker.kernel.addressing._settings_table import SettingsTable
 from embedbroker.security._permissions import Permissions
 
+from .fault_points import fault_point, replace
 from .hunting import Bug
 
 __all__ = ["PERMISSION_BUGS"]
@@ -52,12 +53,12 @@ def forget_permissions_of_management_in_a_restart(patch: pytest.MonkeyPatch) -> 
 
 
 def let_users_consume_that_may_browse(patch: pytest.MonkeyPatch) -> None:
-    allow = Session._allow
+    allow = fault_point("permit")
 
     def generous(self: Session, permission: Permission, address: str, queue: str | None = None) -> Refused | None:
         return allow(self, Permission.BROWSE if permission is Permission.CONSUME else permission, address, queue)
 
-    patch.setattr(Session, "_allow", generous)
+    replace(patch, "permit", generous)
 
 
 def refuse_what_is_permitted_after_a_restart(patch: pytest.MonkeyPatch) -> None:

@@ -21,16 +21,14 @@ from embedbroker.locks import (
     ReadSequence,
     TakeLease,
 )
-from embedbroker.locks import _lease_activation as activations
 from embedbroker.replication import Replica, ReplicaRecord, ReplicaRegistration, Replicator, ReplicatorState
 from embedbroker.replication import _primary as primaries
 from embedbroker.replication._initial_copy import InitialCopy
 from embedbroker.replication._operations import carried
-from embedbroker.replication._primary import _Issued
 from embedbroker.storage import DiskOperation, DiskWork, Lane
-from embedbroker.testing._leases import _Session
 from embedclient.wire.core import ReplicaInventory, StreamOperation
 
+from .fault_points import fault_point, replace
 from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, lose_a_prepared_branch
 
 __all__ = ["REPLICA_BUGS"]
@@ -40,23 +38,23 @@ __all__ = ["REPLICA_BUGS"]
 
 
 def confirm_before_the_backup_has_it(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Replicator, "_counts_as_done", lambda self, lane, issued: True)
+    replace(patch, "count a work as done", lambda self, lane, issued: True)
 
 
 def confirm_alone_while_it_hands_over(patch: pytest.MonkeyPatch) -> None:
     """What was issued behind the mark counts when it is done here."""
-    issue = Replicator._issue
+    issue = fault_point("issue a work")
 
     def early(self: Replicator, work: DiskWork) -> None:
         issue(self, work)
         if self.state is ReplicatorState.HANDING_OVER:
             self._issued[work.lane].for_both = False
 
-    patch.setattr(Replicator, "_issue", early)
+    replace(patch, "issue a work", early)
 
 
 def go_on_alone_without_asking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ActiveRole, "_renew", lambda self: self._go_on())
+    replace(patch, "renew the activation", lambda self: self._go_on())
 
 
 def claim_no_number_when_the_backup_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +79,7 @@ def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_renew_the_right(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ActiveRole, "_renew", lambda self: None)
+    replace(patch, "renew the activation", lambda self: None)
 
 
 # -- the right to be live --------------------------------------------------------------------------------------------
@@ -92,14 +90,14 @@ def go_on_when_the_lease_is_over(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_a_lease_twice(patch: pytest.MonkeyPatch) -> None:
-    do = _Session._do
+    do = fault_point("do a lease operation")
 
-    def generous(self: _Session, operation: LeaseOperation) -> object:
+    def generous(self: Any, operation: LeaseOperation) -> object:
         if isinstance(operation, TakeLease | KeepLease):
             return self._manager.let(operation.key, self)
         return do(self, operation)
 
-    patch.setattr(_Session, "_do", generous)
+    replace(patch, "do a lease operation", generous)
 
 
 def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
@@ -108,16 +106,18 @@ def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
     def never_behind(key: str, sequence: int) -> Generator[Any, Any, None]:
         yield (ReadSequence(key),)
 
+    under_lease = fault_point("claim a number under the lease")
+
     def careless(key: str, sequence: int) -> Generator[Any, Any, ActivationAttempt]:
         (shared,) = yield (ReadSequence(key),)
-        return (yield from activations._sequential(key, shared))
+        return (yield from under_lease(key, shared))
 
-    patch.setattr(activations, "_behind", never_behind)
-    patch.setattr(activations, "_under_lease", careless)
+    replace(patch, "look whether the data is behind", never_behind)
+    replace(patch, "claim a number under the lease", careless)
 
 
 def never_take_over(patch: pytest.MonkeyPatch) -> None:
-    request_lease = ReplicationActivation._request_lease
+    request_lease = fault_point("request the lease")
 
     def modest(self: ReplicationActivation) -> None:
         if "backup" in self._config.name:
@@ -125,7 +125,7 @@ def never_take_over(patch: pytest.MonkeyPatch) -> None:
         else:
             request_lease(self)
 
-    patch.setattr(ReplicationActivation, "_request_lease", modest)
+    replace(patch, "request the lease", modest)
 
 
 def never_give_way(patch: pytest.MonkeyPatch) -> None:
@@ -137,25 +137,26 @@ def never_give_way(patch: pytest.MonkeyPatch) -> None:
 
 def catch_up_from_a_wrong_place(patch: pytest.MonkeyPatch) -> None:
     """Files of which the backup has the beginning are taken for whole."""
-    compare = InitialCopy._compare
+    compare = fault_point("compare the copies")
 
     def trusting(self: InitialCopy, inventory: ReplicaInventory, sizes: dict[str, int]) -> Any:
         yield from compare(self, inventory, sizes)
         self._kept.update({name: sizes[name] for name in self._kept})
 
-    patch.setattr(InitialCopy, "_compare", trusting)
+    replace(patch, "compare the copies", trusting)
 
 
 def keep_to_itself_what_happens_during_a_copy(patch: pytest.MonkeyPatch) -> None:
-    issue = Replicator._issue
+    issue = fault_point("issue a work")
 
     def silent(self: Replicator, work: DiskWork) -> None:
-        if self.state is ReplicatorState.COPYING:
-            self._issued[work.lane] = _Issued(work)
-        else:
-            issue(self, work)
+        state = self.state
+        if state is ReplicatorState.COPYING:
+            self.state = ReplicatorState.ALONE
+        issue(self, work)
+        self.state = state
 
-    patch.setattr(Replicator, "_issue", silent)
+    replace(patch, "issue a work", silent)
 
 
 def drop_a_write_on_the_way(patch: pytest.MonkeyPatch) -> None:
@@ -169,16 +170,16 @@ def drop_a_write_on_the_way(patch: pytest.MonkeyPatch) -> None:
 
 def do_works_out_of_order(patch: pytest.MonkeyPatch) -> None:
     """What comes first is done last, as far as it waits together."""
-    gather = Replica._gather
+    gather = fault_point("gather works")
 
     def backwards(self: Replica, lane: Lane, flow: Any) -> list[DiskOperation]:
         return gather(self, lane, flow)[::-1]
 
-    patch.setattr(Replica, "_gather", backwards)
+    replace(patch, "gather works", backwards)
 
 
 def answer_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
-    on_work, answer = Replica._on_work, Replica._answer
+    on_work, answer = fault_point("receive a work"), fault_point("answer a work")
 
     def hasty(self: Replica, buffer: bytes | bytearray, start: int, end: int) -> None:
         before = {lane: flow.received for lane, flow in self._lanes.items()}
@@ -191,18 +192,18 @@ def answer_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
         if lane is Lane.COPY:
             answer(self, lane, number)
 
-    patch.setattr(Replica, "_on_work", hasty)
-    patch.setattr(Replica, "_answer", silent)
+    replace(patch, "receive a work", hasty)
+    replace(patch, "answer a work", silent)
 
 
 def leave_out_syncs(patch: pytest.MonkeyPatch) -> None:
-    gather = Replica._gather
+    gather = fault_point("gather works")
 
     def careless(self: Replica, lane: Lane, flow: Any) -> list[DiskOperation]:
         found = gather(self, lane, flow)
         return [storage.ListFiles() if isinstance(each, storage.Sync) else each for each in found]
 
-    patch.setattr(Replica, "_gather", careless)
+    replace(patch, "gather works", careless)
 
 
 def be_in_sync_before_it_is(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from embedbroker.kernel import CommitSet, Fact, FencingToken, Transaction
 from embedbroker.kernel.xa._commit_set import CommitSets
@@ -15,6 +14,7 @@ from embedbroker.storage import Journal
 from embedbroker.storage.journal._segments import Segment
 from embedbroker.storage.recovery._replay import Replay
 
+from .fault_points import fault_point, replace
 from .hunting import Bug
 
 __all__ = ["SET_BUGS"]
@@ -22,14 +22,14 @@ __all__ = ["SET_BUGS"]
 
 def commit_half_of_a_set(patch: pytest.MonkeyPatch) -> None:
     """The last branch is rolled back, in memory and on the disk."""
-    carry_out = CommitSets._carry_out
+    carry_out = fault_point("carry out a set")
 
     def halved(self: CommitSets, marker: FencingToken, transactions: list[Transaction], done: Any) -> Iterator[None]:
         if len(transactions) > 1:
             transactions.pop().rollback()
         return carry_out(self, marker, transactions, done)
 
-    patch.setattr(CommitSets, "_carry_out", halved)
+    replace(patch, "carry out a set", halved)
 
 
 def record_a_marker_without_its_set(patch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def record_a_marker_without_its_set(patch: pytest.MonkeyPatch) -> None:
 
 
 def record_a_set_without_its_marker(patch: pytest.MonkeyPatch) -> None:
-    carry_out = Replay._commit_set
+    carry_out = fault_point("replay a set")
 
     def forgetful(self: Replay, data: bytes, position: int, end: int, segment: Segment) -> Any:
         fencing_tokens = dict(self.fencing_tokens)
@@ -50,7 +50,7 @@ def record_a_set_without_its_marker(patch: pytest.MonkeyPatch) -> None:
         self.fencing_tokens = fencing_tokens
         return size
 
-    patch.setattr(Replay, "_commit_set", forgetful)
+    replace(patch, "replay a set", forgetful)
 
 
 def forget_markers_in_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -62,16 +62,15 @@ def forget_markers_in_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 def commit_a_set_that_comes_again(patch: pytest.MonkeyPatch) -> None:
     """A marker counts as one less than it is, so that the same number is the next one once more."""
-    decide = CommitSets._decide
+    decide = fault_point("decide on a set")
 
     def lenient(self: CommitSets, name: str, expected: int | None, value: int, *rest: Any) -> Any:
-        marker = self._fencing_tokens._by_name.get(name)
-        if marker is not None and marker.value == value:
-            self._fencing_tokens._by_name[name] = evolve(marker, value=value - 1)
+        if self._fencing_tokens.get(name) == value:
+            self._fencing_tokens.move(name, value, value - 1)
             expected = value - 1
         return decide(self, name, expected, value, *rest)
 
-    patch.setattr(CommitSets, "_decide", lenient)
+    replace(patch, "decide on a set", lenient)
 
 
 def leave_what_a_replayed_set_prepared(patch: pytest.MonkeyPatch) -> None:
@@ -79,7 +78,7 @@ def leave_what_a_replayed_set_prepared(patch: pytest.MonkeyPatch) -> None:
         done(result)
         yield
 
-    patch.setattr(CommitSets, "_undo", idle)
+    replace(patch, "undo a set", idle)
 
 
 SET_BUGS: list[Bug] = [

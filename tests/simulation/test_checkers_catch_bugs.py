@@ -36,7 +36,7 @@ from tests.simulation.scenario import run_seed
 
 from .branch_bugs import BRANCH_BUGS
 from .fault_points import fault_point, replace
-from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, lose_a_prepared_branch
+from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, last_account, lose_a_prepared_branch
 
 # A search through all the seeds takes half a minute, and more on a machine that does something else, too.
 pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
@@ -156,12 +156,12 @@ def lose_a_rollback(patch: pytest.MonkeyPatch) -> None:
 
 
 def show_what_was_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    rollback = fault_point("roll back")
+    rollback, account = fault_point("roll back"), last_account(patch)
 
     def leaking(self: Transaction) -> None:
         for message, queues, _place in self.sent:
             for queue in queues:
-                self._parts.removal._memory.hold(message.message_id, message.address, message.memory_size, 1)
+                account().hold(message.message_id, message.address, message.memory_size, 1)
                 queue.publish(Reference(message, message.message_id))
         rollback(self)
 
@@ -428,13 +428,13 @@ def forget_what_was_sent_behind_a_commit(patch: pytest.MonkeyPatch) -> None:
 
 def give_out_in_the_middle_of_a_reconnect(patch: pytest.MonkeyPatch) -> None:
     """The client takes a start of its user for the end of the reconnect."""
-    run = DeliveryFlow._run
+    run = fault_point("give out what has come")
 
     def at_once(self: DeliveryFlow) -> None:
         self._rebuilding = False
         run(self)
 
-    patch.setattr(DeliveryFlow, "_run", at_once)
+    replace(patch, "give out what has come", at_once)
 
 
 def deliver_before_the_count_is_on_disk(patch: pytest.MonkeyPatch) -> None:

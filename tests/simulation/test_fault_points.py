@@ -1,4 +1,7 @@
-"""Ordinary seeds come past every fault point: a bug that is put in there is a bug."""
+"""Ordinary seeds come past every fault point: a bug that is put in there is a bug.
+
+`test_patched_names.py` runs the seeds of the other kinds, whose points are reached seldom.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _SEEDS_MAX = 60
 
 @pytest.mark.timeout(300)
 def test_seeds_come_past_every_fault_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = set(FAULT_POINTS)
+    missing = set(FAULT_POINTS["ONE_BROKER"])
 
     def noted(name: str) -> Callable[..., Any]:
         original = fault_point(name)
@@ -26,7 +29,7 @@ def test_seeds_come_past_every_fault_point(monkeypatch: pytest.MonkeyPatch) -> N
 
         return passing
 
-    for name in FAULT_POINTS:
+    for name in FAULT_POINTS["ONE_BROKER"]:
         replace(monkeypatch, name, noted(name))
     for seed in range(1, _SEEDS_MAX + 1):
         run_seed(seed)

@@ -26,7 +26,6 @@ from embedbroker.locks import (
     WriteRecord,
 )
 from embedbroker.locks._frozen import Vacancy
-from embedbroker.locks._memory import _MemorySession
 from embedbroker.storage import DiskFault, DiskWork
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._disk_works import DiskWorks
@@ -35,6 +34,7 @@ from embedclient.errors import ErrorCode, JMSException, exception_for
 from tests.simulation.scenario.plan import GroupMode
 from tests.simulation.scenario.scenario import run_group_seed
 
+from .fault_points import fault_point, replace
 from .hunting import Bug, confirm_before_sync, forget_duplicate_ids, hunt, lose_a_prepared_branch
 from .replica_bugs import REPLICA_BUGS
 
@@ -42,13 +42,13 @@ pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
 
 
 def hold_on_to_a_lost_lock(patch: pytest.MonkeyPatch) -> None:
-    on_look = Claim._on_look
+    on_look = fault_point("take the results of a look at the lock")
 
     def believing(self: Claim, results: tuple[object, ...], now: float) -> None:
         _held, waiting, _record = results
         on_look(self, (True, waiting, self.record), now)
 
-    patch.setattr(Claim, "_on_look", believing)
+    replace(patch, "take the results of a look at the lock", believing)
 
 
 def confirm_before_looking(patch: pytest.MonkeyPatch) -> None:
@@ -81,12 +81,12 @@ def be_live_without_the_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def write_no_record(patch: pytest.MonkeyPatch) -> None:
-    do = _MemorySession._do
+    do = fault_point("do a lock operation")
 
-    def forgetful(self: _MemorySession, operation: LockOperation) -> object:
+    def forgetful(self: Any, operation: LockOperation) -> object:
         return None if isinstance(operation, WriteRecord) else do(self, operation)
 
-    patch.setattr(_MemorySession, "_do", forgetful)
+    replace(patch, "do a lock operation", forgetful)
     patch.setattr(StoreRecord, "may_follow", lambda self, life: True)
 
 
@@ -102,18 +102,18 @@ def be_live_before_the_record_says_so(patch: pytest.MonkeyPatch) -> None:
 
 def say_paused_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     """The record is written as if every life ended in order."""
-    claim_it = Claim._claim_it
+    claim_it = fault_point("claim the lock")
 
     def pessimist(self: Claim, over: int | None) -> None:
         claim_it(self, over)
         paused = evolve(self.record, state=next(state for state in type(self.record.state) if state.value == "paused"))
         self._wanted = (WriteRecord(paused, over=over),)
 
-    patch.setattr(Claim, "_claim_it", pessimist)
+    replace(patch, "claim the lock", pessimist)
 
 
 def never_take_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Claim, "_may_inherit", lambda self, answers, now, *, waits: False)
+    replace(patch, "may inherit the lock", lambda self, answers, now, *, waits: False)
 
 
 def never_give_way(patch: pytest.MonkeyPatch) -> None:

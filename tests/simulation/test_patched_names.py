@@ -1,7 +1,7 @@
 """Each name that a bug replaces exists, and ordinary seeds come past it: no refactoring switches a mutation check off.
 
-The bugs of `fault_points.py` name their points. All others patch a class or a module, which is found out here by
-letting each bug patch a recorder.
+Bugs name points of `fault_points.py`, or replace a public name of a class or a module. Which it is, is found out here
+by letting each bug patch a recorder.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from tests.simulation.scenario import Moment, SeedResult, draw_plan, run_plan
 from tests.simulation.scenario.draw_group import draw_group_plan
 from tests.simulation.scenario.plan import GroupMode
 
+from .fault_points import fault_point, replace
 from .hunting import Bug, every, hunt
 
 FIRST_SEED = 1
@@ -54,13 +55,13 @@ def test_another_broker_goes_on_with_the_same_ranges(mode: GroupMode) -> None:
 
 def pin_what_is_not_visible_yet(patch: pytest.MonkeyPatch) -> None:
     """The end is the last position that was given out at all, as if everything below it could be seen."""
-    pin = Cursors._pin
+    pin = fault_point("pin a range")
 
     def hasty(self: Cursors, queue: Queue, cursor: Cursor, *arguments: Any) -> Iterator[None]:
         cursor.definition = evolve(cursor.definition, end=self._ids.next_id - 1)
         return pin(self, queue, cursor, *arguments)
 
-    patch.setattr(Cursors, "_pin", hasty)
+    replace(patch, "pin a range", hasty)
 
 
 def forget_to_write_where_the_reader_is(patch: pytest.MonkeyPatch) -> None:
@@ -69,7 +70,7 @@ def forget_to_write_where_the_reader_is(patch: pytest.MonkeyPatch) -> None:
         if queue.durable and not definition.position:
             self._store.note(definition)
 
-    patch.setattr(Cursors, "_change", forgetful)
+    replace(patch, "change a cursor", forgetful)
 
 
 def leave_out_a_row(patch: pytest.MonkeyPatch) -> None:
@@ -88,8 +89,8 @@ def acknowledge_all_that_is_pinned(patch: pytest.MonkeyPatch) -> None:
     def generous(self: Cursors, queue: Queue, cursor: Cursor, until: int) -> None:
         advance(self, queue, cursor, cursor.definition.end if until > cursor.definition.position else until)
 
-    advance = Cursors._advance
-    patch.setattr(Cursors, "_advance", generous)
+    advance = fault_point("advance a cursor")
+    replace(patch, "advance a cursor", generous)
 
 
 BUGS: list[Bug] = [

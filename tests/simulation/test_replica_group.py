@@ -18,6 +18,8 @@ from tests.simulation.scenario.modes import group_of
 from tests.simulation.scenario.plan import PRIMARY, GroupMode, GroupPlan
 from tests.simulation.scenario.replica_policy import ReplicaPolicy
 
+from .fault_points import replace
+
 
 class Stage:
     """A group without users."""
@@ -117,8 +119,9 @@ def test_an_activation_that_another_one_still_has_is_found_when_something_is_con
 def test_nobody_serving_for_long_is_found_when_somebody_could(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
     stage.until(lambda: stage.group.in_order)
-    monkeypatch.setattr(
-        "embedbroker.ha.replication._activation.ReplicationActivation._request_lease",
+    replace(
+        monkeypatch,
+        "request the lease",
         lambda self: self._stand_by(Event.NOT_ACCEPTED),
     )
     stage.primary.crash()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from embedbroker.config import BrokerConfig
-from embedbroker.ha.replication._active import ActiveRole
 from embedbroker.ledger import Ledger
 from embedbroker.storage import JournalSettings
 from embedbroker.testing._network import Network
@@ -16,6 +15,8 @@ from embedbroker.testing._world import World
 from tests.simulation.scenario.modes import group_of
 from tests.simulation.scenario.plan import PRIMARY, GroupMode, GroupPlan
 from tests.simulation.scenario.vote_policy import VotePolicy
+
+from .fault_points import replace
 
 
 class Stage:
@@ -73,7 +74,7 @@ def test_a_primary_that_is_cut_off_is_replaced_and_learns_of_it_later() -> None:
 
 
 def test_two_of_a_pair_that_go_on_each_without_the_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ActiveRole, "_renew", lambda self: self._node_record.count_on(self._go_on))
+    replace(monkeypatch, "renew the activation by votes", lambda self: self._node_record.count_on(self._go_on))
     stage = Stage()
     stage.cut_off_primary()
     with pytest.raises(SimulationFailure, match="primary is live and alone, beside backup1"):

@@ -10,13 +10,13 @@ from embedbroker.ha.quorum import VoteRound
 from embedbroker.ha.quorum._grants import VoteGrants, VoteRequest, with_attempt
 from embedbroker.ha.quorum._voter import Voter
 from embedbroker.ha.replication import _cold_start as cold_starts
-from embedbroker.ha.replication._active import ActiveRole
-from embedbroker.ha.replication._cold_start import Answer, ColdStartAgreement
+from embedbroker.ha.replication._cold_start import Answer
 from embedbroker.ha.replication._decisions import Policy, may_be_newest
 from embedbroker.ha.replication._node_record import NodeRecord
 from embedbroker.replication import ReplicaRecord, ReplicaWaiting
 from embedclient.wire.core import LiveVote
 
+from .fault_points import fault_point, replace
 from .hunting import Bug
 
 __all__ = ["VOTE_BUGS"]
@@ -35,7 +35,7 @@ def go_on_whatever_the_others_say(patch: pytest.MonkeyPatch) -> None:
 
 def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
     """A no, and a missing answer, counts as a yes."""
-    count = VoteRound._count
+    count = fault_point("count votes")
 
     def deaf(self: VoteRound, now: float) -> None:
         if self._question.vote is to_go_on:
@@ -43,11 +43,11 @@ def ignore_votes(patch: pytest.MonkeyPatch, *, to_go_on: bool) -> None:
         else:
             count(self, now)
 
-    patch.setattr(VoteRound, "_count", deaf)
+    replace(patch, "count votes", deaf)
 
 
 def go_on_without_asking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ActiveRole, "_renew", lambda self: self._node_record.count_on(self._go_on))
+    replace(patch, "renew the activation by votes", lambda self: self._node_record.count_on(self._go_on))
 
 
 # -- the brokers that answer -----------------------------------------------------------------------------------------
@@ -64,13 +64,13 @@ def give_one_word_to_several(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_words_in_a_restart(patch: pytest.MonkeyPatch) -> None:
-    on_read = Voter._on_read
-    patch.setattr(Voter, "_on_read", lambda self, text: on_read(self, None))
+    on_read = fault_point("read the grants")
+    replace(patch, "read the grants", lambda self, text: on_read(self, None))
 
 
 def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
     """To a backup that lost it, as if that were no question of words."""
-    view = Voter._view
+    view = fault_point("form a view of a question")
 
     def blind(self: Voter, question: LiveVote) -> tuple[LiveVote, VoteRequest | None]:
         bid = VoteRequest.read(question.text)
@@ -78,7 +78,7 @@ def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
             return view(self, question)
         return LiveVote(True, question.node_id, None), None
 
-    patch.setattr(Voter, "_view", blind)
+    replace(patch, "form a view of a question", blind)
 
 
 def say_yes_without_giving_a_word(patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def begin_whoever_gives_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def give_way_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ColdStartAgreement, "_give_way", lambda self, record, other, send: None)
+    replace(patch, "give way to a waiting broker", lambda self, record, other, send: None)
 
 
 VOTE_BUGS: list[Bug] = [

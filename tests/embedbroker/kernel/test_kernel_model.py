@@ -20,9 +20,8 @@ from embedbroker.config import AddressSettings
 from embedbroker.kernel import Consumer, Message, Queue, QueueUpdate, Reference, Session
 from embedbroker.kernel._schedule import Schedule
 from embedbroker.kernel.queueing._backlog import Backlog
-from embedbroker.kernel.queueing._groups import GroupDispatcher
 from embedbroker.kernel.settling._expiry import Expiry
-from embedbroker.kernel.settling._settlement import Settlement
+from tests.simulation.fault_points import fault_point, replace
 
 from .journal_in_memory import JournalInMemory
 from .letters import letter, text_of
@@ -579,7 +578,7 @@ def return_behind(patch: pytest.MonkeyPatch) -> None:
 
 def forget_groups(patch: pytest.MonkeyPatch) -> None:
     """Messages of a group go to any consumer."""
-    patch.setattr(GroupDispatcher, "_key_of", lambda self, message: None)
+    replace(patch, "look up the group of a message", lambda self, message: None)
 
 
 def expire_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -594,10 +593,10 @@ def expire_unscanned(patch: pytest.MonkeyPatch) -> None:
 
 def forget_redelivery_delay(patch: pytest.MonkeyPatch) -> None:
     """What a rollback returns is delivered at once."""
-    original = Settlement._give_back
-    patch.setattr(
-        Settlement,
-        "_give_back",
+    original = fault_point("give back")
+    replace(
+        patch,
+        "give back",
         lambda self, queue, reference, outcome, consumer, _is_rollback: original(
             self, queue, reference, outcome, consumer, False
         ),
