@@ -13,6 +13,7 @@ import trio
 from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.cluster import MemberUp
 from embedbroker.config import ClusterConnection, ReplicationBackup, Role
+from embedbroker.runtime._embedded import life_of
 from tests.embedbroker.runtime.test_replication import becomes
 from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -150,8 +151,8 @@ async def come_to_a_broker_that_waits(path: Path) -> None:
     theirs = ArtemisBroker(path / "artemis", memory="512M", options=["--clustered", *known, *names])
     with trio.fail_after(2 * SECONDS_MAX):
         async with started(config) as (p,):
-            assert p.role is Role.BACKUP and p._run is not None
-            cluster, there = p._run.life.host.node.cluster, trio.Event()
+            assert p.role is Role.BACKUP
+            cluster, there = life_of(p).host.node.cluster, trio.Event()
             assert cluster is not None
             cluster.topology.listen(lambda change: there.set() if isinstance(change, MemberUp) else None)
             await trio.to_thread.run_sync(theirs.__enter__)

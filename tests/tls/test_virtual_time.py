@@ -14,6 +14,7 @@ from embedbroker import EmbeddedBroker
 from embedbroker.config import BrokerConfig, ClusterConnection, ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.locks import MemoryLockManager
 from embedbroker.pytest_plugin._link import Direction, Link, PipeEnd
+from embedbroker.runtime._embedded import life_of
 from embedbroker.testing._disk import SimulatedDisk
 from embedclient import ConnectionFactory, Queue, TLSSettings
 from embedclient.errors import JMSException
@@ -169,7 +170,7 @@ async def test_a_handshake_that_is_cut_fails_one_attempt_and_leaves_nothing(
                 pass
         await trio.testing.wait_all_tasks_blocked()
         assert network.link(1).connection_count == 0
-        assert broker._run is not None and broker._run.life.host._peers == {}
+        assert life_of(broker).host.statistics().connections == 0
         assert len(caplog.records) <= 1
         await put(factory(files), "next")
         assert await take(factory(files), 1) == ["next"]
@@ -218,7 +219,7 @@ async def test_a_handshake_that_a_partition_stops_ends_with_the_time_outs(
         assert 5 < trio.current_time() - began <= seconds
         network.link(1).heal()
         await trio.testing.wait_all_tasks_blocked()
-        assert broker._run is not None and broker._run.life.host._peers == {}
+        assert life_of(broker).host.statistics().connections == 0
         await put(factory(files), "next")
 
 

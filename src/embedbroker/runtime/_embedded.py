@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ._management import Management
     from ._threaded_management import ThreadedManagement
 
-__all__ = ["EmbeddedBroker", "ThreadedBroker", "observe"]
+__all__ = ["EmbeddedBroker", "ThreadedBroker", "life_of", "observe"]
 
 T = TypeVar("T")
 
@@ -161,13 +161,8 @@ class EmbeddedBroker:
         """True if the broker was started and has neither stopped nor failed."""
         return self._run is not None and self._watch.role is not Role.STOPPED
 
-    def _running(self) -> Life:
-        if self._run is None:
-            raise IllegalStateException("the broker is not running")
-        return self._run.life
-
     def _serving(self) -> Life:
-        life = self._running()
+        life = life_of(self)
         if not life.serves or self.role in (Role.BACKUP, Role.ACTIVATING):
             raise IllegalStateException(f"the broker is not live, it has no address: its role is {self.role.value}")
         return life
@@ -182,7 +177,7 @@ class EmbeddedBroker:
     @property
     def node_id(self) -> str:
         """The id that a primary and its backups share, and keep as long as their directory; empty until it is known."""
-        return self._running().host.node.node_id
+        return life_of(self).host.node.node_id
 
     async def wait_for_role(self, *roles: Role) -> None:
         """Wait until the broker has one of ``roles``; return at once if it has one now.
@@ -331,7 +326,7 @@ class EmbeddedBroker:
         Raises:
             IllegalStateException: the broker does not run.
         """
-        self._running()
+        life_of(self)
         await self._watch.wait_for(Role.STOPPED)
         return self._watch.failure or "stopped"
 
@@ -399,6 +394,17 @@ class EmbeddedBroker:
 def observe(broker: EmbeddedBroker, observer: Observer) -> None:
     """Let an observer follow a broker that is not running: from its next start on."""
     broker._watch.observer = observer
+
+
+def life_of(broker: EmbeddedBroker) -> Life:
+    """Return the current life of a broker.
+
+    Raises:
+        IllegalStateException: the broker does not run.
+    """
+    if broker._run is None:
+        raise IllegalStateException("the broker is not running")
+    return broker._run.life
 
 
 def _gives_users(config: BrokerConfig, changes: Mapping[str, object]) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
+from attrs import frozen
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker import locks, storage
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from ._lock_lane import LockLane
     from ._role_watch import Observer
 
-__all__ = ["Host"]
+__all__ = ["Host", "HostStatistics"]
 
 T = TypeVar("T")
 
@@ -130,6 +131,15 @@ class _Peer:
         paused, self.paused = self.paused, None
         if paused is not None:
             paused.set()
+
+
+@frozen
+class HostStatistics:
+    """Hold counters of the edge of one broker."""
+
+    connections: int
+    unsent: int
+    """Connections with bytes that their pipes did not take yet."""
 
 
 class Acceptor(Protocol):
@@ -312,6 +322,11 @@ class Host:
         before = len(self._peers)
         self._take(MakeRoom())
         return len(self._peers) < before
+
+    def statistics(self) -> HostStatistics:
+        """Return the counters of this moment."""
+        peers = self._peers.values()
+        return HostStatistics(len(peers), sum(bool(peer.unsent) for peer in peers))
 
     def give_up(self) -> None:
         """End at once: pipes close without notice, and further answers of the disk are ignored."""

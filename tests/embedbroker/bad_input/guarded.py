@@ -16,6 +16,7 @@ import trio.testing
 from attrs import define
 
 from embedbroker import EmbeddedBroker
+from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, Session
 from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
 from embedclient.wire.core import (
@@ -124,14 +125,13 @@ class GuardedBroker:
 
     def holdings(self) -> tuple[int, ...]:
         """Connections, sessions, tasks, sockets and message bytes."""
-        life = self.broker._running()
-        host = life.host
+        host = life_of(self.broker).host
         node = host.node
         return (
-            len(host._peers),
+            host.statistics().connections,
             len(node.connections.served) + len(node.connections.newcomers) + len(node.connections.lost),
             len(node.core.sessions),
-            len(life._inner.child_tasks),
+            trio.lowlevel.current_statistics().tasks_living,
             len(os.listdir("/proc/self/fd")),
             node.kernel.memory.used_bytes,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker import ClusterConnection, EmbeddedBroker, User
+from embedbroker.runtime._embedded import life_of
 from embedclient import Connection, ConnectionFactory, TextMessage, TLSSettings
 from embedclient.errors import ConnectionLostException, JMSException
 from embedclient.transport import ByteStream, TcpListener
@@ -58,12 +59,11 @@ async def test_a_stopped_acceptor_closes_its_connections_and_others_go_on() -> N
 async def test_a_connection_that_is_accepted_during_the_stop_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     accept = TcpListener.accept
     async with EmbeddedBroker() as broker:
-        run, url = broker._run, broker.url
-        assert run is not None
+        life, url = life_of(broker), broker.url
 
         async def accept_and_stop(listener: TcpListener) -> ByteStream:
             stream = await accept(listener)
-            run.life.stop_acceptor()
+            life.stop_acceptor()
             return stream
 
         monkeypatch.setattr(TcpListener, "accept", accept_and_stop)

@@ -15,6 +15,7 @@ from embedbroker import EmbeddedBroker
 from embedbroker.node import Input, Node, Output
 from embedbroker.runtime import _disk_lanes, journal_directory
 from embedbroker.runtime._disk import FileDisk
+from embedbroker.runtime._embedded import life_of
 from embedbroker.storage import DiskFault, ListFiles, WriteAt, inspect_journal
 from embedclient import ConnectionFactory
 from embedclient.errors import BrokerFailed
@@ -71,7 +72,7 @@ async def test_a_broker_that_failed_is_not_waited_for(tmp_path: Path) -> None:
 
     with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
         async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
-            broker._running().host.node.step = failing  # type: ignore[method-assign]  # the bug
+            life_of(broker).host.node.step = failing  # type: ignore[method-assign]  # the bug
             socket.create_connection(("127.0.0.1", broker.port)).close()
             await trio.sleep_forever()
 
@@ -102,7 +103,7 @@ def test_ctrl_c_in_the_middle_of_a_step_ends_the_program_in_order(tmp_path: Path
         async with EmbeddedBroker(data_directory=str(tmp_path)) as broker:
             async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
                 await session.create_producer("orders").send("one")
-            node = broker._running().host.node
+            node = life_of(broker).host.node
             step = node.step
 
             def interrupted(input: Input, now: Instant) -> list[Output]:
@@ -129,9 +130,9 @@ async def test_a_peer_that_never_reads_leaves_no_socket_behind() -> None:
             peer.sendall(b"ARTEMIS" + encode_packet(create, 1, 136))
             peer.setblocking(False)
             query = encode_packet(SessionQueueQuery("q" * 20_000), 10, 136)
-            host = broker._running().host
+            host = life_of(broker).host
             with trio.fail_after(10):
-                while not any(each.unsent for each in host._peers.values()):
+                while not host.statistics().unsent:
                     try:
                         peer.send(query)
                     except BlockingIOError:

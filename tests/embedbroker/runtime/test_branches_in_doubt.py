@@ -10,6 +10,7 @@ import pytest
 from embedbroker import EmbeddedBroker
 from embedbroker.kernel import Session
 from embedbroker.runtime._disk import FileDisk
+from embedbroker.runtime._embedded import life_of
 from embedbroker.storage import DiskFault, DiskOperation, FaultKind
 from embedclient.errors import IllegalStateException
 from embedclient.model import Xid
@@ -19,7 +20,7 @@ from ..node.branches import xid
 
 def in_doubt(broker: EmbeddedBroker, *numbers: int) -> None:
     """Prepare empty branches inside the broker, as sessions that are gone by now did."""
-    kernel = broker._running().host.node.kernel
+    kernel = life_of(broker).host.node.kernel
     session = Session(kernel, "s", auto_commit_sends=False, auto_commit_acknowledges=False, pre_acknowledge=False)
     for number in numbers:
         assert kernel.branches.start(session, xid(number)) is None
@@ -41,7 +42,7 @@ async def test_decisions(tmp_path: Path, durable: bool) -> None:
             await broker.crash()
             await broker.start()
             assert broker.prepared_branches == [xid(3)]
-            outcomes = broker._running().host.node.kernel.branches.outcomes()
+            outcomes = life_of(broker).host.node.kernel.branches.outcomes()
             assert [(outcome.xid, outcome.committed) for outcome in outcomes] == [(xid(1), True), (xid(2), False)]
 
 

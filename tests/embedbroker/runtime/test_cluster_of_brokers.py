@@ -10,6 +10,7 @@ import trio.testing
 
 from embedbroker import EmbeddedBroker
 from embedbroker.config import ClusterConnection, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, Queue
 from embedclient.transport import TransportLost, connect_tcp
 
@@ -30,8 +31,7 @@ def member(path: Path | None, *others: EmbeddedBroker, **changes: object) -> Emb
 
 async def until_known(broker: EmbeddedBroker, *names: str) -> None:
     """Wait until a broker has members and backups of these names."""
-    assert broker._run is not None
-    cluster = broker._run.life.host.node.cluster
+    cluster = life_of(broker).host.node.cluster
     assert cluster is not None
     topology, changed = cluster.topology, trio.Event()
 
@@ -79,8 +79,10 @@ async def test_a_backup_lets_nobody_in_and_keeps_the_port_it_announced(tmp_path:
     primary = member(tmp_path, name="primary", ha_policy=SharedStorePrimary())
     async with primary, member(tmp_path, primary, name="backup", ha_policy=SharedStoreBackup()) as backup:
         await until_known(primary, "primary", "backup")
-        assert backup._run is not None
-        port = backup._run.life._place.config.port
+        cluster = life_of(primary).host.node.cluster
+        assert cluster is not None
+        (place,) = [each.backup for each in cluster.topology.members.values() if each.backup is not None]
+        port = int(place.parameters["port"])
         with pytest.raises(TransportLost, match="refused"):
             await connect_tcp("127.0.0.1", port)
         await primary.stop(failover=True)

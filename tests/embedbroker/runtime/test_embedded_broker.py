@@ -13,6 +13,7 @@ import trio
 from embedbroker import AddressConfiguration, BrokerConfig, EmbeddedBroker, QueueConfiguration, Role
 from embedbroker.node import Input, Output
 from embedbroker.runtime._disk import FileDisk
+from embedbroker.runtime._embedded import life_of
 from embedbroker.storage import DiskFault, DiskOperation, FaultKind
 from embedclient import ConnectionFactory
 from embedclient.errors import BrokerFailed, IllegalStateException, JMSException, ResourceAllocationException
@@ -176,7 +177,7 @@ async def test_a_bug_ends_its_broker_and_no_other() -> None:
     async with EmbeddedBroker(name="healthy") as healthy:
         with trio.fail_after(5), pytest.raises(BrokerFailed, match="a bug"):
             async with EmbeddedBroker(name="sick") as sick:
-                sick._running().host.node.step = failing  # type: ignore[method-assign]  # the bug
+                life_of(sick).host.node.step = failing  # type: ignore[method-assign]  # the bug
                 socket.create_connection(("127.0.0.1", sick.port)).close()
                 await trio.sleep_forever()
         await put(healthy.url, "still here")

@@ -14,9 +14,11 @@ import pytest
 import trio
 
 from embedbroker import BrokerConfig, EmbeddedBroker, HAPolicy, PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker.ha.shared_store._activation import SharedStoreActivation
 from embedbroker.locks import Acquire, Lock, LockOperation, LockSession, MemoryLocks, Verify
 from embedbroker.node import Tick
 from embedbroker.runtime import _directory
+from embedbroker.runtime._embedded import life_of
 from embedbroker.runtime._endpoint import Endpoint
 from embedbroker.runtime._file_locks import FileLocks
 from embedbroker.runtime._lock import DirectoryLock
@@ -159,10 +161,9 @@ async def test_a_lock_that_is_lost_while_the_broker_begins_to_listen_leaves_nobo
 
     async def lose_meanwhile(self: Endpoint) -> list[Listener]:
         bound.extend(await listen(self))
-        assert broker._run is not None
-        host = broker._run.life.host
-        host.node._lifecycle.fail_stop("the live lock is lost")
-        host.feed(Tick())
+        monkeypatch.setattr(SharedStoreActivation, "failure", "the live lock is lost")
+        monkeypatch.setattr(SharedStoreActivation, "role_after", lambda self, now: Role.STOPPED)
+        life_of(broker).host.feed(Tick())
         return bound
 
     monkeypatch.setattr(Endpoint, "listen", lose_meanwhile)

@@ -10,6 +10,7 @@ import pytest
 
 from embedbroker import EmbeddedBroker
 from embedbroker.runtime import _memory_limit
+from embedbroker.runtime._embedded import life_of
 
 MIB = 1024 * 1024
 PAGE_BYTES = 4096
@@ -56,13 +57,13 @@ async def test_the_default_is_half_of_the_smallest_limit(
 ) -> None:
     pretend(monkeypatch, tmp_path, physical, groups, space)
     async with EmbeddedBroker() as broker:
-        assert broker._running().host.node.kernel.memory.limit_bytes == half
+        assert life_of(broker).host.node.kernel.memory.limit_bytes == half
 
 
 async def test_a_configured_limit_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, 100 * MIB, (None, None), UNLIMITED)
     async with EmbeddedBroker(global_max_size_bytes=90 * MIB) as broker:
-        assert broker._running().host.node.kernel.memory.limit_bytes == 90 * MIB
+        assert life_of(broker).host.node.kernel.memory.limit_bytes == 90 * MIB
 
 
 def test_where_the_system_does_not_tell_it_is_a_gibibyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

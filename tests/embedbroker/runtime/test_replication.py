@@ -22,6 +22,7 @@ from embedbroker.config import (
 )
 from embedbroker.locks import MemoryLockManager
 from embedbroker.replication import ReplicatorOwner, ReplicatorState
+from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import BrokerFailed, IllegalStateException
 
@@ -73,8 +74,7 @@ class SyncWatch:
 
 async def until_in_sync(primary: EmbeddedBroker) -> None:
     """Wait until the live broker has a backup that is in sync, which it announces to the cluster."""
-    assert primary._run is not None
-    node = primary._run.life.host.node
+    node = life_of(primary).host.node
     disk = node.replica_disk
     assert disk is not None and disk.replicator is not None
     replicator, changed = disk.replicator, trio.Event()

@@ -14,9 +14,9 @@ from attrs import evolve
 
 from embedbroker import BrokerConfig, EmbeddedBroker
 from embedbroker.config import ClusterConnection, HAPolicy, ReplicationBackup, ReplicationPrimary, Role
-from embedbroker.runtime._life import Life
+from embedbroker.runtime._endpoint import Endpoint
 from embedclient.errors import JMSException
-from embedclient.transport import Listener
+from embedclient.transport import Listener, TcpListener
 
 from .test_replication import TIMEOUT_S, becomes, put, take, until_in_sync
 
@@ -77,18 +77,20 @@ class Doors:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened: dict[int, trio.Event] = defaultdict(trio.Event)
         self.shut: dict[int, trio.Event] = defaultdict(trio.Event)
-        let_in, close = Life._let_in, Life._close_listeners
+        listen, close = Endpoint.listen, TcpListener.close
 
-        def opening(life: Life, listener: Listener) -> None:
-            let_in(life, listener)
-            self.opened[life._config.port].set()
+        async def opening(place: Endpoint, port: int = 0) -> list[Listener]:
+            listeners = await listen(place, port)
+            self.opened[place.config.port].set()
+            return listeners
 
-        def closing(life: Life) -> None:
-            close(life)
-            self.shut[life._config.port].set()
+        def closing(listener: TcpListener) -> None:
+            port = listener.port
+            close(listener)
+            self.shut[port].set()
 
-        monkeypatch.setattr(Life, "_let_in", opening)
-        monkeypatch.setattr(Life, "_close_listeners", closing)
+        monkeypatch.setattr(Endpoint, "listen", opening)
+        monkeypatch.setattr(TcpListener, "close", closing)
 
 
 async def lost_power(path: Path) -> dict[str, BrokerConfig]:
