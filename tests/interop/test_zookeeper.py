@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -120,16 +121,21 @@ def test_an_ensemble_that_does_not_answer_is_a_fault_and_is_used_again_when_it_d
     session.close()
 
 
-def test_a_lease_is_lost_with_the_session_that_took_it(server: ZooKeeper) -> None:
+def test_a_lease_is_lost_with_the_session_that_took_it(server: ZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kazoo.client import KazooClient
+
+    start, clients = KazooClient.start_async, list[Any]()
+
+    def noted(client: Any) -> object:
+        clients.append(client)
+        return start(client)
+
+    monkeypatch.setattr(KazooClient, "start_async", noted)
     manager = manager_of(server, connection_ms="500", retries="0")
     first, second = manager.open("first"), manager.open("second")
     assert first.run((TakeLease(KEY),)) != (None,)
-    client = first._client
-    assert client is not None
     # Another program ends the session, as the ensemble does when it gets nothing: a second connection closes it.
-    from kazoo.client import KazooClient
-
-    double = KazooClient(hosts=server.connect_string, client_id=client.client_id, timeout=1.0)
+    double = KazooClient(hosts=server.connect_string, client_id=clients[0].client_id, timeout=1.0)
     double.start()
     double.stop()
     double.close()
@@ -163,11 +169,15 @@ def test_numbers_lie_where_artemis_keeps_them(server: ZooKeeper, tmp_path: Path)
     manager = manager_of(server)
     session = manager.open("mine")
     session.run((SwapSequence(KEY, 0, 5),))
-    client = session._client
-    assert client is not None
-    found = client.get_async(f"/{manager.settings.namespace}/{KEY}/activation-sequence").get(timeout=5)
-    assert isinstance(found, tuple) and found[0] == (5).to_bytes(8, "big")
     session.close()
+    from kazoo.client import KazooClient
+
+    client = KazooClient(hosts=server.connect_string)
+    client.start()
+    data, _stat = client.get(f"/{manager.settings.namespace}/{KEY}/activation-sequence")
+    client.stop()
+    client.close()
+    assert data == (5).to_bytes(8, "big")
 
 
 async def test_a_replicating_pair_changes_places_under_zookeeper(server: ZooKeeper, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "count votes": (VoteRound, "_count"),
         "read the grants": (Voter, "_on_read"),
         "form a view of a question": (Voter, "_view"),
+        "take the offer of a waiting broker": (ColdStartAgreement, "_on_offer"),
         "give way to a waiting broker": (ColdStartAgreement, "_give_way"),
     },
     "READERS": {

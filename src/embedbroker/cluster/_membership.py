@@ -141,7 +141,7 @@ class Membership:
         if announce:
             self.topology.put_backup(node_id, self.connector, group_name, self.now.wall_ms)
         self._review()
-        for link in self._links():
+        for link in self.links:
             self._announce(link)
 
     def become_live(self, node_id: str, group_name: str | None = None) -> None:
@@ -154,7 +154,7 @@ class Membership:
         attempts = range(1, self._settings.notification_attempts + 1)
         self._repeats = [self.now.monotonic + interval * attempt for attempt in attempts]
         self._review()
-        for link in self._links():
+        for link in self.links:
             self._announce(link)
             if self.observer is not None:
                 self.observer.on_link(link)
@@ -267,7 +267,7 @@ class Membership:
     @property
     def waiting(self) -> list[ControlLink]:
         """Return the links to brokers that are not active, and have sent that."""
-        return [link for link in self._links() if link.waits]
+        return [link for link in self.links if link.waits]
 
     def _note_waiting(self, link: ControlLink) -> None:
         """Note that no broker is active there, whatever news late brokers still send, and that no members will come."""
@@ -282,7 +282,7 @@ class Membership:
         denied = [one for one in members if one.live is not None and one.live.leads_where(connector)]
         for member in denied:
             self.topology.drop(member.node_id, self.now.wall_ms)
-        for link in self._links() if denied else ():
+        for link in self.links if denied else ():
             link.subscribe()
 
     def _is_waited_at(self, member: Member) -> bool:
@@ -295,7 +295,7 @@ class Membership:
 
     def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
         """Return the link to the active broker at a place, if that one has accepted this broker for its cluster."""
-        for link in self._links():
+        for link in self.links:
             if link.connector.leads_where(connector) and not link.waits:
                 return link
         return None
@@ -307,7 +307,9 @@ class Membership:
             self.link_to(member.live) is not None or self.inbound_peers.has_live(member.node_id)
         )
 
-    def _links(self) -> list[ControlLink]:
+    @property
+    def links(self) -> list[ControlLink]:
+        """Return the links to brokers that have accepted this one for their cluster."""
         return [link for outbound in self._outbound_peers if (link := outbound.authorized_link) is not None]
 
     def on_authorized(self, link: ControlLink) -> None:

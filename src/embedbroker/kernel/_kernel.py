@@ -167,6 +167,7 @@ class Kernel:
             reserved_bytes=memory.reserved_bytes,
             shared_messages=len(memory.shared),
             addresses_with_messages=tuple(memory.by_address),
+            claimed_duplicate_ids=self.duplicates.claimed_count,
             pending_visibility=len(self.visibility.pending),
             has_deferred_work=bool(self.deferred.waiting),
         )

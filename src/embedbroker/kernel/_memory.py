@@ -42,7 +42,10 @@ GRANTS_AT_ONCE_MAX = 500
 
 @frozen
 class MemoryStatistics:
-    """Hold the bytes that messages take, by address; by message, the queues that share it, and its large body."""
+    """Hold the bytes that messages take, by address; by message, the queues that share it, and its large body.
+
+    ``waiting`` has the requests for credit, those of closed owners included, by address.
+    """
 
     used_bytes: int
     reserved_bytes: int
@@ -50,6 +53,7 @@ class MemoryStatistics:
     shared: Mapping[int, int]
     large_bodies: Mapping[int, int]
     homes: Mapping[int, str]
+    waiting: Mapping[str, int]
 
 
 @define(eq=False)
@@ -151,6 +155,7 @@ class MemoryAccount:
             dict(self._shared),
             dict(self._bodies),
             dict(self._homes),
+            {address: len(requests) for address, requests in self._waiting.items()},
         )
 
     def address_bytes(self, address: str) -> int:

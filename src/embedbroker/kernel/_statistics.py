@@ -54,6 +54,8 @@ class KernelStatistics:
     shared_messages: int
     """Messages that are in several queues."""
     addresses_with_messages: tuple[str, ...]
+    claimed_duplicate_ids: int
+    """Duplicate ids of transactions that have neither ended nor given them up."""
     pending_visibility: int
     """Messages and commits that wait for durability."""
     has_deferred_work: bool

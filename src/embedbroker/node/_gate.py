@@ -22,6 +22,11 @@ class DurabilityGate:
         self.reached = 0
         self.confirmed = 0
 
+    @property
+    def held_count(self) -> int:
+        """Return how many holders wait."""
+        return len(self._holders)
+
     def hold(self, holder: Releasable) -> None:
         """Remember a holder."""
         self._holders[holder] = None

@@ -20,6 +20,7 @@ from ._files import NEW_VOTES_FILE, VOTES_FILE
 from ._primary import Replicator
 from ._primary_choice import PrimaryChoice
 from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
+from ._statistics import ReplicaStatistics, ReplicatorStatistics
 
 __all__ = [
     "NEW_NODE_RECORD_FILE",
@@ -39,9 +40,11 @@ __all__ = [
     "ReplicaRecord",
     "ReplicaRegistration",
     "ReplicaState",
+    "ReplicaStatistics",
     "ReplicaWaiting",
     "Replicator",
     "ReplicatorOwner",
     "ReplicatorState",
+    "ReplicatorStatistics",
     "StreamConnection",
 ]

@@ -57,6 +57,7 @@ from ._files import is_copied
 from ._lane import CopyLane, CopySteps, Numbers, Request
 from ._operations import names_in, restored, size_of
 from ._retired_journals import begin_copy, finish_copy, leave_doubt, take_stock
+from ._statistics import ReplicaStatistics
 from ._stream_packets import nonsense, sealed, sealed_answer, unsealed
 
 __all__ = ["Replica"]
@@ -154,6 +155,10 @@ class Replica:
     def at_rest(self) -> bool:
         """Return True if the disk does nothing for it, and will not."""
         return self._reported
+
+    def statistics(self) -> ReplicaStatistics:
+        """Return the figures of this moment."""
+        return ReplicaStatistics(copied_parts=self._copy_done)
 
     def begin(self, registration: ReplicaRegistration, now: Instant) -> None:
         """Begin to wait for the answer to the registration, which the owner sends over the control channel."""

@@ -58,6 +58,7 @@ from ._initial_copy import InitialCopy
 from ._lane import CopyLane, Numbers
 from ._operations import carried, structural_names
 from ._send_window import SendWindow
+from ._statistics import ReplicatorStatistics
 from ._stream_packets import nonsense, sealed, unsealed, unsealed_answer
 
 __all__ = ["Replicator"]
@@ -148,6 +149,19 @@ class Replicator:
     def catches_up(self) -> bool:
         """Return True if a backup receives its copy, and has a part of it from before."""
         return self._copying is not None and self._copying.catches_up
+
+    def statistics(self) -> ReplicatorStatistics:
+        """Return the figures of this moment."""
+        copying, issued = self._copying, self._issued
+        return ReplicatorStatistics(
+            copy_begun=copying is not None and copying.begun,
+            uncopied_files=len(copying.uncopied) if copying is not None and copying.begun else 0,
+            withheld=tuple(self._withheld),
+            waiting_for_backup=tuple(
+                [lane for lane, one in issued.items() if one.for_both and one.results is not None]
+            ),
+            sent=tuple([one.work for one in issued.values() if one.number]),
+        )
 
     # -- joining -------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from embedclient.wire.core import (
 from tests.embedbroker.node.earlier import provide_what_was_there
 from tests.embedbroker.node.recording import Line, read
 from tests.embedbroker.node.scripted import Stage
-from tests.embedbroker.node.transcript import Transcript, _Conversation, _Replay
+from tests.embedbroker.node.transcript import Conversation, Transcript, TranscriptReplay
 
 __all__ = ["Scene", "replay"]
 
@@ -54,7 +54,7 @@ class Scene:
     heard: tuple[Heard, ...] = ()
 
 
-class _ClusterReplay(_Replay):
+class _ClusterReplay(TranscriptReplay):
     def __init__(self, scene: Scene, lines: list[Line]) -> None:
         super().__init__(None)
         own = _connector(scene.broker)
@@ -116,7 +116,7 @@ class _ClusterReplay(_Replay):
         peer.send_bytes(HANDSHAKE)
         peer.send(ClusterConnect("clusterUser", "clusterPass"), announce, channel=3)
 
-    def _on_client_frame(self, conversation: _Conversation, data: bytes) -> None:
+    def _on_client_frame(self, conversation: Conversation, data: bytes) -> None:
         if data[4] == PacketType.NODE_ANNOUNCE:
             packet = decode_packet(data, 0, len(data), 136, True)
             assert isinstance(packet, NodeAnnounce)

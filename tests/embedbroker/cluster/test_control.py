@@ -279,8 +279,7 @@ def test_whatever_a_dialled_peer_says_ends_that_link_at_most(seed: int) -> None:
         def on_bytes(self, connection: int, data: bytes) -> None:
             pass
 
-    liar = Liar(town.network, "B", 136)
-    liar._waiting = b""
+    liar = Liar(town.network, "B", 136, b"")
     town.network.listen(liar)
     town.start("A", "B", retry_interval_ms=100)
     town.run(10.0)

@@ -107,7 +107,7 @@ def test_three_live_brokers_know_each_other_from_one_static_connector_each() -> 
     town.run(SETTLED_S)
     for name in "ABC":
         assert town.known(name) == {"A": None, "B": None, "C": None}
-        assert {link.connector.name for link in town.membership(name)._links()} == set("ABC") - {name}
+        assert {link.connector.name for link in town.membership(name).links} == set("ABC") - {name}
 
 
 def test_a_broker_that_keeps_to_direct_connections_dials_nobody_it_merely_hears_of() -> None:
@@ -117,7 +117,7 @@ def test_a_broker_that_keeps_to_direct_connections_dials_nobody_it_merely_hears_
     town.start("C", "A", allow_direct_connections_only=True)
     town.run(SETTLED_S)
     assert town.known("C") == {"A": None, "B": None, "C": None}
-    assert [link.connector.name for link in town.membership("C")._links()] == ["A"]
+    assert [link.connector.name for link in town.membership("C").links] == ["A"]
 
 
 def test_a_broker_that_starts_later_is_dialled_until_it_answers() -> None:

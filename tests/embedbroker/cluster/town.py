@@ -49,7 +49,7 @@ def connector(name: str) -> TransportConfiguration:
 class Visitor:
     """A client, or a peer that pretends to be a broker."""
 
-    def __init__(self, network: Network, name: str, version: int) -> None:
+    def __init__(self, network: Network, name: str, version: int, beginning: bytes = HANDSHAKE) -> None:
         self.name = name
         self.version = version
         self.received: list[tuple[int, Packet]] = []
@@ -57,7 +57,7 @@ class Visitor:
         self._network = network
         self._link: SimulatedLink | None = None
         self._splitter = FrameSplitter()
-        self._waiting = HANDSHAKE
+        self._waiting = beginning
 
     # The network's side
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettingsRepository
+from embedbroker.config import AddressFullPolicy, AddressSettings, AddressSettingsRepository, Matches
 
 
 def attempts(number: int) -> AddressSettings:
@@ -93,11 +95,22 @@ def test_looking_up_changes_no_entry_and_answers_the_same() -> None:
     assert entries == {"#": AddressSettings(dead_letter_address="DLQ"), "a": attempts(7)}
 
 
-def test_the_cache_is_bounded() -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    of, looked_up = Matches.of, list[str]()
+
+    def noted(matches: Matches[AddressSettings], address: str) -> Iterable[AddressSettings]:
+        looked_up.append(address)
+        return of(matches, address)
+
+    monkeypatch.setattr(Matches, "of", noted)
     repository = AddressSettingsRepository({"#": attempts(5)})
+    for _ in range(2):
+        repository.of("address-0")
+    assert looked_up == ["address-0"]
     for number in range(20_001):
         repository.of(f"address-{number}")
-    assert len(repository._cache) < 20_000
+    repository.of("address-0")
+    assert looked_up.count("address-0") == 2, "what was looked up before the cache was full is still there"
 
 
 @pytest.mark.parametrize("match", ["a.#.b", "#.a", "a#b"])

@@ -146,7 +146,7 @@ def test_a_grant_that_ends_the_other_owners_leaves_nothing_behind() -> None:
     account.grant_waiting()
     assert granted == [0]
     assert not account.has_waiting and not account.can_grant
-    assert not account._waiting
+    assert not account.statistics().waiting
 
 
 def test_beyond_limit_and_margin_a_send_is_refused_and_leaves_no_trace() -> None:

@@ -29,6 +29,7 @@ from embedbroker.locks import (
 )
 from embedbroker.runtime._file_leases import FileLockManager
 from embedbroker.runtime._file_locks import FileLocks
+from embedbroker.testing._leases import SimulatedLockManager
 from tests.embedbroker.locks.test_lease_activation import Pair
 
 from .claimants import BACKUP, PRIMARY, Broker, Group
@@ -223,12 +224,22 @@ def test_a_lease_outlasts_a_shortage_and_not_one_that_does_not_pass(lasts_s: flo
 
 def test_a_lease_that_cannot_be_kept_for_another_reason_ends_at_once() -> None:
     activation = LeaseActivation("node")
+    session = SimulatedLockManager(lambda: 0.0).open("mine")
     activation.try_to_activate(0, 0.0)
-    activation.holds, activation._keep_due = True, 0.0
-    activation._way = activation._request = None
-    work = activation.take_work(0.0)
+    while activation.is_busy:
+        activation.on_time(0.0)
+        number = activation.number_to_write()
+        if number is not None:
+            activation.on_written(number)
+        work = activation.take_work(0.0)
+        if work is not None:
+            activation.on_done(work.batch, session.run(work.operations), 0.0)
+    assert activation.holds
+    due = activation.next_deadline()
+    assert due is not None
+    work = activation.take_work(due)
     assert work is not None and work.operations == (KeepLease("node"),)
-    activation.on_failed(work.batch, LockFault("damaged"), 0.0)
+    activation.on_failed(work.batch, LockFault("damaged"), due)
     assert activation.failure == "damaged"
 
 

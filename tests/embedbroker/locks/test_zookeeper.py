@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
-from kazoo.retry import ForceRetryError
+from kazoo.retry import ForceRetryError, KazooRetry
 
 from embedbroker.locks import (
     GiveLease,
@@ -52,7 +52,18 @@ def test_a_lease_lasts_a_share_of_the_session_that_the_ensemble_grants(double: Z
 def test_without_knowing_how_long_a_session_lasts_there_is_no_lease(
     double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("embedbroker.runtime._zookeeper._listen_for_grants", lambda client, tell: None)
+    class OtherClient:
+        """One of a version whose connection is not found."""
+
+        def __init__(self, **options: Any) -> None:
+            self.inner = KazooClient(**options)
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return getattr(self.inner, name)
+
+    monkeypatch.setattr("kazoo.client.KazooClient", OtherClient)
     with closing(session_at(double)) as session, pytest.raises(LockFault, match="kazoo does not tell how long"):
         session.run((TakeLease("node"),))
 
@@ -117,26 +128,28 @@ def test_a_lease_that_may_be_here_unknown_to_anybody_ends_with_its_session(
         session.run((operation,))
 
 
-def test_a_session_that_is_closed_at_the_very_end_of_a_batch_ends(double: ZooKeeperDouble) -> None:
-    session: Any = session_at(double)
+def test_a_session_that_is_closed_at_the_very_end_of_a_batch_ends(
+    double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread closes when the work of the batch is done, just before the batch lets go of the session."""
+    session = session_at(double)
+    lease_of, close, closed = ZooKeeperSettings.lease_of, KazooClient.close, list[Any]()
 
-    class Guard:
-        """Another thread closes when the batch is done, just before this one lets go."""
+    def closing_lease(settings: ZooKeeperSettings, session_ms: int) -> Lease:
+        closer = threading.Thread(target=session.close)
+        closer.start()
+        closer.join()
+        assert closed == []
+        return lease_of(settings, session_ms)
 
-        def __init__(self) -> None:
-            self._lock = threading.Lock()
-            self.acquire, self.release = self._lock.acquire, self._lock.release
+    def noted(client: Any) -> None:
+        closed.append(client)
+        close(client)
 
-        def __enter__(self) -> None:
-            self._lock.acquire()
-
-        def __exit__(self, *_error: object) -> None:
-            session.close()
-            self._lock.release()
-
-    session._guard = Guard()
+    monkeypatch.setattr(ZooKeeperSettings, "lease_of", closing_lease)
+    monkeypatch.setattr(KazooClient, "close", noted)
     session.run((TakeLease("node"),))
-    assert session._client is None
+    assert len(closed) == 1
 
 
 def test_closing_ends_the_wait_for_the_next_attempt(double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,18 +178,18 @@ def test_an_ensemble_that_is_away_for_long_is_dialled_at_least_each_second(
     double: ZooKeeperDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    clients: list[Any] = []
-    start = KazooClient.start_async
+    dials: list[dict[str, Any]] = []
 
-    def start_and_note(client: Any) -> object:
-        clients.append(client)
-        return start(client)
+    class NotedClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+        def __init__(self, **options: Any) -> None:
+            if "connection_retry" in options:
+                dials.append(dict(options["connection_retry"]))
+            super().__init__(**options)
 
-    monkeypatch.setattr(KazooClient, "start_async", start_and_note)
+    monkeypatch.setattr("kazoo.client.KazooClient", NotedClient)
     with closing(session_at(double)) as session:
         session.run((ReadSequence("node"),))
-    retry = clients[0]._conn_retry.copy()
-    retry.interrupt, retry.sleep_func = None, waits.append
+    retry = KazooRetry(**dials[0], sleep_func=waits.append)
 
     def nobody_answers() -> None:
         if len(waits) < 30:

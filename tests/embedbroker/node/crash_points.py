@@ -57,7 +57,7 @@ from .branches import xid
 from .large_work import WorkStage
 from .scripted import CHANNEL, Peer, letter
 
-__all__ = ["ALL", "IN_DOUBT", "NOTHING", "TRANSACTIONS", "Moment", "Torn", "Trials", "run"]
+__all__ = ["ALL", "IN_DOUBT", "NOTHING", "TRANSACTIONS", "Moment", "Torn", "Trials", "WatchedStage", "run"]
 
 #: What a broker has of a transaction.
 NOTHING, IN_DOUBT, ALL = "nothing", "in doubt", "all"
@@ -158,7 +158,7 @@ def _digest(disk: SimulatedDisk) -> bytes:
 # -- the broker whose disk stops -------------------------------------------------------------------------------------
 
 
-class _Watched(WorkStage):
+class WatchedStage(WorkStage):
     """A stage whose disk does one operation after the other, and ``look`` sees what there is before each of them."""
 
     def __init__(self, segment_size_bytes: int, disk: SimulatedDisk | None = None) -> None:
@@ -273,7 +273,7 @@ def run(
     kind: str, count: int, look: Callable[[Moment], None], segment_size_bytes: int = BrokerConfig().segment_size_bytes
 ) -> None:
     """Carry a transaction out, with a look at each moment; the last is when every client has all answers."""
-    stage = _Watched(segment_size_bytes)
+    stage = WatchedStage(segment_size_bytes)
     stage.connect().open_session().create_queue()
     work = TRANSACTIONS[kind](stage, count)
     stage.settle_disk()
@@ -301,7 +301,7 @@ def _found(kind: str, count: int, disk: SimulatedDisk, segment_size_bytes: int, 
     Raises:
         Torn: a part of it, or it is not as it was.
     """
-    stage = _Watched(segment_size_bytes, disk)
+    stage = WatchedStage(segment_size_bytes, disk)
     in_doubt = stage.node.kernel.branches.in_doubt()
     there = _is_there(stage, count)
     if kind == "acknowledgements":

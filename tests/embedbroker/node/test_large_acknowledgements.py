@@ -61,7 +61,7 @@ def test_it_is_answered_when_all_of_it_is_done(durable: bool) -> None:
     assert left(stage) == 0
     assert steps >= 3
     if not durable:
-        assert stage.node.gate._holders == {}, "nothing would ever call it"
+        assert stage.node.gate.held_count == 0, "nothing would ever call it"
 
 
 def test_it_is_not_answered_while_part_of_it_is_not_durable() -> None:
@@ -75,7 +75,7 @@ def test_it_is_not_answered_while_part_of_it_is_not_durable() -> None:
     stage.settle_disk()
     assert peer.clear() == [NullResponse(-1)]
     stage.run()
-    assert stage.node.gate._holders == {}
+    assert stage.node.gate.held_count == 0
 
 
 def test_answers_behind_it_keep_their_order() -> None:

@@ -12,7 +12,7 @@ from embedclient.model import XaCode
 from embedclient.wire.core import SessionAcknowledge, SessionReceiveMessage, SessionXaEnd
 
 from .branches import another, answer, committed, in_doubt, prepared, query_count, sent_in, taken_in, xid
-from .crash_points import Moment, _Watched
+from .crash_points import Moment, WatchedStage
 from .large_work import WorkStage, lines_of
 from .scripted import Peer, Stage
 from .services import Asker
@@ -228,7 +228,7 @@ def test_a_branch_that_was_prepared_in_an_earlier_life_is_committed_with_what_it
 
 
 def test_a_set_is_there_with_its_marker_or_not_at_all_wherever_the_disk_stops() -> None:
-    stage = _Watched(SEGMENT_BYTES)
+    stage = WatchedStage(SEGMENT_BYTES)
     stage.connect().open_session("first").create_queue()
     for number in range(3):
         prepare(another(stage, f"t{number}"), number, f"{number}.a", f"{number}.b")
@@ -257,7 +257,7 @@ def test_a_set_is_there_with_its_marker_or_not_at_all_wherever_the_disk_stops() 
 
 def state_of(moment: Moment, way: str, cut: int) -> tuple[object, int, int]:
     """What a broker has that starts then: the marker, branches in doubt, and messages that can be seen."""
-    stage = _Watched(SEGMENT_BYTES, moment.held(way, cut))
+    stage = WatchedStage(SEGMENT_BYTES, moment.held(way, cut))
     reader = another(stage, "reader")
     return asker_of(stage).ask("marker.get", name="m")[1]["value"], len(in_doubt(reader)), query_count(reader)
 

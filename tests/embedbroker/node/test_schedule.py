@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from embedbroker.node import _node
 from embedbroker.node._connection_checks import ConnectionChecks
 from embedbroker.node._current_step import CurrentStep
 from embedbroker.node._node_state import BEFORE, ROLES, SERVING, TRANSITIONS, NodeEvent, NodeState, NodeStateMachine
@@ -106,11 +108,20 @@ def test_traffic_leaves_the_deadlines_of_timed_parts_as_they_are() -> None:
     assert schedule.next_deadline(now) == 7.5
 
 
-def parts_of(stage: Stage) -> list[str]:
-    return [type(part).__name__ for part in stage.node._schedule.parts]
+def test_a_broker_has_only_the_parts_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, made = _node.make_schedule, list[StepSchedule]()
 
+    def noted(*arguments: Any) -> StepSchedule:
+        made.append(make(*arguments))
+        return made[-1]
 
-def test_a_broker_has_only_the_parts_of_its_configuration() -> None:
+    def parts_of(stage: Stage) -> list[str]:
+        (schedule,) = made
+        made.clear()
+        assert stage.node.next_deadline() == schedule.next_deadline(stage.now)
+        return [type(part).__name__ for part in schedule.parts]
+
+    monkeypatch.setattr(_node, "make_schedule", noted)
     alone = parts_of(Stage())
     assert alone == [
         "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "OwnerRequests", "HostTasks", "Connections",

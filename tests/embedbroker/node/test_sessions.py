@@ -404,7 +404,7 @@ def test_every_packet_type_of_a_client_has_an_answer(stage: Stage) -> None:
     """No type that a client may send ends a connection, and none that it may not send is swallowed."""
     from embedbroker.protocols.core import _requests as _core_requests
 
-    handled = {int(packet.TYPE) for packet in _core_requests._HANDLERS}
+    handled = {int(packet.TYPE) for packet in _core_requests.HANDLERS}
     hot = {
         PacketType.SESS_SEND,
         PacketType.SESS_ACKNOWLEDGE,

@@ -197,7 +197,9 @@ def test_a_rollback_returns_what_consumers_hold_without_counting_it(stage: Stage
 
 def test_a_send_that_was_refused_leaves_only_rollback(stage: Stage, peer: Peer) -> None:
     sent_in(peer, 1, "a", end=False)
-    stage.node.kernel.branches._branches[xid(1)].transaction.fail("the address is full")
+    branch = stage.node.kernel.branches.find(xid(1))
+    assert branch is not None
+    branch.transaction.fail("the address is full")
     assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_OK
     assert committed(peer, 1) == ErrorCode.ILLEGAL_STATE
     assert committed(peer, 1, one_phase=True) == XaCode.XA_RBROLLBACK

@@ -49,7 +49,7 @@ from .earlier import provide_what_was_there
 from .recording import Line, read
 from .scripted import WALL_MS, Peer, Stage, fields_of
 
-__all__ = ["Lane", "Transcript", "replay"]
+__all__ = ["Conversation", "Lane", "Transcript", "TranscriptReplay", "replay"]
 
 _SERVER_VERSION = 136
 # What no two runs have in common.
@@ -140,7 +140,7 @@ def _first_difference(recorded: list[Said], ours: list[Said], ignored: Collectio
     return None
 
 
-class _Conversation:
+class Conversation:
     """One connection: what was recorded, and our peer in its place."""
 
     def __init__(self, peer: Peer) -> None:
@@ -157,11 +157,11 @@ class _Conversation:
         return min(self.client_version or _SERVER_VERSION, _SERVER_VERSION)
 
 
-class _Replay:
+class TranscriptReplay:
     def __init__(self, settings: dict[str, AddressSettings] | None, users: Sequence[User] = ()) -> None:
         self.stage = Stage(durable=True, address_settings=settings, users=users)
         self.transcript = Transcript()
-        self.conversations: dict[int, _Conversation] = {}
+        self.conversations: dict[int, Conversation] = {}
         self.start_s = self.stage.seconds
         self.is_killed = False
 
@@ -204,7 +204,7 @@ class _Replay:
         if line.kind == "open":
             if self.stage.stopped is not None:
                 self._boot()
-            self.conversations[line.connection] = _Conversation(self.stage.accept())
+            self.conversations[line.connection] = Conversation(self.stage.accept())
             return
         conversation = self.conversations[line.connection]
         if line.kind == "close":
@@ -225,7 +225,7 @@ class _Replay:
         else:
             self._on_recorded(line, conversation)
 
-    def _on_client_frame(self, conversation: _Conversation, data: bytes) -> None:
+    def _on_client_frame(self, conversation: Conversation, data: bytes) -> None:
         if conversation.peer.closed is not None:
             return
         channel = int.from_bytes(data[5:13], "big", signed=True)
@@ -245,7 +245,7 @@ class _Replay:
                 conversation.unwanted[channel] += 1
         conversation.peer.send_bytes(data)
 
-    def _translated(self, conversation: _Conversation, channel: int, packet: Packet) -> bytes:
+    def _translated(self, conversation: Conversation, channel: int, packet: Packet) -> bytes:
         """The same settlement with the message id that our broker gave."""
         assert isinstance(packet, SessionAcknowledge | SessionIndividualAcknowledge | SessionExpire)
         key = (channel, packet.consumer_id)
@@ -256,7 +256,7 @@ class _Replay:
             message_id = ours[place] if place < len(ours) else -1
         return encode_packet(packet.replace(message_id=message_id), channel, conversation.version)
 
-    def _on_recorded(self, line: Line, conversation: _Conversation) -> None:
+    def _on_recorded(self, line: Line, conversation: Conversation) -> None:
         channel = int.from_bytes(line.data[5:13], "big", signed=True)
         packet = decode_packet(line.data, 0, len(line.data), conversation.version, False)
         if isinstance(packet, SessionReceiveMessage | SessionReceiveLarge):
@@ -270,7 +270,7 @@ class _Replay:
             return
         self._note(self.transcript.recorded, line.connection, channel, packet)
 
-    def _collect(self, number: int, conversation: _Conversation) -> None:
+    def _collect(self, number: int, conversation: Conversation) -> None:
         peer = conversation.peer
         peer.version = conversation.version
         for channel, packet in peer.received:
@@ -350,4 +350,4 @@ def replay(
         if line.kind == "open" and connections_max is not None and line.connection > connections_max:
             lines = lines[:index]
             break
-    return _Replay(settings, users).run(lines)
+    return TranscriptReplay(settings, users).run(lines)

@@ -55,8 +55,7 @@ def is_on(pair: Pair, *, backup: bool) -> bytes | None:
 
 def in_the_background(pair: Pair) -> bool:
     """Whether the journal waits for the backup with such work, which is done here."""
-    issued = pair.primary.replicator._issued.get(Lane.BACKGROUND)
-    return issued is not None and issued.for_both and issued.results is not None
+    return Lane.BACKGROUND in pair.primary.replicator.statistics().waiting_for_backup
 
 
 def test_a_word_of_a_held_broker_does_not_wait_for_work_of_its_journal_that_was_on_its_way() -> None:
@@ -99,8 +98,8 @@ def withheld(pair: Pair) -> None:
     pair.settle()
     pair.join()
     replicator = pair.primary.replicator
-    pair.run_until(lambda: replicator._copying is not None and replicator._copying.begun)
-    work_until(pair, lambda: Lane.BACKGROUND in replicator._withheld, held=Lane.COPY)
+    pair.run_until(lambda: replicator.statistics().copy_begun)
+    work_until(pair, lambda: Lane.BACKGROUND in replicator.statistics().withheld, held=Lane.COPY)
 
 
 def test_a_word_does_not_wait_for_a_file_to_be_copied_that_work_of_the_journal_is_to_rename() -> None:

@@ -102,12 +102,10 @@ class History:
         return "copying" if self.state is ReplicatorState.COPYING else "joining"
 
     def watch(self) -> None:
-        replicator = self.pair.primary.replicator
-        copying = replicator._copying
-        if copying is not None and copying.begun and copying.uncopied:
-            self.hits["work withheld"] += bool(replicator._withheld)
-            issued = [issued for issued in replicator._issued.values() if issued.number]
-            operations = [each for one in issued for each in one.work.operations]
+        figures = self.pair.primary.replicator.statistics()
+        if figures.uncopied_files:
+            self.hits["work withheld"] += bool(figures.withheld)
+            operations = [each for work in figures.sent for each in work.operations]
             self.hits["segment switch while copying"] += any(isinstance(each, Rename) for each in operations)
             self.hits["compaction while copying"] += any(getattr(each, "file", "") == COMPACTING for each in operations)
 

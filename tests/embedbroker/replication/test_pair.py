@@ -161,7 +161,7 @@ def test_a_backup_that_is_lost_while_it_copies_holds_nothing_back(pair: Pair) ->
 
 def test_a_journal_does_not_start_on_half_a_copy(pair: Pair) -> None:
     pair.join()
-    pair.run_until(lambda: pair.backup.replica is not None and pair.backup.replica._copy_done > 0)
+    pair.run_until(lambda: pair.backup.replica is not None and pair.backup.replica.statistics().copied_parts > 0)
     pair.cut()
     pair.settle()
     journal = opened(pair.backup.disk)
@@ -326,7 +326,7 @@ def test_a_backup_that_is_far_behind_holds_up_the_journal_while_it_copies(
     monkeypatch.setattr("embedbroker.replication._primary.BACKLOG_BYTES_MAX", 1000)
     pair.join()
     copying = pair.primary.replicator
-    pair.run_until(lambda: copying._copying is not None and copying._copying.begun)
+    pair.run_until(lambda: copying.statistics().copy_begun)
     points = []
     for _ in range(3):
         points.append(append(pair))
@@ -418,7 +418,7 @@ def test_a_backup_whose_disk_cannot_even_take_a_note_must_stop(pair: Pair) -> No
 def test_a_copy_that_cannot_be_read_is_given_up_and_the_journal_goes_on(pair: Pair) -> None:
     pair.join()
     replicator = pair.primary.replicator
-    pair.run_until(lambda: replicator._copying is not None and replicator._copying.begun)
+    pair.run_until(lambda: replicator.statistics().copy_begun)
     point = append(pair)
 
     def fails(operations: Sequence[object]) -> bool:

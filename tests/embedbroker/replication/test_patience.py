@@ -35,7 +35,7 @@ def test_a_backup_that_makes_room_is_given_up_later_than_after_a_call_time_out(l
     pair.settle()
     pair.join()
     replicator = pair.primary.replicator
-    pair.run_until(lambda: replicator._copying is not None and replicator._copying.begun)
+    pair.run_until(lambda: replicator.statistics().copy_begun)
     append(pair)
     pass_time(pair, CALL_TIMEOUT_S + longer_s)
     assert bool(pair.primary.lost) is is_lost

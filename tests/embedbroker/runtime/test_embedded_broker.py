@@ -227,19 +227,26 @@ def test_a_broker_in_a_thread_tells_why_it_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before it begins", "after it has begun"])
-def test_ctrl_c_while_a_thread_starts_leaves_no_broker_behind(when: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_a_thread_starts_leaves_no_broker_behind(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Interrupted(threading.Event):
+        was_interrupted = False
+
         def wait(self, timeout: float | None = None) -> bool:
-            if when == "after it has begun":
+            if self.was_interrupted or when == "after it has begun":
                 super().wait(timeout)
+            if self.was_interrupted:
+                return True
+            self.was_interrupted = True
             raise KeyboardInterrupt
 
-    broker = EmbeddedBroker.in_thread(data_directory=str(tmp_path), name="interrupted")
-    begun, broker._begun = broker._begun, Interrupted()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Event", Interrupted)
+        broker = EmbeddedBroker.in_thread(data_directory=str(tmp_path), name="interrupted")
     with pytest.raises(KeyboardInterrupt):
         broker.__enter__()
     assert "embedbroker interrupted" not in [thread.name for thread in threading.enumerate()]
-    broker._begun = begun
     with broker:
         assert broker.is_running
     with EmbeddedBroker.in_thread(data_directory=str(tmp_path)) as other:

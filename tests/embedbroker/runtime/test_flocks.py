@@ -50,7 +50,7 @@ def test_closing_a_session_does_not_wait_for_a_file_system_that_hangs(
         faults.append(str(caught.value))
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(first._flocks), "holder_of", hang)
+        patched.setattr(_flocks.Flocks, "holder_of", hang)
         batch = threading.Thread(target=ask)
         batch.start()
         assert asked.wait(PATIENCE_S)
@@ -69,14 +69,25 @@ def test_closing_a_session_does_not_wait_for_a_file_system_that_hangs(
 def test_a_session_whose_thread_never_comes_back_is_closed_all_the_same(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, take, _look, _title, _setting = driver
+    make, take, look, _title, _setting = driver
     monkeypatch.setattr(_flocks, "CLOSED_WITHIN_S", 0.01)
     session = make(tmp_path).open("first")
     session.run((take,))
-    with session._flocks._guard:  # its holder is in a system call that does not end
-        session.close()
-        (closer,) = closers()
-        assert closer.daemon, "the process may end"
+    asked, comes_back = threading.Event(), threading.Event()
+
+    def hang(_flocks: object, _name: str) -> None:
+        asked.set()
+        comes_back.wait(PATIENCE_S)
+
+    monkeypatch.setattr(_flocks.Flocks, "holder_of", hang)
+    batch = threading.Thread(target=session.run, args=((look,),))
+    batch.start()
+    assert asked.wait(PATIENCE_S)
+    session.close()  # the batch is in a system call that does not end
+    (closer,) = closers()
+    assert closer.daemon, "the process may end"
+    comes_back.set()
+    batch.join()
     closer.join()
     with pytest.raises(LockFault, match="the session was closed"):
         session.run((take,))

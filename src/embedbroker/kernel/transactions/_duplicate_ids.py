@@ -120,6 +120,11 @@ class DuplicateIds:
         self._claims: dict[tuple[int, bytes], IdClaimant | tuple[IdClaimant, ...]] = {}
         self._has_logged = False
 
+    @property
+    def claimed_count(self) -> int:
+        """Return how many ids belong to transactions that have neither ended nor given them up."""
+        return len(self._claims)
+
     # -- a message comes -----------------------------------------------------------------------------------------
 
     def admit(

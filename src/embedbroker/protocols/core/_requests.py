@@ -72,7 +72,7 @@ def handle_request(session: CoreSession, packet_type: int, buffer: bytes | bytea
     packet = decode_packet(buffer, start, end, session.version, True)
     if session.version < MODERN_NAMES_SINCE:
         packet = plain_packet(packet)
-    handler = _HANDLERS.get(type(packet)) or _xa_handler(packet)
+    handler = HANDLERS.get(type(packet)) or _xa_handler(packet)
     if handler is None:
         raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
     handler(session, packet)
@@ -411,7 +411,7 @@ def _large_chunk(session: CoreSession, packet: SessionSendContinuation) -> None:
         session.refuse(refused, packet.correlation_id)
 
 
-_HANDLERS: dict[type[Packet], Handler] = {
+HANDLERS: dict[type[Packet], Handler] = {
     CreateAddress: _create_address,
     CreateProducer: _create_producer,
     CreateQueue: _create_queue,

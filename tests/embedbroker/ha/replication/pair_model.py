@@ -39,6 +39,7 @@ __all__ = [
     "broken_rules",
     "disconnected",
     "ended",
+    "lease_request",
     "moved",
     "successors",
     "written",
@@ -119,7 +120,7 @@ def moved(broker: Broker, event: Event) -> Broker:
 
 
 @cache
-def _lease_request(
+def lease_request(
     number: int, holder: int | None, index: int, sequence: int, renews: bool
 ) -> tuple[tuple[tuple[int | None, int, int], ...], ActivationAttempt]:
     """Run the real rules over the real lock manager in memory.
@@ -225,7 +226,7 @@ def disconnected(pair: Pair, kind: EndingKind = EndingKind.LOST) -> Pair:
 
 def _requested(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     broker = pair.brokers[index]
-    points, attempt = _lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=False)
+    points, attempt = lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=False)
     for holder, sequence, number in points[1:]:
         disk = evolve(broker.record, activation=number) if number != broker.record.activation else broker.disk
         cut = pair.put(index, evolve(broker, disk=disk), holder=holder, sequence=sequence)
@@ -310,7 +311,7 @@ def _handed_over(pair: Pair, index: int) -> Pair:
 
 def _renewed(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     broker = pair.brokers[index]
-    points, attempt = _lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=True)
+    points, attempt = lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=True)
     for holder, sequence, number in points[1:]:
         cut = pair.put(index, evolve(broker, disk=evolve(broker.record, activation=number)), sequence=sequence)
         yield f"crashes at {holder, sequence, number}", ended(cut, index)

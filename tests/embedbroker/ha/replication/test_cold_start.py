@@ -11,11 +11,11 @@ import pytest
 from attrs import evolve
 
 from embedbroker.cluster import ControlLink, Member, Membership, Send, Topology
+from embedbroker.cluster._announcement import packet_for
+from embedbroker.cluster._topology import MemberUp
 from embedbroker.config import ReplicationBackup, ReplicationPrimary, Role
 from embedbroker.ha.quorum import Electorate
-from embedbroker.ha.replication import ReplicationActivation
 from embedbroker.ha.replication._cold_start import ColdStartAgreement
-from embedbroker.node import Node
 from embedbroker.replication import STREAM_FORMAT
 from embedbroker.storage import Read
 from embedclient.model import TransportConfiguration
@@ -23,6 +23,7 @@ from embedclient.wire.core import ClusterTopologyV4, Packet, ReplicaWaiting
 from tests.embedbroker.ha.replication.replicating import BACKUP, PRIMARY, Brokers, goes_on
 from tests.embedbroker.ha.replication.test_replicating_rights import VOTING_BACKUP, VOTING_PRIMARY, three_pairs
 from tests.embedbroker.ha.replication.test_replicating_votes import change_record
+from tests.simulation.fault_points import fault_point, replace
 from tests.simulation.store_group import Writer
 
 PAIRS = (("p", "q"), ("r", "s"), ("t", "u"))
@@ -367,12 +368,12 @@ def test_only_the_partner_can_give_way(
     brokers = whole_cluster()
     for name in "pqrstu":
         brokers.crash(name)
-    on_offer = ColdStartAgreement._on_offer
+    take = fault_point("take the offer of a waiting broker")
 
     def changed(self: ColdStartAgreement, other: ReplicaWaiting, send: Send) -> None:
-        on_offer(self, change(other) if other.yields else other, send)
+        take(self, change(other) if other.yields else other, send)
 
-    monkeypatch.setattr(ColdStartAgreement, "_on_offer", changed)
+    replace(monkeypatch, "take the offer of a waiting broker", changed)
     for name in "pq":
         brokers.hosts[name].start()
     brokers.run(20.0)
@@ -384,20 +385,21 @@ def test_only_the_partner_can_give_way(
 def test_a_live_broker_gives_way_to_nobody_that_waits() -> None:
     """q has newer data by its record, and is no broker of this cluster."""
     brokers, writer = three_pairs()
-    cold_start = meeting_of(brokers.node("p"))
+    cluster = cluster_of(brokers, "p")
     answers: list[tuple[Packet, int]] = []
     connector = TransportConfiguration("q", parameters={"host": "q", "port": "61616"})
     waiting = ReplicaWaiting(STREAM_FORMAT, brokers.node("p").node_id, 99, False, True, connector, None)
-    cold_start._on_offer(waiting, lambda *answer: answers.append(answer))
+    link = cast(ControlLink, SimpleNamespace(send=lambda *answer: answers.append(answer)))
+    cluster.handlers[ReplicaWaiting](link, waiting)
     brokers.run(1.0)
     assert not answers and "in sync: yes" in record(brokers, "p")
     goes_on(brokers, writer, "p")
 
 
-def meeting_of(node: Node) -> ColdStartAgreement:
-    activation = node.activation
-    assert isinstance(activation, ReplicationActivation) and activation._cold_start is not None
-    return activation._cold_start
+def cluster_of(brokers: Brokers, name: str) -> Membership:
+    cluster: Membership | None = brokers.node(name).cluster
+    assert cluster is not None
+    return cluster
 
 
 def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> None:
@@ -408,9 +410,10 @@ def test_a_place_where_somebody_waits_is_no_place_where_somebody_is_live() -> No
     brokers.crash("p")
     brokers.hosts["p"].start()
     brokers.until(lambda: brokers.hosts["p"].lets_brokers_in)
-    cluster: Membership | None = brokers.node("p").cluster
-    assert cluster is not None
-    cluster._on_member_up(Member(node_id, 1 << 60, cluster.connector, None, "g"))
+    cluster = cluster_of(brokers, "p")
+    link = cluster.links[0]
+    news = packet_for(MemberUp(Member(node_id, 1 << 60, cluster.connector, None, "g"), False), 136, 136)
+    cluster.on_packet(link, news)
     assert node_id not in cluster.topology.members
 
 

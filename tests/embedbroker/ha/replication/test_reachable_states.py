@@ -92,7 +92,7 @@ def test_an_active_broker_that_goes_on_without_a_new_activation_is_found(monkeyp
         self.attempt = ActivationAttempt(AttemptResult.GRANTED, sequence)
 
     monkeypatch.setattr(LeaseActivation, "renew", generous)
-    pair_model._lease_request.cache_clear()
+    pair_model.lease_request.cache_clear()
     found = first_broken()
-    pair_model._lease_request.cache_clear()
+    pair_model.lease_request.cache_clear()
     assert found is not None and found[0] == ["a broker confirms without everything that was confirmed before"]

@@ -18,9 +18,9 @@ DEPTH = 8
 @pytest.fixture(autouse=True)
 def fresh_answers() -> Iterator[None]:
     """Voters are asked anew in each test: some have a bug."""
-    vote_model._answer.cache_clear()
+    vote_model.voter_answer.cache_clear()
     yield
-    vote_model._answer.cache_clear()
+    vote_model.voter_answer.cache_clear()
 
 
 def broken_within(start: Cluster, depth: int = DEPTH) -> tuple[int, list[str], tuple[str, ...]]:

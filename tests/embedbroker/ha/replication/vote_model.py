@@ -28,7 +28,7 @@ from embedclient.wire.core import LiveVote
 
 from .pair_model import JOURNAL, NODE, Broker, InstantFile, Pair, disconnected, ended, moved, written
 
-__all__ = ["Cluster", "beginnings", "successors"]
+__all__ = ["Cluster", "beginnings", "successors", "voter_answer"]
 
 T = TypeVar("T")
 POLICIES = (
@@ -142,7 +142,7 @@ class _OtherPair:
 
 
 @cache
-def _answer(
+def voter_answer(
     booth: Booth, sees: bool, vote: bool, request: tuple[int, int, int, bool, bool]
 ) -> tuple[LiveVote, tuple[int, int | None, int] | None]:
     """Have a real voter answer: the vote, and what it has granted then."""
@@ -175,7 +175,7 @@ def _asked(
 ) -> tuple[LiveVote, Cluster]:
     booth, brokers = cluster.booths[number], cluster.pair.brokers
     sees = booth.known is not None and booth.linked[booth.known] and brokers[booth.known].stage is Stage.ACTIVE
-    answer, grant = _answer(booth, sees, vote, request)
+    answer, grant = voter_answer(booth, sees, vote, request)
     return answer, cluster.with_booth(number, evolve(booth, grant=grant))
 
 

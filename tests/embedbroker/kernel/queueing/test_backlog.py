@@ -10,7 +10,7 @@ import pytest
 from embedbroker.kernel import Message
 from embedbroker.kernel.queueing import _backlog
 from embedbroker.kernel.queueing._backlog import Backlog, Bookmark, PackedReference, Reference
-from embedbroker.kernel.queueing._chunk import SealedChunk
+from embedbroker.kernel.queueing._chunk import Chunk, OpenChunk, SealedChunk
 from embedbroker.protocols import restore_message
 from tests.embedbroker.kernel.letters import letter, text_of
 
@@ -184,10 +184,18 @@ def test_deep_chunks_are_sealed_and_come_back_whole(small_chunks: None) -> None:
     assert list(popped(backlog)) == numbers(200)
 
 
-def test_the_collector_stops_tracking_sealed_messages(small_chunks: None) -> None:
+def test_the_collector_stops_tracking_sealed_messages(small_chunks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    seal, sealed = OpenChunk.sealed, list[tuple[PackedReference, ...]]()
+
+    def noted(chunk: OpenChunk) -> Chunk:
+        found = seal(chunk)
+        assert isinstance(found, SealedChunk)
+        sealed.append(found.entries)
+        return found
+
+    monkeypatch.setattr(OpenChunk, "sealed", noted)
     backlog = filled(numbers(200))
-    (level,) = [level for level in backlog._levels if level is not None]
-    sealed = [chunk.entries for chunk in level.chunks if isinstance(chunk, SealedChunk)]
+    assert backlog.statistics().sealed_chunks == len(sealed)
     gc.collect()
     gc.collect()  # a tuple is looked at before what is in it
     assert sealed and not any(gc.is_tracked(each) for entries in sealed for each in (entries, *entries))

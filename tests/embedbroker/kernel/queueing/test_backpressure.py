@@ -97,19 +97,25 @@ def test_in_the_end_everybody_gets_everything_in_turn(stage: Stage) -> None:
     assert not stage.kernel.has_work
 
 
-def test_who_goes_while_it_waits_is_forgotten(stage: Stage) -> None:
+def test_who_goes_while_it_waits_is_forgotten(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    resume, resumed = Consumer.resume, list[Consumer]()
+
+    def noted(consumer: Consumer) -> None:
+        resumed.append(consumer)
+        resume(consumer)
+
+    monkeypatch.setattr(Consumer, "resume", noted)
     session = stage.session()
     port = Narrow(session.backpressure, 1)
     consumer, other, *_rest = consumers(stage, port, session)
     session.backpressure.shut()
     stage.send(letter("x", "q0"), letter("y", "q1"))
     session.close_consumer(consumer.key)
-    assert list(session.backpressure._waiting) == [other]
     session.backpressure.open()
     session.backpressure.shut()
     session.backpressure.open()
     stage.run_all()
-    assert port.texts == ["y"]
+    assert port.texts == ["y"] and resumed == [other]
 
 
 def test_a_session_that_moves_takes_its_consumers_along(stage: Stage) -> None:

@@ -32,10 +32,7 @@ def fail_once(stage: Stage, queue: str) -> None:
 
 def change_settings(stage: Stage, match: str, settings: AddressSettings) -> None:
     """Change address settings of a broker that runs."""
-    repository = stage.kernel.settings
-    repository.entries[match] = settings
-    repository.__attrs_post_init__()
-    repository._cache.clear()
+    stage.kernel.settings.replace(match, settings)
 
 
 def only(stage: Stage, queue: str) -> CoreMessage:

@@ -101,9 +101,8 @@ def test_without_a_dead_letter_address_what_is_rejected_is_dropped() -> None:
 def test_in_a_transaction_nothing_happens_before_the_commit(stage: Stage, outcome: Outcome) -> None:
     session, consumer, ids = delivered(stage, "abc", transacted=True)
     queue = stage.kernel.address_manager.queues["q"]
-    stage.kernel.settlement.settle(
-        queue, (consumer.unsettled.pop(ids[1]),), outcome, session._current(), consumer=consumer
-    )
+    session.transaction = transaction = stage.kernel.transactions.begin()
+    stage.kernel.settlement.settle(queue, (consumer.unsettled.pop(ids[1]),), outcome, transaction, consumer=consumer)
     stage.run_all()
     assert queue.delivering_count == 3
     assert [stage.waiting(name) for name in ("q", "DLQ", "ExpiryQueue")] == [[], [], []]
@@ -119,7 +118,7 @@ def test_in_a_transaction_nothing_happens_before_the_commit(stage: Stage, outcom
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_rollback_takes_every_outcome_back_as_a_failed_delivery(stage: Stage, outcome: Outcome) -> None:
     session, consumer, ids = delivered(stage, "ab", transacted=True)
-    transaction = session._current()
+    session.transaction = transaction = stage.kernel.transactions.begin()
     stage.kernel.settlement.settle(
         consumer.queue, (consumer.unsettled.pop(ids[0]),), outcome, transaction, consumer=consumer
     )

@@ -228,7 +228,7 @@ def test_ids_of_a_large_transaction_count_from_the_commit_and_take_their_turns()
     send(stage, "in", b"997", other)
     assert other.commit() is not None
     assert stage.run_all(100) > 5
-    assert len(ids_of(stage)) == 1_000 and not stage.kernel.duplicates._claims
+    assert len(ids_of(stage)) == 1_000 and stage.kernel.statistics().claimed_duplicate_ids == 0
     assert len(stage.waiting("orders")) == 1_000
 
 
@@ -427,7 +427,7 @@ def test_what_was_sent_twice_is_refused_to_who_commits_later_and_not_to_who_outl
     refused = third.commit()
     assert refused is not None and refused.code == REJECTED
     assert stage.waiting("orders") == ["the same"]
-    assert not stage.kernel.duplicates._claims
+    assert stage.kernel.statistics().claimed_duplicate_ids == 0
 
 
 def test_an_id_that_comes_into_force_meanwhile_fails_the_transaction() -> None:
@@ -439,4 +439,4 @@ def test_an_id_that_comes_into_force_meanwhile_fails_the_transaction() -> None:
     refused = session.commit()
     assert refused is not None and refused.code == REJECTED
     assert stage.waiting("orders") == ["at once"]
-    assert not stage.kernel.duplicates._claims
+    assert stage.kernel.statistics().claimed_duplicate_ids == 0
