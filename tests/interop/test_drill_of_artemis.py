@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from embedbroker.cli._broker_process import free_ports
 from embedbroker.cli.drill._pair_files import write_files
 from embedbroker.cli.drill._plan import Ha
-from embedbroker.cli.drill._scene import _free_ports
 from tests.embedbroker.cli.command_processes import finished
 from tests.interop.registry import artemis_home
 
@@ -41,7 +41,7 @@ def test_a_pair_of_artemis_brokers_fails_over_and_back(ha: str) -> None:
 
 
 def test_artemis_brokers_take_the_users_files_with_their_properties_and_leave_nothing(tmp_path: Path) -> None:
-    files = write_files(tmp_path, Ha.SHARED_STORE, _free_ports(), relayed=False)
+    files = write_files(tmp_path, Ha.SHARED_STORE, free_ports(), relayed=False)
     for file in files:
         text = file.path.read_text()
         file.path.write_text(text.replace(str(tmp_path), "${where:/nowhere}"))
@@ -57,7 +57,7 @@ def test_artemis_brokers_take_the_users_files_with_their_properties_and_leave_no
 
 
 def test_directories_that_depend_on_the_instance_are_refused(tmp_path: Path) -> None:
-    files = write_files(tmp_path, Ha.SHARED_STORE, _free_ports(), relayed=False)
+    files = write_files(tmp_path, Ha.SHARED_STORE, free_ports(), relayed=False)
     backup = files[1].path
     backup.write_text(backup.read_text().replace(f"{tmp_path}/store/bindings", "data/bindings"))
     done = finished(

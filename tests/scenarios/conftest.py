@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from embedbroker import HAPolicy, pytest_plugin
-from embedbroker.pytest_plugin import BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin import BrokerPair, ManagedBroker, bench_of
 from embedbroker.pytest_plugin._bench import Bench, Surface
 from tests.scenarios.groups import brokers_of, pair_of
 
@@ -18,18 +18,15 @@ MakeBrokers: TypeAlias = Callable[..., dict[str, ManagedBroker]]
 
 def bench_over_tcp(request: pytest.FixtureRequest) -> Bench:
     """The bench of an async test whose brokers are reached over sockets, in real time."""
-    item = request.node
-    assert pytest_plugin._BENCH not in item.stash, "another fixture has made the bench of this test"
-    bench: Bench = pytest_plugin._make_bench(request, Surface.SOCKETS)
-    item.stash[pytest_plugin._BENCH] = bench
-    pytest_plugin._claim(item, bench)
+    bench = bench_of(request, Surface.SOCKETS)
+    assert bench.surface is not Surface.VIRTUAL, "another fixture has made the bench of this test"
     return bench
 
 
 @pytest.fixture(params=["in virtual time", "over TCP"])
 def broker(request: pytest.FixtureRequest) -> ManagedBroker:
     """A broker, which runs when the test begins."""
-    bench = bench_over_tcp(request) if request.param == "over TCP" else pytest_plugin._bench_of(request)
+    bench = bench_over_tcp(request) if request.param == "over TCP" else bench_of(request)
     return bench.broker("broker", {}, starts=True)
 
 
@@ -45,7 +42,7 @@ def make_pair(request: pytest.FixtureRequest) -> MakePair:
 
     One that replicates has a lock manager, but with ``lock_manager=False`` it decides by votes.
     """
-    bench = pytest_plugin._bench_of(request)
+    bench = bench_of(request)
 
     def make(primary: HAPolicy, backup: HAPolicy, *, lock_manager: bool = True, **settings: Any) -> BrokerPair:
         return pair_of(bench, primary, backup, settings, lock_manager=lock_manager)
@@ -56,5 +53,5 @@ def make_pair(request: pytest.FixtureRequest) -> MakePair:
 @pytest.fixture
 def make_brokers(request: pytest.FixtureRequest) -> MakeBrokers:
     """Brokers by name, in groups that share a store or replicate as their policies say; the test starts them."""
-    bench = pytest_plugin._bench_of(request)
+    bench = bench_of(request)
     return lambda *groups: brokers_of(bench, groups, {})

@@ -13,7 +13,8 @@ from attrs import define, field
 
 from embedbroker import HAPolicy, ReplicationBackup, ReplicationPrimary
 from embedbroker.pytest_plugin import BrokerPair, Link, ManagedBroker
-from embedbroker.pytest_plugin._bench import Bench, Surface, _Ground, _Group, _Store
+from embedbroker.pytest_plugin._bench import Bench, Ground, Group, Store, Surface
+from embedbroker.pytest_plugin._broker import prepare
 from embedbroker.pytest_plugin._pair import cluster_settings
 
 __all__ = ["brokers_of", "pair_of", "start_all"]
@@ -31,35 +32,35 @@ class _Foundation:
     town: Mapping[str, ManagedBroker]
     settings: Mapping[str, Any]
     lock_manager: bool
-    groups: list[_Group] = field(factory=list)
-    stores: dict[str, _Store] = field(factory=dict)
+    groups: list[Group] = field(factory=list)
+    stores: dict[str, Store] = field(factory=dict)
 
-    def place(self, name: str, policy: HAPolicy) -> Callable[[], Awaitable[_Ground]]:
+    def place(self, name: str, policy: HAPolicy) -> Callable[[], Awaitable[Ground]]:
         def settings() -> dict[str, Any]:
             urls = {member.name: member.url for member in self.town.values()}
             virtual = self.bench.surface is Surface.VIRTUAL
             return {"ha_policy": policy, **cluster_settings(name, urls, virtual=virtual), **self.settings}
 
-        async def place() -> _Ground:
+        async def place() -> Ground:
             if not self.groups:
-                self.groups.append(self.bench._make_group(self.title, replicates=self.replicates))
+                self.groups.append(self.bench.make_group(self.title, replicates=self.replicates))
             owner = name if self.replicates else self.title
             if owner not in self.stores:
-                self.stores[owner] = self.bench._make_store(owner)
-            fabric = self.bench._running_fabric()
+                self.stores[owner] = self.bench.make_store(owner)
+            fabric = self.bench.running_fabric
             port, link = await fabric.place(name), fabric.links.to(name)
-            ground = _Ground(self.group_of(name), self.stores[owner], name, port, link, settings)
+            ground = Ground(self.group_of(name), self.stores[owner], name, port, link, settings)
             ground.replicates = self.replicates
             return ground
 
         return place
 
-    def group_of(self, name: str) -> _Group:
+    def group_of(self, name: str) -> Group:
         """Without a lock manager brokers that replicate have nothing in common but what is counted."""
         group = self.groups[0]
         if self.lock_manager or not self.replicates:
             return group
-        alone = _Group(name, group.ledger, None, None)
+        alone = Group(name, group.ledger, None, None)
         alone.locks = None  # type: ignore[assignment]  # that is what brokers without a lock manager are given
         return alone
 
@@ -74,15 +75,14 @@ def brokers_of(
         assert all(replicate) or not any(replicate), "a group shares a store, or it replicates"
         foundation = _Foundation(bench, " and ".join(policies), all(replicate), town, settings, lock_manager)
         for name, policy in policies.items():
-            town[name] = bench._add(ManagedBroker(name, bench, foundation.place(name, policy)))
+            town[name] = bench.add(ManagedBroker(name, bench, foundation.place(name, policy)))
     return town
 
 
 async def start_all(brokers: Iterable[ManagedBroker]) -> None:
     """Start brokers one after the other, when all of them have their URLs."""
     brokers = list(brokers)
-    for broker in brokers:
-        await broker._prepare()
+    await prepare(*brokers)
     for broker in brokers:
         await broker.start()
 
@@ -100,7 +100,7 @@ def pair_of(
     members = brokers_of(bench, [{"primary": primary, "backup": backup}], settings, lock_manager=lock_manager)
 
     def between(one: str, other: str) -> Link:
-        return bench._running_fabric().links.between(one, other)
+        return bench.running_fabric.links.between(one, other)
 
     kind = "replication" if isinstance(primary, _REPLICATING) else "shared-store"
     return kind_of_pair(kind, members["primary"], members["backup"], bench, between)

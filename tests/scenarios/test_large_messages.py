@@ -13,6 +13,7 @@ from embedbroker import (
     SharedStorePrimary,
 )
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin._broker import prepare
 from embedbroker.storage import ListFiles, Sync, WriteAt, body_number
 from embedclient import Queue
 from embedclient.errors import ConnectionClosedException
@@ -41,8 +42,7 @@ def files(broker: ManagedBroker) -> list[str]:
 
 
 async def start_primary(pair: BrokerPair) -> None:
-    for broker in pair.brokers:
-        await broker._prepare()
+    await prepare(*pair.brokers)
     await pair.primary.start()
 
 

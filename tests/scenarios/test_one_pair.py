@@ -21,8 +21,9 @@ from embedbroker import (
     User,
     pytest_plugin,
 )
-from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker, bench_of
 from embedbroker.pytest_plugin._bench import Bench
+from embedbroker.pytest_plugin._broker import prepare
 from embedbroker.storage import ListFiles
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import JMSSecurityException
@@ -47,7 +48,7 @@ def group_of_distant_brokers(bench: Bench) -> BrokerPair:
     primary = ReplicationPrimary(group_name="east")
     backup = ReplicationBackup(group_name="east", allow_failback=True)
     pair = pair_of(bench, primary, backup, {}, kind_of_pair=DistantPair)
-    bench._start_with_test(pair, *pair.brokers)
+    bench.start_with_test(pair, *pair.brokers)
     return pair
 
 
@@ -58,9 +59,9 @@ def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
         case "over TCP":
             return bench_over_tcp(request).pair("shared-store")
         case "a group, and a slow copy":
-            return group_of_distant_brokers(pytest_plugin._bench_of(request))
+            return group_of_distant_brokers(bench_of(request))
         case kind:
-            return pytest_plugin._bench_of(request).pair(kind)
+            return bench_of(request).pair(kind)
 
 
 @pytest.fixture(params=["small", "large"])
@@ -182,8 +183,7 @@ async def test_a_pair_of_a_group_with_a_slow_copy(make_pair: MakePair, broker_cl
     begins and while it is made, and the primary crashes once it is whole, then the backup has all of them.
     """
     pair = make_pair(ReplicationPrimary(group_name="east"), ReplicationBackup(group_name="east"))
-    for broker in pair.brokers:
-        await broker._prepare()
+    await prepare(*pair.brokers)
     await pair.primary.start()
     async with session_at(pair.url) as session:
         await put(session, numbered(0, COUNT))

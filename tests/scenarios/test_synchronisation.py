@@ -7,6 +7,7 @@ import trio
 
 from embedbroker import ReplicationBackup, ReplicationPrimary
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker
+from embedbroker.pytest_plugin._broker import prepare
 from embedbroker.storage import ListFiles, Read, Stat
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import JMSException
@@ -23,8 +24,7 @@ def pair(request: pytest.FixtureRequest, make_pair: MakePair) -> BrokerPair:
 
 
 async def start_primary(pair: BrokerPair) -> None:
-    for broker in pair.brokers:
-        await broker._prepare()
+    await prepare(*pair.brokers)
     await pair.primary.start()
 
 

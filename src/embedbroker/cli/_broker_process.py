@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import trio
 
 from ._failure import CannotStart
 
-__all__ = ["BrokerProcess", "free_port"]
+__all__ = ["BrokerProcess", "free_port", "free_ports"]
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 _LINE_BYTES_MAX = 65_536
+
+
+#: Ports below the range of automatic ports.
+PORTS = range(15_000, 30_000)
 
 
 def free_port(candidates: Iterable[int]) -> int:
@@ -40,6 +45,16 @@ def free_port(candidates: Iterable[int]) -> int:
                 continue
             return port
     raise CannotStart("no free port was found on 127.0.0.1")
+
+
+def free_ports() -> Iterator[int]:
+    """Yield free ports of 127.0.0.1 below the range of automatic ports.
+
+    Two programs with the same seed must not meet at the same port, so no seed decides which these are.
+    """
+    candidates = iter(random.sample(PORTS, 200))
+    while True:
+        yield free_port(candidates)
 
 
 class BrokerProcess:

@@ -28,7 +28,7 @@ from ._interrupt import STOP_SIGNALS, let_signals_kill
 from ._output import shut_off
 from ._properties import as_properties
 
-__all__ = ["run"]
+__all__ = ["run", "with_options"]
 
 DEFAULT_PORT = 61616
 AUDIT_RETENTION = BrokerConfig().audit_retention
@@ -79,9 +79,9 @@ def run(
     typed = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     try:
         if file is None:
-            config = _changed(BrokerConfig(), options)
+            config = with_options(BrokerConfig(), options)
         else:
-            config = _changed(_loaded(file, properties), {name: options[name] for name in typed})
+            config = with_options(_loaded(file, properties), {name: options[name] for name in typed})
         broker = EmbeddedBroker(config)
     except ValueError as error:
         raise CannotStart(str(error)) from error
@@ -93,7 +93,7 @@ def run(
         raise process.failure
 
 
-def _changed(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
+def with_options(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
     """Return the configuration, changed by the options of the command line."""
     fields = {"data": "data_directory", "audit": "audit_directory"}
     changes = {fields.get(name, name): value for name, value in options.items()}

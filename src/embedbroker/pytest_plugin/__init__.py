@@ -129,15 +129,18 @@ def _timeout_s(config: pytest.Config, *, virtual: bool) -> float:
 # -- fixtures ------------------------------------------------------------------------------------------------------
 
 
-def _bench_of(request: pytest.FixtureRequest) -> Bench:
-    """Return the bench of an async test, made when its first fixture is."""
+def bench_of(request: pytest.FixtureRequest, otherwise: Surface | None = None) -> Bench:
+    """Return the bench of an async test, made when its first fixture is.
+
+    ``otherwise`` is the kind of surroundings without an option of the command line; None: virtual time.
+    """
     item = request.node
     if _BENCH not in item.stash:
         _refuse_other_tests(request)
         _refuse_other_loops(request)
         from ._bench import Surface
 
-        bench = item.stash[_BENCH] = _make_bench(request, Surface.VIRTUAL)
+        bench = item.stash[_BENCH] = _make_bench(request, otherwise or Surface.VIRTUAL)
         if item.get_closest_marker("trio") is None:
             _claim(item, bench)
     found: Bench = item.stash[_BENCH]
@@ -240,7 +243,7 @@ def _name(bench: Bench, name: str | None) -> str:
 def embedded_broker(request: pytest.FixtureRequest) -> ManagedBroker:
     """A broker, which runs when the test begins. It keeps durable messages over `crash` and `restart`."""
     url = request.config.getoption("--broker-url")
-    bench = _bench_of(request)
+    bench = bench_of(request)
     return bench.foreign(url) if url is not None else bench.broker("broker", {}, starts=True)
 
 
@@ -251,7 +254,7 @@ def broker_factory(request: pytest.FixtureRequest) -> Callable[..., ManagedBroke
     The name and the settings are those of a `BrokerConfig`. The test's end stops them.
     """
     _only_own(request)
-    bench = _bench_of(request)
+    bench = bench_of(request)
 
     def make(name: str | None = None, **settings: Any) -> ManagedBroker:
         return bench.broker(_name(bench, name), settings, starts=False)
@@ -263,20 +266,20 @@ def broker_factory(request: pytest.FixtureRequest) -> Callable[..., ManagedBroke
 def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
     """A live broker and its backup, which run when the test begins; the test runs once for each kind of pair."""
     _only_own(request)
-    return _bench_of(request).pair(request.param)
+    return bench_of(request).pair(request.param)
 
 
 @pytest.fixture
 def fault_plan(request: pytest.FixtureRequest) -> FaultPlan:
     """Faults beside the test, at given times or at times drawn from its seed."""
     _only_own(request)
-    return _bench_of(request).faults
+    return bench_of(request).faults
 
 
 @pytest.fixture
 def broker_clock(request: pytest.FixtureRequest) -> BrokerClock:
     """The clock of the test."""
-    return _bench_of(request).clock
+    return bench_of(request).clock
 
 
 # -- fixtures of plain tests ---------------------------------------------------------------------------------------

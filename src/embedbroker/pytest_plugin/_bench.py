@@ -36,7 +36,7 @@ from ._pair import PAIR_KINDS, BrokerPair, PairKind, cluster_settings
 from ._trace import Trace
 from ._waiting import Waiting, WaitTimeout
 
-__all__ = ["Bench", "LeftBehind", "Surface"]
+__all__ = ["Bench", "Ground", "Group", "LeftBehind", "Store", "Surface"]
 
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
 _SEGMENT_BYTES = 65_536
@@ -62,7 +62,7 @@ class LeftBehind(AssertionError):
     """A test is over, and a resource of its brokers is left: a task, a connection, a file, a lock or a lease."""
 
 
-class _Group:
+class Group:
     """Hold what belongs to one broker, or to a pair: a ledger, and the locks or leases that decide which is live.
 
     ``leases`` are those of a pair that replicates. ``directory`` is where its files are.
@@ -76,7 +76,7 @@ class _Group:
         self.locks = MemoryLocks()
 
 
-class _Store:
+class Store:
     """A disk, and the directory of its files if it has any."""
 
     def __init__(self, disk: DiskSwitch, directory: Path | None) -> None:
@@ -84,11 +84,11 @@ class _Store:
         self.directory = directory
 
 
-class _Ground:
+class Ground:
     """The surroundings of one broker."""
 
     def __init__(
-        self, group: _Group, store: _Store, name: str, port: Port, link: Link, settings: Callable[[], dict[str, Any]]
+        self, group: Group, store: Store, name: str, port: Port, link: Link, settings: Callable[[], dict[str, Any]]
     ) -> None:
         self.port = port
         self.link = link
@@ -136,8 +136,8 @@ class Bench:
         self._to_start: list[ManagedBroker | BrokerPair] = []
         #: Work beside the test that was requested before it began.
         self._to_run: list[Callable[[], Awaitable[None]]] = []
-        self._groups: list[_Group] = []
-        self._stores: list[_Store] = []
+        self._groups: list[Group] = []
+        self._stores: list[Store] = []
         self.brokers: list[ManagedBroker] = []
 
     # -- what tests are given ------------------------------------------------------------------------------------
@@ -145,17 +145,17 @@ class Bench:
     def broker(self, name: str, settings: dict[str, Any], *, starts: bool) -> ManagedBroker:
         """Return a new broker; if it ``starts``, it runs when the test's body begins."""
         check_broker(name, settings)
-        ground: list[tuple[_Group, _Store]] = []
+        ground: list[tuple[Group, Store]] = []
 
-        async def place() -> _Ground:
+        async def place() -> Ground:
             if not ground:
-                ground.append((self._make_group(name, replicates=False), self._make_store(name)))
-            fabric = self._running_fabric()
-            return _Ground(*ground[0], name, await fabric.place(name), fabric.links.to(name), lambda: settings)
+                ground.append((self.make_group(name, replicates=False), self.make_store(name)))
+            fabric = self.running_fabric
+            return Ground(*ground[0], name, await fabric.place(name), fabric.links.to(name), lambda: settings)
 
-        broker = self._add(ManagedBroker(name, self, place))
+        broker = self.add(ManagedBroker(name, self, place))
         if starts:
-            self._start_with_test(broker, broker)
+            self.start_with_test(broker, broker)
         return broker
 
     def foreign(self, url: str) -> ManagedBroker:
@@ -164,19 +164,20 @@ class Bench:
 
     def pair(self, kind: str) -> BrokerPair:
         """Return a live broker and its backup, which run when the test's body begins."""
-        what, groups, stores = PAIR_KINDS[kind], list[_Group](), dict[str, _Store]()
+        what, groups, stores = PAIR_KINDS[kind], list[Group](), dict[str, Store]()
         members: dict[str, ManagedBroker] = {}
         for name in ("primary", "backup"):
-            members[name] = self._add(ManagedBroker(name, self, self._placing(name, what, groups, stores, members)))
+            members[name] = self.add(ManagedBroker(name, self, self._placing(name, what, groups, stores, members)))
 
         def between(one: str, other: str) -> Link:
-            return self._running_fabric().links.between(one, other)
+            return self.running_fabric.links.between(one, other)
 
         pair = BrokerPair(kind, members["primary"], members["backup"], self, between)
-        self._start_with_test(pair, *members.values())
+        self.start_with_test(pair, *members.values())
         return pair
 
-    def _start_with_test(self, what: ManagedBroker | BrokerPair, *brokers: ManagedBroker) -> None:
+    def start_with_test(self, what: ManagedBroker | BrokerPair, *brokers: ManagedBroker) -> None:
+        """Start a broker, or a pair of these brokers, when the test's body begins."""
         self._to_start.append(what)
         if self._nursery is None:
             for broker in brokers:
@@ -186,10 +187,10 @@ class Bench:
         self,
         name: str,
         kind: PairKind,
-        groups: list[_Group],
-        stores: dict[str, _Store],
+        groups: list[Group],
+        stores: dict[str, Store],
         members: dict[str, ManagedBroker],
-    ) -> Callable[[], Awaitable[_Ground]]:
+    ) -> Callable[[], Awaitable[Ground]]:
         owner = "the pair" if kind.shares_disk else name
 
         def settings() -> dict[str, Any]:
@@ -198,24 +199,30 @@ class Bench:
             virtual = self.surface is Surface.VIRTUAL
             return {"ha_policy": policy, **cluster_settings(name, urls, virtual=virtual)}
 
-        async def place() -> _Ground:
+        async def place() -> Ground:
             if not groups:
-                groups.append(self._make_group("the pair", replicates=not kind.shares_disk))
+                groups.append(self.make_group("the pair", replicates=not kind.shares_disk))
             if owner not in stores:
-                stores[owner] = self._make_store(owner)
-            fabric = self._running_fabric()
+                stores[owner] = self.make_store(owner)
+            fabric = self.running_fabric
             place, link = await fabric.place(name), fabric.links.to(name)
-            return _Ground(groups[0], stores[owner], name, place, link, settings)
+            return Ground(groups[0], stores[owner], name, place, link, settings)
 
         return place
 
-    def _add(self, broker: ManagedBroker) -> ManagedBroker:
+    def add(self, broker: ManagedBroker) -> ManagedBroker:
+        """Add a broker, whose name no other has.
+
+        Raises:
+            ValueError: another broker of this test has the name.
+        """
         if any(broker.name == other.name for other in self.brokers):
             raise ValueError(f"this test has a broker {broker.name!r} already: give each a name")
         self.brokers.append(broker)
         return broker
 
-    def _make_group(self, name: str, *, replicates: bool) -> _Group:
+    def make_group(self, name: str, *, replicates: bool) -> Group:
+        """Return what a new group of brokers has in common."""
         leases: LockManagers | None = None
         directory: Path | None = None
         if replicates and self.surface is Surface.REAL:
@@ -223,21 +230,24 @@ class Bench:
             leases = FileLockManager(directory)
         elif replicates:
             leases = MemoryLockManager()
-        group = _Group(name, GroupLedger(self.trace.elapsed_s), leases, directory)
+        group = Group(name, GroupLedger(self.trace.elapsed_s), leases, directory)
         self._groups.append(group)
         return group
 
-    def _make_store(self, name: str) -> _Store:
+    def make_store(self, name: str) -> Store:
+        """Return a new, empty disk."""
         if self.surface is Surface.REAL:
             directory = self._make_directory()
             files = FileDisk(directory)
-            store = _Store(DiskSwitch(name, files, self.note, files), directory)
+            store = Store(DiskSwitch(name, files, self.note, files), directory)
         else:
-            store = _Store(DiskSwitch(name, SimulatedDisk(), self.note), None)
+            store = Store(DiskSwitch(name, SimulatedDisk(), self.note), None)
         self._stores.append(store)
         return store
 
-    def _running_fabric(self) -> Fabric:
+    @property
+    def running_fabric(self) -> Fabric:
+        """Return the network that brokers and clients use while the test runs."""
         assert self._fabric is not None, "brokers get their places while the test runs"
         return self._fabric
 
@@ -410,7 +420,7 @@ class Bench:
         if left:
             raise LeftBehind(f"left behind by this test: {', '.join(left)}")
 
-    def _lease_holders(self, group: _Group) -> list[str]:
+    def _lease_holders(self, group: Group) -> list[str]:
         """Return the holders of leases in memory; a lease in a file is an open file."""
         if not isinstance(group.leases, MemoryLockManager):
             return []

@@ -104,7 +104,7 @@ class ManagedBroker:
             IllegalStateException: it runs already.
             WaitTimeout: it does neither within 10 seconds; a primary waits for a backup that does not give way.
         """
-        await self._prepare()
+        await prepare(self)
         if self.is_running:
             raise IllegalStateException(f"broker {self.name!r} is running already")
         with trio.move_on_after(WAIT_S) as scope:
@@ -117,11 +117,6 @@ class ManagedBroker:
             self._following.ended = f"did not start within {WAIT_S:g} s: it waits for its disk, or to be live"
             raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
         return self
-
-    async def _prepare(self) -> None:
-        """Give it its place: from now on it has a URL."""
-        if self._following.surroundings is None:
-            self._following.surroundings = await self._place()
 
     async def stop(self, *, failover: bool = False) -> None:
         """Stop it in an orderly way: clients are notified.
@@ -406,3 +401,10 @@ def has(kernel: Kernel, queue: str, count: int | None, consumers: int | None) ->
     found = kernel.address_manager.queues.get(queue)
     messages, listeners = (found.message_count, found.consumer_count) if found is not None else (0, 0)
     return count in (None, messages) and consumers in (None, listeners)
+
+
+async def prepare(*brokers: ManagedBroker) -> None:
+    """Give each broker its place: from now on it has a URL."""
+    for broker in brokers:
+        if broker._following.surroundings is None:
+            broker._following.surroundings = await broker._place()

@@ -23,7 +23,7 @@ from embedbroker import (
 from embedclient import Message
 from embedclient.errors import IllegalStateException
 
-from ._broker import ManagedBroker, has, wanted_of
+from ._broker import ManagedBroker, has, prepare, wanted_of
 from ._disk import DiskSwitch
 from ._link import Link
 from ._surroundings import Around
@@ -162,8 +162,7 @@ class BrokerPair:
 
     async def start(self) -> None:
         """Start both, and return when they are connected to each other, and a copy is in sync."""
-        for broker in self.brokers:
-            await broker._prepare()
+        await prepare(*self.brokers)
         for broker in self.brokers:
             await broker.start()
         await self.wait_in_step()

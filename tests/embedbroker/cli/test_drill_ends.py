@@ -14,7 +14,7 @@ import trio.testing
 
 from embedbroker.cli._failure import BrokerStopped
 from embedbroker.cli.drill import EmbeddedProgram, Group, Member, MemberState
-from embedbroker.cli.drill._conductor import DrillFailed, _Conductor
+from embedbroker.cli.drill._conductor import Conductor, DrillFailed
 from embedbroker.cli.drill._faults import carry_out
 from embedbroker.cli.drill._pair_files import write_files
 from embedbroker.cli.drill._plan import DrillPlan, Fault, Ha, Round
@@ -81,10 +81,11 @@ async def test_how_a_broker_stopped_that_was_asked_to_is_part_of_the_verdict(tmp
     assert objections == ([] if code == 0 else ["a broker did not stop in order: exit code 1"])
 
 
-class _Conducted(_Conductor):
-    """Clients are there at once and do nothing, or never come; the sweep never ends."""
+class _Conducted(Conductor):
+    """Clients are there at once and do nothing, or never come; the sweep never ends, or ends a broker."""
 
     comes = True
+    ends: Member | None = None
 
     def _start_clients(self, clients: trio.Nursery) -> None:
         if self.comes:
@@ -92,7 +93,14 @@ class _Conducted(_Conductor):
             self._producers_left.set()
 
     async def _sweep(self) -> int:
-        await trio.sleep_forever()
+        if self.ends is None:
+            await trio.sleep_forever()
+        else:
+            self.ends.standing = MemberState.DOWN
+        return 0
+
+    async def _count_branches(self) -> int:
+        return 0
 
 
 async def _watch(_stage: Stage, _rounds: Sequence[Round]) -> None:
@@ -110,18 +118,10 @@ async def test_a_drill_ends_although_its_clients_wait_for_ever(
         await conductor.run(_watch)
 
 
-async def test_a_broker_that_ended_after_the_last_round_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_broker_that_ended_after_the_last_round_is_told(tmp_path: Path) -> None:
     primary = member(tmp_path, "primary", MemberState.LIVE)
-
-    async def sweep(_: object) -> int:
-        primary._become(MemberState.DOWN)
-        return 0
-
-    monkeypatch.setattr(_Conducted, "_sweep", sweep)
-    monkeypatch.setattr(_Conducted, "_count_branches", sweep)
     conductor = _Conducted(PLAN, Stage(PLAN), group(primary), "tcp://127.0.0.1:1", ())
+    conductor.ends = primary
     with pytest.raises(BrokerStopped, match="'primary' stopped by itself"):
         await conductor.run(_watch)
 

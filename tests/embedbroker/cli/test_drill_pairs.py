@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from embedbroker.cli._broker_process import free_ports
 from embedbroker.cli._commands import commands
 from embedbroker.cli.drill._pair_files import write_files
 from embedbroker.cli.drill._plan import Ha
-from embedbroker.cli.drill._scene import _free_ports
 from tests.embedbroker.cli.command_processes import started
 
 SHORT = ["--seconds", "2", "--size", "100", "--seed", "3", "--fault-seconds", "0.5", "--json"]
@@ -103,7 +103,7 @@ def test_a_replicating_pair_survives_a_full_disk_and_a_partition_and_goes_on_whi
 
 
 def own_files(directory: Path, ha: Ha = Ha.SHARED_STORE) -> tuple[Path, Path]:
-    primary, backup = write_files(directory, ha, _free_ports(), relayed=False)
+    primary, backup = write_files(directory, ha, free_ports(), relayed=False)
     return primary.path, backup.path
 
 
@@ -196,7 +196,7 @@ def test_a_folder_of_lock_managers_keeps_what_others_have_there(tmp_path: Path) 
 
 
 def test_messages_that_were_delivered_too_often_are_looked_for_where_the_users_file_puts_them(tmp_path: Path) -> None:
-    (file,) = write_files(tmp_path, Ha.NONE, _free_ports(), relayed=False)
+    (file,) = write_files(tmp_path, Ha.NONE, free_ports(), relayed=False)
     text = file.path.read_text()
     for old, new in {">DLQ<": ">dead.ones<", '"DLQ"': '"dead.ones"', ">-1</max-delivery": ">1</max-delivery"}.items():
         assert old in text
@@ -209,7 +209,7 @@ def test_messages_that_were_delivered_too_often_are_looked_for_where_the_users_f
 
 def test_brokers_that_do_not_start_leave_nothing_in_the_way_of_the_next_drill(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ports = iter([taken.getsockname()[1], next(_free_ports())])
+        ports = iter([taken.getsockname()[1], next(free_ports())])
         files = write_files(tmp_path, Ha.SHARED_STORE, ports, relayed=False)
         primary, backup = (str(file.path) for file in files)
         options = ["drill", "--ha", "shared-store", "--config", primary, "--backup-config", backup]

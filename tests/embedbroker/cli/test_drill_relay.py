@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 import trio
 
+from embedbroker.cli._broker_process import free_ports
 from embedbroker.cli.drill._relay import Relay
-from embedbroker.cli.drill._scene import _free_ports
 
 HOST = "127.0.0.1"
 
@@ -27,7 +27,7 @@ async def relayed() -> AsyncIterator[tuple[Relay, int, trio.Nursery]]:
     """A relay to a server that echoes what it receives; its port, and the nursery that it runs in."""
     async with trio.open_nursery() as servers:
         (listener,) = await servers.start(partial(trio.serve_tcp, _echo, 0, host=HOST))
-        port = next(_free_ports())
+        port = next(free_ports())
         relay = Relay(HOST, port, listener.socket.getsockname()[1])
         async with trio.open_nursery() as nursery:
             await nursery.start(relay.run)
@@ -65,7 +65,7 @@ async def test_who_says_goodbye_when_everything_is_cancelled_still_gets_through(
 
 
 async def test_a_relay_that_was_stopped_has_given_its_port_back() -> None:
-    port = next(_free_ports())
+    port = next(free_ports())
     relay = Relay(HOST, port, port)
     async with trio.open_nursery() as nursery:
         await nursery.start(relay.run)

@@ -46,7 +46,7 @@ def told(monkeypatch: pytest.MonkeyPatch, findings: Findings, *options: str) -> 
     async def found(*_drill: object) -> Findings:
         return findings
 
-    monkeypatch.setattr(_command, "_conduct_visibly", found)
+    monkeypatch.setattr(_command, "conduct", found)
     monkeypatch.setenv("COLUMNS", "150")
     return CliRunner().invoke(commands, ["drill", *options])
 

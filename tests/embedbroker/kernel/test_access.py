@@ -169,14 +169,15 @@ def test_a_session_remembers_a_bounded_number_of_addresses() -> None:
     rules = Rules()
     session = stage_of(rules).session()
     for _ in range(2):
-        session.admit_send("first")
-        session.admit_send("x" * 5000)
-    assert [address for _, address, _ in rules.checks] == ["first", "x" * 5000, "x" * 5000]
+        for address in ("a", "x" * 5000):
+            assert session.send(letter("m", address=address), ANYCAST) is None
+    sends = [address for permission, address, _ in rules.checks if permission is Permission.SEND]
+    assert sends == ["a", "x" * 5000, "x" * 5000], "a long name is not remembered"
     for number in range(256):
         session.admit_send(f"address-{number}")
     rules.checks.clear()
-    session.admit_send("first")
-    assert rules.checks == [(Permission.SEND, "first", None)]
+    assert session.send(letter("m", address="a"), ANYCAST) is None
+    assert rules.checks == [(Permission.SEND, "a", None)]
 
 
 # -- internal bindings -------------------------------------------------------------------------------------------------

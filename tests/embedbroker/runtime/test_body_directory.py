@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from embedbroker import BrokerConfig, EmbeddedBroker, PrimaryOnly, SharedStorePrimary
 from embedbroker.cli._commands import commands
-from embedbroker.cli._run import _changed
+from embedbroker.cli._run import with_options
 from embedbroker.config import HAPolicy
 from embedbroker.runtime import MARK_FILE, FileDisk
 from embedbroker.storage import ListFiles, Read, Remove, Rename, Stat, Sync, SyncDirectory, WriteAt
@@ -163,7 +163,7 @@ def test_another_data_directory_leaves_that_of_the_bodies_to_the_configuration(
     place = directory and str(tmp_path / directory)
     broker = EmbeddedBroker(config(tmp_path), data_directory=place)
     assert (broker.config.data_directory, broker.config.large_messages_directory) == (place, None)
-    changed = _changed(config(tmp_path), {"data": place})
+    changed = with_options(config(tmp_path), {"data": place})
     assert (changed.data_directory, changed.large_messages_directory) == (place, None)
     assert EmbeddedBroker(config(tmp_path), port=0).config.large_messages_directory == str(tmp_path / "bodies")
 

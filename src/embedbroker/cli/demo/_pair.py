@@ -5,20 +5,17 @@ Does not depend on what is sent to them.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
 from attrs import frozen
 
-from .._broker_process import free_port
+from .._broker_process import free_ports
 from ..drill import BrokerFile, EmbeddedProgram, Group, Ha, Member, MemberState, write_files
 
 __all__ = ["Pair"]
 
-# Below the range of automatic ports: see free_port.
-_PORTS = range(15_000, 30_000)
 _CLIENTS = "ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100&callFailoverTimeout=-1"
 
 
@@ -38,7 +35,7 @@ class Pair:
         cls, directory: Path, ha: Ha, on_state: Callable[[str, MemberState], None], nursery: trio.Nursery
     ) -> Pair:
         """Make the pair; journals, logs and files are in ``directory``."""
-        files = write_files(directory, ha, _free_ports(), relayed=False)
+        files = write_files(directory, ha, free_ports(), relayed=False)
         members, audits = [], []
         for file in files:
             audits.append(directory / f"{file.name}-audit")
@@ -61,9 +58,3 @@ class Pair:
     def records(self) -> list[Path]:
         """Journals, one if they share it, and audit logs: the input of an audit."""
         return [*dict.fromkeys(file.store for file in self.files), *self.audits]
-
-
-def _free_ports() -> Iterator[int]:
-    candidates = iter(random.sample(_PORTS, 200))
-    while True:
-        yield free_port(candidates)

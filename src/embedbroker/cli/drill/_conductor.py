@@ -22,7 +22,7 @@ from ._plan import DrillPlan, Findings, Round
 from ._producer import Producer, key_of
 from ._stage import QUEUE, Stage
 
-__all__ = ["DrillFailed", "Scene", "conduct"]
+__all__ = ["Conductor", "DrillFailed", "Scene", "conduct"]
 
 #: How long a fault waits for its moment. A fault that is forced then fails the drill.
 MOMENT_TIMEOUT_S = 10.0
@@ -64,7 +64,7 @@ async def conduct(
         group: Group | None = None
         try:
             group = await scene(stage, nursery)
-            findings = await _Conductor(plan, stage, group, url, dead_letters).run(watch)
+            findings = await Conductor(plan, stage, group, url, dead_letters).run(watch)
         except CommandFailed as problem:
             failure = problem  # raised outside of the nursery, which would wrap it
         finally:
@@ -78,7 +78,9 @@ async def conduct(
     return findings
 
 
-class _Conductor:
+class Conductor:
+    """Conduct one drill with brokers that are about to start."""
+
     def __init__(self, plan: DrillPlan, stage: Stage, group: Group, url: str, dead_letters: Sequence[str]) -> None:
         self._plan = plan
         self._stage = stage

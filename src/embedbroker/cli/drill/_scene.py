@@ -5,14 +5,13 @@ Responsible for ports and for directories. Does not depend on what happens on th
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import trio
 from attrs import frozen
 
-from .._broker_process import free_port
+from .._broker_process import free_ports
 from ._group import Group
 from ._member import Member, Program
 from ._pair_files import BrokerFile, read_files, write_files
@@ -23,7 +22,6 @@ from ._stage import Stage
 
 __all__ = ["Setting"]
 
-PORTS = range(15_000, 30_000)
 # Clients reconnect as soon as they can, for ever: the drill measures the brokers. Between the two brokers of a pair
 # they retry at the interval that clients of a pair are given.
 _ALONE = "reconnectAttempts=-1&retryInterval=20&retryIntervalMultiplier=1.0&maxRetryInterval=20"
@@ -57,11 +55,11 @@ class Setting:
                 plan.ha,
                 plan.faults,
                 self.properties,
-                _free_ports(),
+                free_ports(),
                 peer=plan.peer,
                 two_lives=self.two_lives,
             )
-        return write_files(self.directory, plan.ha, _free_ports(), relayed=Fault.PARTITION in plan.faults)
+        return write_files(self.directory, plan.ha, free_ports(), relayed=Fault.PARTITION in plan.faults)
 
     def url(self, files: list[BrokerFile]) -> str:
         """Return the URL for clients."""
@@ -96,10 +94,3 @@ class Setting:
             return ArtemisProgram(self.artemis_home, instance, file, log, self.properties)
         plan = self.plan
         return EmbeddedProgram(file, slowable=Fault.SLOW_DISK in plan.faults, copying=plan.ha is Ha.REPLICATION)
-
-
-def _free_ports() -> Iterator[int]:
-    # Not from the drill's seed: two drills of one seed at the same time would meet at the same port after a fault.
-    ports = iter(random.sample(PORTS, 200))
-    while True:
-        yield free_port(ports)
