@@ -27,6 +27,7 @@ from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.kernel.xa._commit_set import CommitSets
 from embedbroker.locks import Claim, _lease_activation
 from embedbroker.locks._memory import _MemorySession
+from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._large_delivery import LargeDelivery
 from embedbroker.replication import Replica, Replicator
 from embedbroker.replication._initial_copy import InitialCopy
@@ -42,6 +43,7 @@ Place = type | ModuleType
 #: By kind of seeds, as the hunts name them, and by name.
 FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
     "ONE_BROKER": {
+        "create a session": (CoreConnection, "_create_session"),
         "deliver": (Queue, "_hand"),
         "deliver behind its count": (PersistedDeliveryCount, "deliver"),
         "publish": (Queue, "publish"),

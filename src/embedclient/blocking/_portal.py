@@ -43,7 +43,7 @@ _SCOPED = (Connection, JMSContext)
 _listening: ContextVar[bool] = ContextVar("embedclient listening", default=False)
 
 
-class _Job(Generic[T]):
+class Job(Generic[T]):
     """One call on its way through the portal's thread.
 
     The waiting thread may be interrupted between any two of its steps, so every wait here must be repeatable.
@@ -130,7 +130,7 @@ class _Scope(Generic[T]):
         self.leave = trio.Event()
         self.failure: BaseException | None = None
         self.value: T | None = None
-        self.job: _Job[None] = _Job(self._stay)
+        self.job: Job[None] = Job(self._stay)
 
     async def _stay(self) -> None:
         try:
@@ -277,7 +277,7 @@ class Portal:
         lost. This thread's next call then raises the exception.
         """
         self._raise_interrupt()
-        job: _Job[T] = _Job(partial(work, *args, **kwargs))
+        job: Job[T] = Job(partial(work, *args, **kwargs))
         return self._finish(job, partial(self.submit, job))
 
     def close_part(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -309,17 +309,17 @@ class Portal:
     def call_now(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in the portal's thread. It must not wait."""
         bound = partial(work, *args, **kwargs)
-        job: _Job[T] = _Job()
+        job: Job[T] = Job()
         return self._finish(job, partial(self._soon, partial(job.run_now, bound)))
 
-    def submit(self, job: _Job[T]) -> None:
+    def submit(self, job: Job[T]) -> None:
         self._soon(partial(job.begin, self._loop.nursery))
 
-    def wait(self, job: _Job[T]) -> T:
+    def wait(self, job: Job[T]) -> T:
         """Wait for a submitted job and return its result."""
         return self._finish(job, lambda: None)
 
-    def _finish(self, job: _Job[T], begin: Callable[[], None]) -> T:
+    def _finish(self, job: Job[T], begin: Callable[[], None]) -> T:
         try:
             begin()
             self._until_finished(job)
@@ -338,7 +338,7 @@ class Portal:
         if interrupt is not None:
             raise interrupt
 
-    def _until_finished(self, job: _Job[T]) -> None:
+    def _until_finished(self, job: Job[T]) -> None:
         while not job.finished(_ALIVE_CHECK_S):
             if not self._loop.is_alive:
                 raise ConnectionClosedException(CLOSED)

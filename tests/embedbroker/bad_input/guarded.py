@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,7 +19,8 @@ from attrs import define
 from embedbroker import EmbeddedBroker
 from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, Session
-from embedclient.transport import ByteStream, TransportLost, connect_tcp, vm_connect
+from embedclient.transport import ByteStream, TransportLost, vm_connect
+from embedclient.transport._tcp import TcpStream
 from embedclient.wire.core import (
     CreateSession,
     FrameSplitter,
@@ -42,6 +44,8 @@ class Intruder:
     stream: ByteStream
     packets: list[Packet]
     _splitter: FrameSplitter
+    #: Of a connection over TCP.
+    socket: socket.socket | None = None
 
     async def send(self, data: bytes) -> None:
         """Write everything, unless the broker closes first."""
@@ -106,7 +110,10 @@ class GuardedBroker:
             await trio.lowlevel.checkpoint()  # the broker has to accept: few may wait
             stream: ByteStream = vm_connect(self.broker.vm_url.removeprefix("vm://"))
         else:
-            stream = await connect_tcp("127.0.0.1", self.broker.port, timeout_s=5)
+            await trio.lowlevel.checkpoint()
+            connected = socket.create_connection(("127.0.0.1", self.broker.port), timeout=5)
+            connected.setblocking(False)
+            return Intruder(TcpStream(connected), [], FrameSplitter(), connected)
         return Intruder(stream, [], FrameSplitter())
 
     def lines(self) -> list[str]:

@@ -12,7 +12,6 @@ import trio
 import trio.testing
 
 from embedclient.errors import ErrorCode
-from embedclient.transport._tcp import TcpStream
 from embedclient.wire.core import (
     BackupRequest,
     CreateAddress,
@@ -262,8 +261,8 @@ async def test_a_port_scan(caplog: pytest.LogCaptureFixture) -> None:
 def kill(intruder: Intruder, *, reset: bool) -> None:
     """End it as its system would; with a reset where bytes were unread, so without a farewell."""
     if reset:
-        assert isinstance(intruder.stream, TcpStream)
-        intruder.stream._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert intruder.socket is not None
+        intruder.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     intruder.stream.close()
 
 

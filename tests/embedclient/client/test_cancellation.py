@@ -156,7 +156,7 @@ async def test_a_block_whose_rollback_is_not_over_in_time_gives_nothing_to_the_n
                 await session.create_temporary_queue()  # by now it is at the broker
                 for direction in ("up", "down"):
                     relay.hold(direction)
-                connection._edge.agent.on_notification = lambda _: lost.set()
+                connection.add_failover_listener(lambda _: lost.set())
                 relay.cut()
                 await lost.wait()
                 with pytest.raises(Mine):

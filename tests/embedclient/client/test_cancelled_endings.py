@@ -8,6 +8,7 @@ import trio.testing
 
 from embedclient import AcknowledgeMode, Connection, ConnectionFactory, ServerLocator, Session, TextMessage
 from embedclient.agent import Call
+from embedclient.agent.session._session import Session as AgentSession
 from embedclient.errors import DuplicateIDException, IllegalStateException, TransactionOutcomeUnknownException
 from tests.embedclient.client.conftest import connected_in_vm, relayed_broker
 
@@ -137,16 +138,15 @@ async def test_a_commit_that_fails_while_its_caller_is_cancelled_is_reported_by_
 ) -> None:
     async with connected_in_vm() as connection, connection.session(transacted=True) as session:
         await _send_twice(session)
-        agent_session = session._context.agent_session
-        commit = agent_session.commit
+        commit = AgentSession.commit
         with trio.CancelScope() as scope:
 
-            def cancelled_by_its_answer() -> Call[None]:
-                call = commit()
+            def cancelled_by_its_answer(agent_session: AgentSession) -> Call[None]:
+                call = commit(agent_session)
                 call.when_done(scope.cancel)
                 return call
 
-            monkeypatch.setattr(agent_session, "commit", cancelled_by_its_answer)
+            monkeypatch.setattr(AgentSession, "commit", cancelled_by_its_answer)
             await session.commit()
         monkeypatch.undo()
         assert scope.cancelled_caught

@@ -9,6 +9,8 @@ import pytest
 import trio
 import trio.testing
 
+from embedbroker import EmbeddedBroker
+from embedbroker.runtime._embedded import life_of
 from embedclient import Connection, ConnectionFactory, Message, MessageConsumer, Session
 from embedclient.errors import IllegalStateException
 from tests.embedclient.client.conftest import connected_in_vm, relayed_broker
@@ -170,7 +172,9 @@ async def test_a_connection_stops_all_sessions_although_one_is_closed_meanwhile(
 
 
 async def test_a_session_nobody_waits_for_any_more_is_closed_again() -> None:
-    async with connected_in_vm() as connection:
+    async with EmbeddedBroker() as broker, ConnectionFactory(broker.vm_url).connect() as connection:
+        sessions = life_of(broker).host.node.core.sessions
+        before = len(sessions)
         for passes in range(1, 8):
             opened: list[Session] = []
 
@@ -184,6 +188,7 @@ async def test_a_session_nobody_waits_for_any_more_is_closed_again() -> None:
                 for _ in range(passes):
                     await trio.lowlevel.checkpoint()
                 scope.cancel()
-            assert list(connection._sessions) == opened
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(sessions) == before + len(opened)
             for session in opened:
                 await session.close()

@@ -11,6 +11,7 @@ import pytest
 
 from embedclient import AcknowledgeMode, Connection, DeliveryMode, TextMessage
 from embedclient.agent import Call
+from embedclient.agent.session._session import Session as AgentSession
 from embedclient.asyncio import ConnectionFactory
 from embedclient.errors import DuplicateIDException, TransactionOutcomeUnknownException
 
@@ -237,18 +238,17 @@ def test_a_commit_that_fails_while_its_caller_is_cancelled_is_reported_by_the_ne
             await producer.send(TextMessage("once", properties={"_AMQ_DUPL_ID": "the same"}))
             await session.commit()
             await producer.send(TextMessage("twice", properties={"_AMQ_DUPL_ID": "the same"}))
-            agent_session = session._context.agent_session
-            commit = agent_session.commit
+            commit = AgentSession.commit
 
             def cancel() -> None:
                 committing.cancel()
 
-            def cancelled_by_its_answer() -> Call[None]:
-                call = commit()
+            def cancelled_by_its_answer(agent_session: AgentSession) -> Call[None]:
+                call = commit(agent_session)
                 call.when_done(cancel)
                 return call
 
-            monkeypatch.setattr(agent_session, "commit", cancelled_by_its_answer)
+            monkeypatch.setattr(AgentSession, "commit", cancelled_by_its_answer)
             committing = asyncio.create_task(session.commit())
             with pytest.raises(asyncio.CancelledError):
                 await committing

@@ -16,7 +16,7 @@ import trio
 
 from embedclient.blocking import ConnectionFactory
 from embedclient.blocking._event_loop import EventLoop
-from embedclient.blocking._portal import Portal, _Job
+from embedclient.blocking._portal import Job, Portal
 from embedclient.errors import (
     ConnectionClosedException,
     ConnectionLostException,
@@ -87,7 +87,7 @@ def behind(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("interruption", [before, behind])
 @pytest.mark.parametrize(
-    "place", [(Portal, "submit"), (Portal, "_soon"), (_Job, "finished")], ids=lambda place: place[1]
+    "place", [(Portal, "submit"), (Portal, "_soon"), (Job, "finished")], ids=lambda place: place[1]
 )
 def test_ctrl_c_at_any_moment_of_a_receive_neither_hangs_nor_loses_the_message(
     url: str, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], interruption: Interruption
@@ -117,7 +117,7 @@ def test_ctrl_c_as_a_scope_is_left_ends_it_all_the_same(
 ) -> None:
     threads = portal_threads()
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch, ConnectionFactory(url).connect():
-        patch.setattr(_Job, "finished", interruption(_Job.finished))
+        patch.setattr(Job, "finished", interruption(Job.finished))
     assert portal_threads() == threads
 
 
@@ -175,14 +175,15 @@ def test_a_listener_may_use_the_client(url: str) -> None:
 
 
 def test_a_blocking_call_in_the_event_loops_own_thread_is_refused() -> None:
-    portal = Portal.open()
+    loop = EventLoop.start()
+    portal = Portal(loop)
 
     async def call() -> None:
         portal.call_now(list)
 
     with pytest.raises(IllegalStateException, match="event loop's thread"):
         portal.call(call)
-    portal._stop()
+    loop.end()
 
 
 @pytest.fixture
@@ -206,22 +207,31 @@ def test_a_thread_that_gets_no_event_loop_says_so() -> None:
 
 def test_ctrl_c_while_the_thread_starts_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     before = portal_threads()
-    waits = count()
+    made = count()
 
     class Interrupted(threading.Event):
+        """The first one is that of the loop; the next one is that of its thread."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.interrupts = next(made) == 0
+
         def wait(self, timeout: float | None = None) -> bool:
-            if next(waits) == 0:
+            if self.interrupts:
+                self.interrupts = False
                 raise KeyboardInterrupt
             return super().wait(timeout)
 
     def make(loop: EventLoop) -> None:
-        usual(loop)
-        loop._ready = Interrupted()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, "Event", Interrupted)
+            usual(loop)
 
     usual = EventLoop.__init__
-    monkeypatch.setattr(EventLoop, "__init__", make)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(EventLoop, "__init__", make)
         Portal.open()
+    assert next(made) > 0
     assert portal_threads() == before
 
 
@@ -321,7 +331,7 @@ def test_a_call_that_comes_behind_the_end_of_the_loop_finds_a_closed_connection(
             pass
         job.begin(nursery)
 
-    job = _Job(work)
+    job = Job(work)
     trio.run(end)
     with pytest.raises(ConnectionClosedException):
         job.result()

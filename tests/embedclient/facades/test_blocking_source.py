@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Protocol
 
 import pytest
 
@@ -21,7 +22,7 @@ def test_every_client_class_that_waits_has_a_blocking_twin() -> None:
         found.__name__
         for found in classes
         if inspect.isclass(found)
-        and not getattr(found, "_is_protocol", False)
+        and Protocol not in found.__bases__
         and any(inspect.iscoroutinefunction(member) for member in vars(found).values())
     }
     by_hand = {"ConnectionFactory", "ServerLocator", "Opening"}
