@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from argparse import Action, ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +38,7 @@ from embedclient._client._url_parameters import (
     VM_PARAMETERS,
 )
 from embedclient.model import ACCEPTOR_PARAMETERS
-from tests.simulation.__main__ import _parser as simulator_options
+from tests.simulation.__main__ import make_parser
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
 CODE = re.compile(r"`([^`]*)`")
@@ -318,10 +319,17 @@ def test_every_attribute_and_operation_of_management_is_there(control: Control) 
     assert operations == known
 
 
-def test_every_option_of_the_simulator_is_there_with_its_default() -> None:
+def test_every_option_of_the_simulator_is_there_with_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = named_defaults(only_table("simulation", "Running seeds"))
-    known: dict[str, str] = {}
-    for action in simulator_options()._actions:
+    add, actions, known = ArgumentParser.add_argument, list[Action](), dict[str, str]()
+
+    def noted(parser: ArgumentParser, *names: str, **options: Any) -> Action:
+        actions.append(add(parser, *names, **options))
+        return actions[-1]
+
+    monkeypatch.setattr(ArgumentParser, "add_argument", noted)
+    make_parser()
+    for action in actions:
         if "--help" not in action.option_strings:
             default = "off" if action.const is True else url_text(action.default)
             known |= dict.fromkeys(action.option_strings, default)

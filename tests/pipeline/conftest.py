@@ -102,5 +102,5 @@ def broker(tmp_path: Path) -> Iterator[ThreadedBroker]:
 def _connections() -> Iterator[None]:
     """Connections that this process shares end with the test that made them, in front of its broker."""
     yield
-    for _, options in list(BrokerConnection._shared):
-        BrokerConnection.forget(options)
+    for link in BrokerConnection.all_shared():
+        BrokerConnection.forget(link.options)

@@ -144,7 +144,7 @@ def test_segments_that_go_while_messages_are_read_are_looked_for_again(
     assert [*went] == []
     result.close()
     monkeypatch.setattr(_audit, "gone_since", lambda *_: "it went")
-    monkeypatch.setattr(_audit, "_LISTINGS", 1)
+    monkeypatch.setattr(_audit, "LISTINGS", 1)
     with pytest.raises(JournalMoved, match="it went"):
         audited(spark, tmp_path / "live")
 

@@ -13,7 +13,7 @@ from embedbroker.pipeline._audit_blocks import CAME, SUMMARY_TYPES, WENT, summar
 from embedbroker.pipeline._audit_log import judged_from_of
 from embedbroker.pipeline._audit_log_records import LOG_TYPES, LogKind, packed_numbers
 from embedbroker.pipeline._audit_log_verdict import LogEvidence, judge_log
-from embedbroker.pipeline._audit_page import _charts
+from embedbroker.pipeline._audit_page import charts_of
 from embedbroker.pipeline._audit_verdict import JournalEvidence, judge
 from embedbroker.report import load_templates
 from embedbroker.storage import RecordKind
@@ -114,7 +114,7 @@ def test_the_drawing_ends_at_what_is_present_and_is_never_below_nothing() -> Non
         {"second": at, "sum(came)": came, "sum(went)": went}
         for at, came, went in ((100, 0, 1), (101, 8, 0), (103, 0, 2))
     ]
-    _, present = _charts(records, moved)
+    _, present = charts_of(records, moved)
     page = load_templates().from_string("{% from 'chart.svg' import draw %}{{ draw(chart) }}").render(chart=present)
     assert 'aria-label="messages present, 5 at the end"' in page
     [points] = re.findall(r'<polyline class="one" points="([^"]+)"', page)

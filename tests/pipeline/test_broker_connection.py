@@ -25,4 +25,4 @@ def test_a_connection_that_was_given_up_is_made_anew(broker: ThreadedBroker) -> 
     again = BrokerConnection.shared(ConnectionOptions(broker.url))
     with again.session() as session:
         assert not session.query_queue("orders").exists
-    assert all(known is not link for known in BrokerConnection._shared.values())
+    assert link not in BrokerConnection.all_shared()

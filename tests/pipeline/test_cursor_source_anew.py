@@ -66,15 +66,16 @@ def test_a_checkpoint_of_a_broker_that_lost_its_journal_goes_on_with_what_is_the
 
 
 def test_a_broker_that_lost_its_journal_while_the_query_runs_is_read_from_its_beginning(
-    broker: ThreadedBroker, wiped: ThreadedBroker, end: Offset
+    broker: ThreadedBroker, wiped: ThreadedBroker, end: Offset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wiped.url, "orders", numbered("orders", range(100, 160)))
+    ask, there = Services.ask, Services(BrokerConnection.shared(options_of(wiped).connection))
     for way in ("true", "false"):
+        monkeypatch.undo()
         stream = source(broker, failOnDataLoss=way)
         assert stream.latest(end, 10, 0) is end
-        stream._services = Services(
-            BrokerConnection.shared(options_of(wiped).connection)
-        )  # the same address, in real life
+        # The same address, in real life.
+        monkeypatch.setattr(Services, "ask", lambda _, *operation, **fields: ask(there, *operation, **fields))
         if way == "true":
             with pytest.raises(DataLost, match="has no cursor 'spark'"):
                 stream.latest(end, 10, 0)

@@ -48,7 +48,7 @@ def expired(tmp_path: Path) -> Iterator[Expired]:
     config = evolve(config, message_expiry_scan_period_ms=10, address_settings=settings)
     with EmbeddedBroker.in_thread(config) as broker:
         # A broker that was started again gives the lease its full time.
-        lease = {"queue": "orders", "cursor": CURSOR, "owner": run._owner, "lease_ms": 1, "from": "earliest"}
+        lease = {"queue": "orders", "cursor": CURSOR, "owner": run.owner, "lease_ms": 1, "from": "earliest"}
         ask(broker, "cursor.open", **lease)
         wait_expired(broker, 4)
         yield Expired(broker, start, end)

@@ -9,10 +9,10 @@ import pytest
 
 from embedbroker import ThreadedBroker
 from embedbroker.pipeline import _export, _transfer, exported_queues
-from embedbroker.pipeline._export import _Parts, export_queue
+from embedbroker.pipeline._export import ExportParts, export_queue
 from embedbroker.pipeline._export_folder import ExportFolder
 from embedbroker.pipeline._options import ConnectionOptions
-from embedbroker.pipeline._repair import _browse
+from embedbroker.pipeline._repair import keys_and_digests
 from embedbroker.pipeline._transfer import import_parts
 from embedclient.blocking import ConnectionFactory, ServerLocator
 from tests.pipeline.queues import fill, left_in, numbered
@@ -48,7 +48,7 @@ def test_a_part_and_a_transaction_have_so_many_bytes_at_most(
     export_queue(ConnectionOptions(broker.url), "orders", str(tmp_path), 100)
     parts = ExportFolder.of(str(tmp_path), "orders").parts()
     assert [part.rows for part in parts] == [2, 2, 1, 1]
-    assert [len(each) for each in _transfer._transactions("orders", parts[0].path)] == [1, 1]
+    assert [len(each) for each in _transfer.transactions_of("orders", parts[0].path)] == [1, 1]
 
 
 def test_two_attempts_at_once_write_each_message_once(broker: ThreadedBroker, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_two_attempts_at_once_write_each_message_once(broker: ThreadedBroker, tm
     folder.make()
     with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
         session.start()
-        attempts = [_Parts(folder, "orders", 10) for _ in range(2)]
+        attempts = [ExportParts(folder, "orders", 10) for _ in range(2)]
         with session.create_consumer("orders", browse_only=True) as consumer:
             shown = consumer.receive_encoded(100)
         for message in shown[:15]:
@@ -105,10 +105,10 @@ def test_a_comparison_finds_imported_messages_again_that_have_no_ids(broker: Thr
     connection = ConnectionOptions(broker.url)
     with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
         session.start()
-        before = list(_browse(session, "orders", None))
+        before = list(keys_and_digests(session, "orders", None))
         export_queue(connection, "orders", str(tmp_path), 10)
         consume(broker, "orders", 5)
         folder = ExportFolder.of(str(tmp_path), "orders")
         import_parts(connection, "orders", folder.path, folder.parts())
-        assert list(_browse(session, "orders", None)) == before
+        assert list(keys_and_digests(session, "orders", None)) == before
         assert len({key for key, _ in before}) == 5

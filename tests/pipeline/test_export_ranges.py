@@ -16,7 +16,7 @@ from embedbroker.pipeline._broker_connection import BrokerConnection
 from embedbroker.pipeline._cursor_source import CURSOR
 from embedbroker.pipeline._export import export_queue
 from embedbroker.pipeline._export_folder import ExportFolder
-from embedbroker.pipeline._export_ranges import QueueRange, _Pins, export_range, pinned_ranges
+from embedbroker.pipeline._export_ranges import ExportPins, QueueRange, export_range, pinned_ranges
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._services import ServiceRefused
 from embedclient.blocking import ServerLocator
@@ -102,11 +102,11 @@ def test_a_killed_export_goes_on_with_what_was_left_to_it(broker: ThreadedBroker
     link = BrokerConnection(connection)
     folder = ExportFolder.of(str(tmp_path), "orders")
     folder.make()
-    killed = _Pins(link)
+    killed = ExportPins(link)
     first, *_ = killed.ranges("orders", folder, 10) or []
     assert export_range(connection, first, str(tmp_path)).messages == 10
     # In its name, as if time had passed; the rest of it lives on.
-    ask(broker, "cursor.release", queue="orders", cursor=CURSOR, owner=killed._owner)
+    ask(broker, "cursor.release", queue="orders", cursor=CURSOR, owner=killed.owner)
     consume(broker, "orders", 15)
     fill(broker.url, "orders", numbered("orders", [30]))
     assert export(broker, tmp_path) == [0, 5, 10]
@@ -124,7 +124,7 @@ def test_queues_of_others_are_browsed(broker: ThreadedBroker, tmp_path: Path) ->
     end = stream.latest(stream.initial(), 5, 0)
     assert ranges(broker, tmp_path) is None
     assert stream.partitions(end)
-    ask(broker, "cursor.remove", queue="orders", cursor=CURSOR, owner=stream._owner)
+    ask(broker, "cursor.remove", queue="orders", cursor=CURSOR, owner=stream.owner)
     stream.close()
     with ServerLocator(broker.url).create_session_factory() as factory, factory.create_session() as session:
         with session.create_consumer("orders"):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from embedbroker import BrokerConfig, EmbeddedBroker
 from embedbroker.pipeline import audit, write_audit
-from embedbroker.pipeline._audit import _evidence, _forks
+from embedbroker.pipeline._audit import evidence_of, forks_of
 from embedbroker.pipeline._audit_blocks import COLUMNS, SUMMARY_TYPES, joined, summary
 from embedbroker.pipeline._audit_verdict import judge
 from embedbroker.pipeline._journal_files import JournalSource, journal_sources
@@ -40,9 +40,9 @@ def summaries(sources: list[JournalSource], apart: dict[int, int]) -> list[Row]:
 def verdicts(*places: Path) -> tuple[dict[str, int], dict[int, int]]:
     """Messages by verdict, and the forks by number of the source."""
     sources = journal_sources(places)
-    apart = _forks(sources, [row for row in summaries(sources, {}) if row["kind"] in (END, FINDING)])
+    apart = forks_of(sources, [row for row in summaries(sources, {}) if row["kind"] in (END, FINDING)])
     rows = summaries(sources, apart)
-    evidence = {sources[0].identity: _evidence(sources, [r for r in rows if r["kind"] in (END, FINDING)], apart)}
+    evidence = {sources[0].identity: evidence_of(sources, [r for r in rows if r["kind"] in (END, FINDING)], apart)}
     groups: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for row in rows:
         if row["kind"] in HOT and not row["transaction_id"]:

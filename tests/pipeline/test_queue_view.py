@@ -37,15 +37,15 @@ def breaking(broker: ThreadedBroker, relay: FrameRelay, monkeypatch: pytest.Monk
 
 def test_a_comparison_whose_connection_breaks_counts_no_message_twice(breaking: ConnectionOptions) -> None:
     with pytest.raises(ConnectionLostException, match="'orders' was shown: begin again"):
-        list(_reconcile._browse(breaking, "orders", False))
-    assert sum(batch.num_rows for batch in _reconcile._browse(breaking, "orders", False)) == MESSAGES
+        list(_reconcile.browse_rows(breaking, "orders", False))
+    assert sum(batch.num_rows for batch in _reconcile.browse_rows(breaking, "orders", False)) == MESSAGES
 
 
 def test_a_repair_whose_connection_breaks_counts_no_message_twice(breaking: ConnectionOptions) -> None:
     link = BrokerConnection(breaking)
     try:
         with link.session() as session, pytest.raises(ConnectionLostException, match="begin again"):
-            list(_repair._browse(session, "orders", None))
+            list(_repair.keys_and_digests(session, "orders", None))
     finally:
         link.close()
 

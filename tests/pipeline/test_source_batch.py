@@ -144,10 +144,13 @@ def test_filters_select_the_same_in_the_broker_and_in_spark(
 
 
 @pytest.mark.facts
-def test_a_pushed_filter_reaches_the_broker(pushing: SparkSession, broker: ThreadedBroker) -> None:
+def test_a_pushed_filter_reaches_the_broker(
+    pushing: SparkSession, broker: ThreadedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
     frame = read(pushing, broker, queue="orders", pushFilters="true").where("priority = 3")
     fill(broker.url, "orders", varied("orders"))
-    plan = frame._jdf.queryExecution().executedPlan().toString()
+    frame.explain()
+    plan = capsys.readouterr().out
     # What Spark itself looks at is only what the reader gave back.
     assert "Filter isnotnull(priority" in plan
     assert " = 3)" not in plan

@@ -14,7 +14,7 @@ from embedbroker.pipeline import export_queues, import_queues
 from embedbroker.pipeline._export import export_queue
 from embedbroker.pipeline._options import ConnectionOptions
 from embedbroker.pipeline._sending import SentMessage, queue_sender
-from embedbroker.pipeline._transfer import _duplicate_id
+from embedbroker.pipeline._transfer import import_id
 from embedclient import BytesMessage, MapMessage, TextMessage
 from embedclient.blocking import ConnectionFactory, ServerLocator
 from embedclient.model import PropertyValue, RoutingType
@@ -175,7 +175,7 @@ def test_messages_with_duplicate_ids_of_their_own_keep_them(broker: ThreadedBrok
         if number in (1, 4):
             changes = {ADDED: f"own {number}"}
             core = core.copy_for("other", changes=changes, removals=(), expiration=0)
-        messages.append(SentMessage(bytes(core.raw), _duplicate_id("q", number, bytes(core.raw))))
+        messages.append(SentMessage(bytes(core.raw), import_id("q", number, bytes(core.raw))))
     with queue_sender(ConnectionOptions(broker.url), "address", "q", RoutingType.ANYCAST) as sender:
         assert sender.send_once([messages[4]]) == 1
         assert sender.send_once(messages) == 5

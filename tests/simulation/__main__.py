@@ -44,7 +44,7 @@ _GARBAGE_MAX = 50_000
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     options.groups = options.groups or options.mode is not None
     _set_numbers(options)
     if options.keep is not None:
@@ -97,7 +97,7 @@ def _set_numbers(options: argparse.Namespace) -> None:
     options.hash_check = hash_check if options.hash_check is None else options.hash_check
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulated crashes from seeds.")
     parser.add_argument(
         "--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS})"
@@ -178,14 +178,14 @@ def _ways(options: argparse.Namespace) -> list[str]:
 def _outcomes(run: Callable[[int], SeedResult], seeds: range, jobs: int) -> Iterator[SeedResult | ScenarioFailed]:
     outcome = partial(_outcome, run)
     if jobs <= 1:
-        _collect_seldom()
+        collect_seldom()
         yield from map(outcome, seeds)
         return
-    with ProcessPoolExecutor(jobs, initializer=_collect_seldom) as pool:
+    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
         yield from pool.map(outcome, seeds, chunksize=10)
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """What was imported stays, and a seed leaves little behind: looking through all of it often finds nothing."""
     gc.collect()
     gc.freeze()
@@ -212,11 +212,11 @@ def _show_failure(failure: ScenarioFailed, options: argparse.Namespace) -> None:
     ways = "".join(f" {each}" for each in _ways(options))
     replay = f"python -m tests.simulation{ways} --first-seed {failure.seed} --seeds 1 --hash-check 0 --trace 1000"
     trace = failure.trace[-options.trace :]
-    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", *_commit_lines(), ""]
+    text = ["", f"seed {failure.seed} FAILED: {failure.text}", *trace, f"replay: {replay}", *commit_lines(), ""]
     sys.stderr.write("\n".join(text) + "\n")
 
 
-def _commit_lines() -> list[str]:
+def commit_lines() -> list[str]:
     """Which commit this code is of, where it lies in its repository: a seed means nothing without."""
     here = Path(__file__)
     git = ["git", "-C", str(here.parent)]

@@ -22,7 +22,7 @@ FIRST_SEED = 10_001
 def bug(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that never lets a message expire; and this process keeps the habits of its garbage collector."""
     replace(monkeypatch, "expire", lambda self, queue, reference: False)
-    monkeypatch.setattr(command_line, "_collect_seldom", lambda: None)
+    monkeypatch.setattr(command_line, "collect_seldom", lambda: None)
 
 
 def first_failure(text: str) -> tuple[int, str, list[str], list[str]]:
@@ -61,7 +61,7 @@ def test_a_failure_names_the_commit_where_there_is_a_repository(
     place = package / "__main__.py"
     place.write_text("")
     monkeypatch.setattr(command_line, "__file__", str(place))
-    assert command_line._commit_lines() == []
+    assert command_line.commit_lines() == []
 
     def git(*arguments: str) -> str:
         environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -70,7 +70,7 @@ def test_a_failure_names_the_commit_where_there_is_a_repository(
 
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "of somebody else")
-    assert command_line._commit_lines() == []
+    assert command_line.commit_lines() == []
     git("add", "package")
     git("commit", "--quiet", "--message", "ours")
     commit = git("rev-parse", "HEAD")
@@ -78,9 +78,9 @@ def test_a_failure_names_the_commit_where_there_is_a_repository(
     assert command_line.main(arguments) == 1
     assert f"\ncommit: {commit}\n" in capsys.readouterr().err
     place.write_text("# changed")
-    assert command_line._commit_lines() == [f"commit: {commit}-dirty"]
+    assert command_line.commit_lines() == [f"commit: {commit}-dirty"]
     monkeypatch.setenv("PATH", str(package))
-    assert command_line._commit_lines() == []
+    assert command_line.commit_lines() == []
 
 
 def test_a_seed_that_differs_elsewhere_fails_the_run(tmp_path: Path) -> None:

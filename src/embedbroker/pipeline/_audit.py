@@ -42,16 +42,9 @@ from ._journals import spark_schema, summaries_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "Audit",
-    "AuditFinding",
-    "JournalMoved",
-    "audit",
-    "furthest",
-    "journal_places",
-]
+__all__ = ["Audit", "AuditFinding", "JournalMoved", "audit", "evidence_of", "forks_of", "furthest", "journal_places"]
 
-_LISTINGS = 8
+LISTINGS = 8
 _SEGMENTS_PER_PART = 64
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _COUNTS = ("stored", "acknowledged", "present", "lost", "unaccounted", "acknowledged twice", "acknowledged, not stored",
@@ -232,12 +225,12 @@ def audit(
     # Before the journals: messages confirmed by now are in them, unless they left their queue.
     confirmed = confirmed_now(log_sources(logs))
     journals = journal_places(places)
-    for _ in range(_LISTINGS):
+    for _ in range(LISTINGS):
         sources = journal_sources(journals)
         rows, notes, moved = _summed_up(spark, sources, {})
         apart: dict[int, int] = {}
         try:
-            apart = {} if moved else _forks(sources, notes)
+            apart = {} if moved else forks_of(sources, notes)
         except FileNotFoundError as error:
             moved = str(error)
         if apart:
@@ -252,7 +245,7 @@ def audit(
                 return result
             result.close()
         rows.unpersist()
-    raise JournalMoved(f"the segments changed while they were read, {_LISTINGS} times: {moved}; audit a copy")
+    raise JournalMoved(f"the segments changed while they were read, {LISTINGS} times: {moved}; audit a copy")
 
 
 def _summed_up(
@@ -276,7 +269,7 @@ def _add_producers(
     return gone_since(result.sources, places)
 
 
-def _forks(sources: list[JournalSource], notes: list[Row]) -> dict[int, int]:
+def forks_of(sources: list[JournalSource], notes: list[Row]) -> dict[int, int]:
     last = {(note["source"], note["generation"]): note["count"] for note in notes if note["kind"] == END}
     groups = [group for group in _journals(sources).values() if len(group) > 1]
     return {number: fork for group in groups for number, fork in forks(group, furthest(group, last), last).items()}
@@ -292,7 +285,7 @@ def _audit(
     confirmed: Mapping[str, int],
 ) -> Audit:
     findings = _findings(sources, notes) + _missing(sources, rows)
-    evidence = {identity: _evidence(group, notes, apart) for identity, group in _journals(sources).items()}
+    evidence = {identity: evidence_of(group, notes, apart) for identity, group in _journals(sources).items()}
     # An end behind a fork was never reported; the broker that took over may have ended the transaction otherwise.
     ends = transaction_ends(rows.where("not left_behind"))
     blocks = rows.where(F.col("kind").isin(_ADD, _ACKNOWLEDGE, AGAIN))
@@ -391,7 +384,7 @@ def _missing(sources: list[JournalSource], rows: DataFrame) -> list[AuditFinding
     return found
 
 
-def _evidence(sources: list[JournalSource], notes: list[Row], apart: Mapping[int, int]) -> JournalEvidence:
+def evidence_of(sources: list[JournalSource], notes: list[Row], apart: Mapping[int, int]) -> JournalEvidence:
     """Return how far back the records of one journal are complete, and which source is its present.
 
     A segment in which a copy went its own way does not stand for that of the present.

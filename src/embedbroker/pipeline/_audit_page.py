@@ -19,7 +19,7 @@ from ._audit_log import LogAudit
 if TYPE_CHECKING:
     pass
 
-__all__ = ["write_audit"]
+__all__ = ["charts_of", "write_audit"]
 
 # Rows of a table on the page; the Parquet files have all of them.
 _ROWS_MAX = 1000
@@ -88,7 +88,7 @@ def _page(audit: Audit) -> str:
         queues=_rows(audit.queues),
         producer_columns=_PRODUCER_COLUMNS,
         producers=None if audit.producers is None else _rows(audit.producers),
-        charts=_charts(_rows(_per_second(audit), _POINTS_MAX * 1000), _rows(_moved(audit), _POINTS_MAX * 1000)),
+        charts=charts_of(_rows(_per_second(audit), _POINTS_MAX * 1000), _rows(_moved(audit), _POINTS_MAX * 1000)),
         log_columns=_LOG_COLUMNS,
         log=None if audit.log is None else _log(audit.log),
         transactions=_rows(audit.transactions),
@@ -139,7 +139,7 @@ def _moved(audit: Audit) -> Any:
     return audit.backlog.groupBy("second").sum("came", "went").orderBy("second")
 
 
-def _charts(rows: Sequence[Row], moved: Sequence[Row]) -> list[Chart]:
+def charts_of(rows: Sequence[Row], moved: Sequence[Row]) -> list[Chart]:
     """Chart the records in each stretch of time, and the messages present; `moved` has the ones that count."""
     if not rows:
         return []

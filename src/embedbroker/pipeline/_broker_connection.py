@@ -53,6 +53,11 @@ class BrokerConnection:
         return link
 
     @classmethod
+    def all_shared(cls) -> list[BrokerConnection]:
+        """Return the connections that this process keeps for `shared`."""
+        return list(cls._shared.values())
+
+    @classmethod
     def forget(cls, options: ConnectionOptions) -> None:
         """Close the shared connection, if there is one: the next `shared` makes another."""
         link = cls._shared.pop((os.getpid(), options), None)

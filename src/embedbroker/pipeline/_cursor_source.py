@@ -68,7 +68,7 @@ class CursorSource:
 
     def __init__(self, options: SourceOptions, query: str, subscription: str | None) -> None:
         self._options = options
-        self._owner = f"{query}/{uuid4()}"
+        self.owner = f"{query}/{uuid4()}"
         self._query = query
         self._subscription = subscription
         self._services = Services(BrokerConnection.shared(options.connection))
@@ -264,7 +264,7 @@ class CursorSource:
         return self._positions[queue]
 
     def _opened(self, queue: str, wanted: str | int, *, discards: bool) -> Mapping[str, object]:
-        fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
+        fields: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self.owner}
         fields |= {"lease_ms": self._options.lease_ms, "from": wanted, "discard": discards}
         try:
             return self._services.call("cursor.open", **fields)
@@ -289,7 +289,7 @@ class CursorSource:
     def _release(self) -> None:
         for queue in self._positions:
             try:
-                self._services.call("cursor.release", queue=queue, cursor=CURSOR, owner=self._owner)
+                self._services.call("cursor.release", queue=queue, cursor=CURSOR, owner=self.owner)
             except (ServiceRefused, JMSException) as error:
                 _log.warning("the lease on queue %r was not given back: %s", queue, error)
         self._positions.clear()
@@ -328,7 +328,7 @@ class CursorSource:
 
         The broker counts losses within the pinned range. It has no record of messages after it that others took.
         """
-        before = found.get("before", self._owner)  # a broker that omits it has no interruption to report
+        before = found.get("before", self.owner)  # a broker that omits it has no interruption to report
         if before is None and self._origin != self._broker:
             self._interruptions[queue] = "this broker has lost its journal since then, or is another one"
         elif before is None:
@@ -414,7 +414,7 @@ class CursorSource:
         A lost lease is acquired again if the loss of data may be ignored. Other consumers may have acknowledged more by
         then, so the place can be a later one.
         """
-        fields = {"queue": queue, "cursor": CURSOR, "owner": self._owner, **numbers}
+        fields = {"queue": queue, "cursor": CURSOR, "owner": self.owner, **numbers}
         try:
             return self._services.call(operation, **{**fields, bound: place}), place
         except ServiceRefused as refused:
@@ -451,7 +451,7 @@ class CursorSource:
                 if self._stopped.is_set():
                     return
                 try:
-                    self._services.call("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
+                    self._services.call("cursor.renew", queue=queue, cursor=CURSOR, owner=self.owner)
                 except (ServiceRefused, JMSException) as error:  # the next batch detects the consequence
                     _log.warning("the lease on queue %r was not renewed: %s", queue, error)
 

@@ -21,7 +21,7 @@ from ._export_folder import ExportFolder, NewPart, write_note
 from ._frames import pack_block
 from ._options import ConnectionOptions
 
-__all__ = ["TransferResult", "describe", "export_queue"]
+__all__ = ["ExportParts", "TransferResult", "describe", "export_queue"]
 
 # The limit of interruptions in a row: a queue is shown from its beginning, and no part of it is written meanwhile.
 INTERRUPTIONS_MAX = 10
@@ -49,7 +49,7 @@ def export_queue(connection: ConnectionOptions, queue: str, root: str, messages_
     """
     folder = ExportFolder.of(root, queue)
     folder.make()
-    writing = _Parts(folder, queue, messages_per_part)
+    writing = ExportParts(folder, queue, messages_per_part)
     before = len(writing.done)
     if not folder.complete.exists():
         with closing(BrokerConnection(connection)) as link, link.session() as session:
@@ -73,7 +73,7 @@ def describe(session: ClientSession, queue: str, folder: ExportFolder) -> None:
     write_note(folder.path / "queue.json", {"queue": queue, "address": state.address, "routing": routing.name})
 
 
-class _Parts:
+class ExportParts:
     """The written parts of a queue, and the next one. ``done``: the numbers of their messages.
 
     The next number is behind all parts that were read. So an attempt that gets it for a part has read all earlier ones:
@@ -132,7 +132,7 @@ class _Parts:
         self._pending, self._pending_size = {}, 0
 
 
-def _export_parts(session: ClientSession, parts: _Parts) -> bool:
+def _export_parts(session: ClientSession, parts: ExportParts) -> bool:
     """Browse the queue and write the messages that are not in a part yet.
 
     Return False when the session was lost, and a new one must browse. That one shows the queue from its beginning.

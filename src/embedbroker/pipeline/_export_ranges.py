@@ -29,7 +29,7 @@ from ._export_folder import ExportFolder, NewPart, noted, write_note
 from ._options import ConnectionOptions, SourceOptions
 from ._services import CLOSE_TIMEOUT_S, ServiceRefused, Services
 
-__all__ = ["QueueRange", "export_range", "pinned_ranges"]
+__all__ = ["ExportPins", "QueueRange", "export_range", "pinned_ranges"]
 
 LEASE_MS = 60_000
 _RENEWALS_PER_LEASE = 3
@@ -61,7 +61,7 @@ def pinned_ranges(
         JMSException: the broker cannot be reached, or refuses.
     """
     link = BrokerConnection(connection)
-    pins = _Pins(link)
+    pins = ExportPins(link)
     try:
         found: dict[str, list[QueueRange]] = {}
         for queue in queues if pins.services.can("cursor.open") else ():
@@ -78,13 +78,13 @@ def pinned_ranges(
         link.close()
 
 
-class _Pins:
+class ExportPins:
     """Hold the cursors of one export, renewed by a thread: tasks may take longer than a lease."""
 
     def __init__(self, link: BrokerConnection) -> None:
         self.services = Services(link)
         self._link = link
-        self._owner = f"{_OWNER}{uuid4()}"
+        self.owner = f"{_OWNER}{uuid4()}"
         self._queues: list[str] = []
         self._stopped = threading.Event()
         self._renewing = threading.Thread(target=self._renew, name="embedbroker export", daemon=True)
@@ -126,7 +126,7 @@ class _Pins:
         self._renewing.join()
         for queue in self._queues:
             with suppress(ServiceRefused, JMSException):  # the lease expires
-                self.services.call("cursor.remove", queue=queue, cursor=CURSOR, owner=self._owner)
+                self.services.call("cursor.remove", queue=queue, cursor=CURSOR, owner=self.owner)
         self.services.close()
 
     def _pin(self, queue: str) -> tuple[int, int, int]:
@@ -135,7 +135,7 @@ class _Pins:
         A cursor in use is left alone: the refusal names its owner. Cursors not in use are those of a killed export, or
         of a query that must report a loss anyway, because consumers were let in.
         """
-        of_one: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self._owner}
+        of_one: dict[str, object] = {"queue": queue, "cursor": CURSOR, "owner": self.owner}
         try:
             self.services.call("cursor.renew", **of_one)
         except ServiceRefused as refused:
@@ -175,7 +175,7 @@ class _Pins:
                 if self._stopped.is_set():
                     return
                 try:
-                    self.services.call("cursor.renew", queue=queue, cursor=CURSOR, owner=self._owner)
+                    self.services.call("cursor.renew", queue=queue, cursor=CURSOR, owner=self.owner)
                 except (ServiceRefused, JMSException) as error:  # tasks detect the consequence
                     _log.warning("the lease on queue %r was not renewed: %s", queue, error)
 

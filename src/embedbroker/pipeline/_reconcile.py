@@ -34,7 +34,7 @@ from ._repair import PLAN_TYPES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Site", "left_out", "reconcile", "write_plan"]
+__all__ = ["Site", "browse_rows", "left_out", "reconcile", "write_plan"]
 
 Place = str | PathLike[str]
 _SITE_TYPES = {
@@ -316,7 +316,7 @@ def _browsed(spark: SparkSession, site: Site, with_raw: bool) -> DataFrame:
     queues = list(site.queues) or _listed(site)
 
     def browse(number: int) -> Iterator[pa.RecordBatch]:
-        return _browse(connection, queues[number], with_raw)
+        return browse_rows(connection, queues[number], with_raw)
 
     return each_of(spark, len(queues), browse, spark_schema(_SITE_TYPES))
 
@@ -326,7 +326,7 @@ def _listed(site: Site) -> list[str]:
     return matching_queues(SourceOptions.parse({name: value for name, value in options.items() if value is not None}))
 
 
-def _browse(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
+def browse_rows(connection: ConnectionOptions, queue: str, with_raw: bool) -> Iterator[pa.RecordBatch]:
     """Browse a queue and yield a row per message.
 
     Raises:

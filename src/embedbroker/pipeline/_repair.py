@@ -27,7 +27,7 @@ from ._options import ConnectionOptions
 from ._queue_view import queue_view
 from ._sending import QueueSender, SentMessage, queue_sender
 
-__all__ = ["PLAN_TYPES", "RepairStep", "repair"]
+__all__ = ["PLAN_TYPES", "RepairStep", "keys_and_digests", "repair"]
 
 PLAN_TYPES = {
     "action": pa.string(),
@@ -110,7 +110,7 @@ def repair(
                         expected[row["key"], row["digest"]] = count
                     yield _step(row, outcome)
                 # In a dry run the messages to be removed are still there.
-                there = Counter(_browse(session, queue, None)) - expected
+                there = Counter(keys_and_digests(session, queue, None)) - expected
             resent = [row for row in ours if row["action"] == "resend" and row["raw"] is not None]
             for row in [each for each in ours if each["action"] == "resend" and each["raw"] is None]:
                 yield _step(row, "not sent: the plan lacks the message")
@@ -144,7 +144,7 @@ def _step(row: Row, outcome: str) -> RepairStep:
     return RepairStep(row["action"], row["queue"], row["key"], outcome)
 
 
-def _browse(session: ClientSession, queue: str, selector: str | None) -> Iterator[tuple[str, bytes]]:
+def keys_and_digests(session: ClientSession, queue: str, selector: str | None) -> Iterator[tuple[str, bytes]]:
     """Yield key and digest of each message; nothing if the queue does not exist."""
     if not session.query_queue(queue).exists:
         return
@@ -161,7 +161,7 @@ def _too_many(session: ClientSession, row: Row) -> tuple[int, str]:
     """Return the number of messages to remove, and the outcome of a dry run."""
     if not row["key"].startswith("ID:"):
         return 0, "left to people: the message has no JMSMessageID"
-    found = list(_browse(session, row["queue"], _selector(row["key"])))
+    found = list(keys_and_digests(session, row["queue"], _selector(row["key"])))
     if not found:
         return 0, "not there any more"
     if any(digest != row["digest"] for _, digest in found):

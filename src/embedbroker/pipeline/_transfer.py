@@ -36,7 +36,7 @@ from ._sending import QueueSender, SentMessage, queue_sender
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["export_queues", "exported_queues", "import_queues"]
+__all__ = ["export_queues", "exported_queues", "import_id", "import_queues", "transactions_of"]
 
 MESSAGES_PER_PART = 10_000
 MESSAGES_PER_TRANSACTION, BYTES_PER_TRANSACTION = 500, 8 << 20
@@ -216,7 +216,7 @@ def _import_part(sender: QueueSender, queue: str, part: Part, note: Path) -> tup
     sent = size = at = 0
     before = _sent_before(progress)
     if before < part.rows:
-        for messages in _transactions(queue, part.path):
+        for messages in transactions_of(queue, part.path):
             at += len(messages)
             if at <= before:
                 continue
@@ -228,7 +228,7 @@ def _import_part(sender: QueueSender, queue: str, part: Part, note: Path) -> tup
     return sent, part.rows - sent, size
 
 
-def _transactions(queue: str, part: Path) -> Iterator[list[SentMessage]]:
+def transactions_of(queue: str, part: Path) -> Iterator[list[SentMessage]]:
     """Yield the transactions of a part, with one row group in memory.
 
     Transactions have the same bounds each time, so the first message identifies one to the broker.
@@ -242,7 +242,7 @@ def _transactions(queue: str, part: Path) -> Iterator[list[SentMessage]]:
                 if messages and (len(messages) == MESSAGES_PER_TRANSACTION or size + len(raw) > BYTES_PER_TRANSACTION):
                     yield messages
                     messages, size = [], 0
-                messages.append(SentMessage(raw, _duplicate_id(queue, row["sequenceId"], raw)))
+                messages.append(SentMessage(raw, import_id(queue, row["sequenceId"], raw)))
                 size += len(raw)
     if messages:
         yield messages
@@ -258,7 +258,7 @@ def _sent_before(path: Path) -> int:
     return count
 
 
-def _duplicate_id(queue: str, number: int, raw: bytes) -> bytes:
+def import_id(queue: str, number: int, raw: bytes) -> bytes:
     """Return a duplicate id of 24 bytes: the same for the same message of an export, in every import."""
     digest = blake2b(f"{queue}\0{number}\0".encode("utf-8", "surrogatepass"), digest_size=16)
     digest.update(raw)

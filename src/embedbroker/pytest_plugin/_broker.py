@@ -25,7 +25,7 @@ from ._queues import QueueState, browse, dump, matches
 from ._surroundings import Around, Surroundings
 from ._waiting import WAIT_S, WaitTimeout
 
-__all__ = ["ManagedBroker"]
+__all__ = ["ManagedBroker", "prepare"]
 
 _BROWSED_MAX = 10_000
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AddressInfo", "GroupInfo", "Management", "PreparedTransaction", "QueueInfo"]
 
-_PAGE_SIZE = 2_000
+PAGE_SIZE = 2_000
 _FLUSH_LIMIT = 500
 # Number of a text message among Artemis' types.
 _TEXT = 3
@@ -879,8 +879,8 @@ class Management(TransactionCalls):
         """Return all rows of a list. The broker returns them in pages: one result has a limited size."""
         rows: list[dict[str, str]] = []
         while True:
-            number = len(rows) // _PAGE_SIZE + 1
-            page: dict[str, Any] = json.loads(await self.invoke("broker", operation, "", number, _PAGE_SIZE))
+            number = len(rows) // PAGE_SIZE + 1
+            page: dict[str, Any] = json.loads(await self.invoke("broker", operation, "", number, PAGE_SIZE))
             rows += page["data"]
-            if len(page["data"]) < _PAGE_SIZE:
+            if len(page["data"]) < PAGE_SIZE:
                 return rows

@@ -6,14 +6,14 @@ import os
 
 __all__ = ["usable_memory_bytes"]
 
-_CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FALLBACK_BYTES = 1024 * 1024 * 1024
 
 
 def usable_memory_bytes() -> int:
     """Return the smallest of physical memory, the control group's limit and the address space limit, in bytes."""
     limits = [_physical_bytes()]
-    for path in _CGROUP_FILES:
+    for path in CGROUP_FILES:
         try:
             with open(path, encoding="ascii") as file:
                 text = file.read().strip()

@@ -112,6 +112,7 @@ class GuardedBroker:
         else:
             await trio.lowlevel.checkpoint()
             connected = socket.create_connection(("127.0.0.1", self.broker.port), timeout=5)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setblocking(False)
             return Intruder(TcpStream(connected), [], FrameSplitter(), connected)
         return Intruder(stream, [], FrameSplitter())

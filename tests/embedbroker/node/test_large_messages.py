@@ -644,7 +644,7 @@ def reads_of_bodies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def test_few_reads_fetch_a_body_and_a_grant_finds_chunks_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_large_delivery, "_READ_BYTES", 4 * CHUNK)
+    monkeypatch.setattr(_large_delivery, "READ_BYTES", 4 * CHUNK)
     stage, peer = a_stage("journal")
     body = body_of(10 * CHUNK)
     upload(peer, body)
@@ -666,7 +666,7 @@ def test_few_reads_fetch_a_body_and_a_grant_finds_chunks_to_send(monkeypatch: py
 
 def test_many_deliveries_read_less_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What all of them hold in memory has a limit, as far as one chunk for each allows."""
-    monkeypatch.setattr(_large_delivery, "_READ_BYTES_OF_ALL", 4 * CHUNK)
+    monkeypatch.setattr(_large_delivery, "READ_BYTES_OF_ALL", 4 * CHUNK)
     stage, peer = a_stage("journal")
     body = body_of(5 * CHUNK)
     for _ in range(6):

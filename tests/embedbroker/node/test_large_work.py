@@ -31,8 +31,8 @@ FULL_WORK = 2_000
 @works
 def test_no_step_does_more_because_there_is_more_to_do(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines of Python. Limits that do not depend on ``work_per_step_max`` are made as small."""
-    monkeypatch.setattr(_replay, "_SLICE", WORK)
-    monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", WORK // 2)
+    monkeypatch.setattr(_replay, "SLICE", WORK)
+    monkeypatch.setattr(_journal, "SETTLED_PER_CALL", WORK // 2)
     size = SMALL_SEGMENT_BYTES if work is compaction else SEGMENT_BYTES
     few, many = (run(work, count, lines_of, work_per_step_max=WORK, segment_size_bytes=size) for count in (FEW, MANY))
     assert max(many.all) <= 1.5 * max(few.all)

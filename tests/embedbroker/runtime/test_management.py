@@ -374,7 +374,7 @@ async def test_connections_are_closed_by_address_or_user() -> None:
 
 
 async def test_all_queues_of_many_pages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedbroker.runtime._management._PAGE_SIZE", 3)
+    monkeypatch.setattr("embedbroker.runtime._management.PAGE_SIZE", 3)
     async with EmbeddedBroker() as broker:
         for number in range(7):
             await broker.management.create_queue(f"page-{number}")

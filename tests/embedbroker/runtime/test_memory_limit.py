@@ -29,7 +29,7 @@ def pretend(
     for name, text in zip(("second", "first"), groups, strict=True):
         if text is not None:
             (directory / name).write_text(text, encoding="ascii")
-    monkeypatch.setattr(_memory_limit, "_CGROUP_FILES", (str(directory / "second"), str(directory / "first")))
+    monkeypatch.setattr(_memory_limit, "CGROUP_FILES", (str(directory / "second"), str(directory / "first")))
 
 
 @pytest.mark.parametrize(

@@ -193,8 +193,8 @@ def accepted_descriptors(port: int) -> list[int]:
     """Descriptors of this process with a connection that a listener at a port has accepted."""
     found = []
     for number in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError), socket.socket(fileno=os.dup(number)) as same:
-            if same.getsockname()[1] == port and same.getpeername():
+        with suppress(OSError), socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as same:
+            if same.getsockname()[1:2] == (port,) and same.getpeername():
                 found.append(number)
     return found
 

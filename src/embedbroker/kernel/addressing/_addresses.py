@@ -38,7 +38,7 @@ _MULTICAST, _ANYCAST = 0, 1
 _RANDOM_NAME = re.compile(r"(jms\.temp(queue|topic)\.)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Clients before release 2.0 begin the names of temporary destinations with these.
 _OLD_TEMPORARY_PREFIXES = ("jms.tempqueue.", "jms.temptopic.")
-_GONE_MAX = 10_000
+GONE_MAX = 10_000
 
 T = TypeVar("T")
 
@@ -479,7 +479,7 @@ class AddressManager:
             queue.keeper.discard(queue)
         del self.queues[queue.name]
         if queue.definition.temporary and queue.name == queue.definition.address and _RANDOM_NAME.fullmatch(queue.name):
-            while len(self._gone) >= _GONE_MAX:
+            while len(self._gone) >= GONE_MAX:
                 del self._gone[next(iter(self._gone))]
             self._gone[queue.name] = None
         address = self.addresses.get(queue.definition.address)

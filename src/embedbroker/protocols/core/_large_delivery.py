@@ -26,9 +26,9 @@ _CHUNK_BYTES_MIN = 64
 _CHUNK_BYTES_MAX = 1024 * 1024
 # A read covers several chunks, up to about this size: each costs a hop to a thread and back. The next one begins when
 # half of it is sent, so that the next grant of the peer finds chunks to send.
-_READ_BYTES = 1024 * 1024
+READ_BYTES = 1024 * 1024
 # The reads of all deliveries together have about this size; each of them covers one chunk at least.
-_READ_BYTES_OF_ALL = 64 * 1024 * 1024
+READ_BYTES_OF_ALL = 64 * 1024 * 1024
 
 
 def chunk_size(min_large_message_size: int) -> int:
@@ -144,8 +144,8 @@ class LargeDelivery:
     def _portion_bytes(self) -> int:
         """Return the size of a read: whole chunks, less for each of many deliveries."""
         chunk = self._session.chunk_bytes
-        share = _READ_BYTES_OF_ALL // self._session.kernel.large_bodies.deliveries
-        return max(min(_READ_BYTES, share) // chunk, 1) * chunk
+        share = READ_BYTES_OF_ALL // self._session.kernel.large_bodies.deliveries
+        return max(min(READ_BYTES, share) // chunk, 1) * chunk
 
     def _read(self, portion: int) -> None:
         body = self._message.body

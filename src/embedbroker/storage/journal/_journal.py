@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Journal"]
 
 # Messages of large transactions taken off the index in one call: about 0.5 ms.
-_SETTLED_PER_CALL = 1000
+SETTLED_PER_CALL = 1000
 # Members by themselves: looking one up in its enumeration costs more than its use, and each batch does it.
 _READY, _CLOSING, _FAILED = JournalState.READY, JournalState.CLOSING, JournalState.FAILED
 _LANE = Lane.JOURNAL
@@ -394,7 +394,7 @@ class Journal:
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
         if self._live_index.has_unsettled:
-            self._live_index.settle(_SETTLED_PER_CALL)
+            self._live_index.settle(SETTLED_PER_CALL)
         if self._writing is None and (self._parts or self._gathered):
             if state is _READY:
                 self.background.choose(self.wall_ms)

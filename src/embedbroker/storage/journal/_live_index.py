@@ -42,7 +42,7 @@ __all__ = ["LiveIndex", "OpenTransaction"]
 Key = tuple[int, int]
 
 # How many items one call may process beside its own record; a transaction of 100,000 messages would take 50 ms.
-_SETTLED_AT_ONCE = 100
+SETTLED_AT_ONCE = 100
 # Freeing this many entries of a list costs as much as taking one message off.
 _FREED_AS_ONE = 16
 
@@ -164,8 +164,8 @@ class LiveIndex:
             case CommitSet():
                 self.define(RecordKind.MARKER, fact.marker.id, segment)
                 self.ending.append((list(reversed(fact.transaction_ids)), segment))
-                if len(fact.transaction_ids) <= _SETTLED_AT_ONCE:
-                    self._end_sets(_SETTLED_AT_ONCE)
+                if len(fact.transaction_ids) <= SETTLED_AT_ONCE:
+                    self._end_sets(SETTLED_AT_ONCE)
             case CursorDefinition():
                 self.define(RecordKind.CURSOR, fact.id, segment)
             case CursorRemoved():
@@ -300,8 +300,8 @@ class LiveIndex:
 
     def _settle_later(self, transaction: OpenTransaction) -> None:
         self.unsettled.append(transaction)
-        if len(transaction.adds) + len(transaction.acknowledgements) + len(transaction.over) <= _SETTLED_AT_ONCE:
-            self._take_off(_SETTLED_AT_ONCE)
+        if len(transaction.adds) + len(transaction.acknowledgements) + len(transaction.over) <= SETTLED_AT_ONCE:
+            self._take_off(SETTLED_AT_ONCE)
 
     def _note_end(self, key: Key, earlier: Segment, segment: Segment) -> None:
         if earlier is not segment:

@@ -48,7 +48,7 @@ _KIND = 4  # offset of the kind in a record
 _ADD, _ACKNOWLEDGE, _COMMIT = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE), int(RecordKind.COMMIT)
 _COMMITS = (_COMMIT, int(RecordKind.COMMIT_SET))
 # Records, and effects of a commit, in one slice: some 4 ms.
-_SLICE = 2_000
+SLICE = 2_000
 
 
 class MalformedRecord(Exception):
@@ -96,7 +96,7 @@ class Replay:
     notes: list[str] = Factory(list)
     _transactions: dict[int, _Transaction] = Factory(dict)
     # What is left of the slice.
-    _room: int = Factory(lambda: _SLICE)
+    _room: int = Factory(lambda: SLICE)
 
     def apply(self, data: bytes, start: int, end: int, segment: Segment, segments: Iterable[Segment]) -> Iterator[None]:
         """Apply the records in ``data[start:end]``, which stand in ``segment``; pause when a slice of work is done.
@@ -111,7 +111,7 @@ class Replay:
             while position < end:
                 self._room -= 1
                 if self._room <= 0:
-                    self._room = _SLICE
+                    self._room = SLICE
                     yield
                 kind = data[position + _KIND]
                 if kind == _ADD:
@@ -176,7 +176,7 @@ class Replay:
     def settle(self) -> Iterator[None]:
         """Remove what large transactions ended, a slice with each step."""
         while self.live_index.unsettled:
-            self.live_index.settle(_SLICE)
+            self.live_index.settle(SLICE)
             yield
 
     def finish(self, segments: Iterable[Segment]) -> RecoveredState:
@@ -358,7 +358,7 @@ class Replay:
         for _ in self._effects(transaction, first) if transaction is not None else ():
             self._room -= 1
             if self._room <= 0:
-                self._room = _SLICE
+                self._room = SLICE
                 yield
 
     def _effects(self, transaction: _Transaction, first: dict[int, int]) -> Iterator[None]:

@@ -337,7 +337,7 @@ def test_a_message_that_says_that_its_address_is_temporary_creates_nothing() -> 
 
 
 def test_names_of_gone_temporary_queues_are_forgotten_some_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("embedbroker.kernel.addressing._addresses._GONE_MAX", 2)
+    monkeypatch.setattr("embedbroker.kernel.addressing._addresses.GONE_MAX", 2)
     stage = Stage()
     names = [f"{number:08}{GONE[8:]}" for number in range(3)]
     for name in names:

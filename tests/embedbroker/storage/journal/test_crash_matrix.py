@@ -29,8 +29,8 @@ FLOW_CASES = 40
 @pytest.mark.parametrize("group", range(8))
 def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if group % 4 == 3:  # every transaction is a large one, whose messages are taken off the index little by little
-        monkeypatch.setattr(_live_index, "_SETTLED_AT_ONCE", 0)
-        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+        monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "SETTLED_PER_CALL", 1)
     hits: Counter[str] = Counter()
     for seed in range(group * CASES, (group + 1) * CASES):
         hits += live(seed, SimulatedDisk())
@@ -83,8 +83,8 @@ def test_a_commit_set_and_its_marker_survive_any_crash_together(
     settles_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if settles_late:  # every set is a large one, whose transactions end in the index little by little
-        monkeypatch.setattr(_live_index, "_SETTLED_AT_ONCE", 0)
-        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+        monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "SETTLED_PER_CALL", 1)
     hits: Counter[str] = Counter()
     for seed in range(3000 + 500 * settles_late, 3000 + 500 * settles_late + 2 * CASES):
         hits += live(seed, SimulatedDisk(), marks=True)
@@ -109,8 +109,8 @@ def test_what_stays_in_a_flow_survives_compactions_and_crashes(
     settles_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if settles_late:
-        monkeypatch.setattr(_live_index, "_SETTLED_AT_ONCE", 0)
-        monkeypatch.setattr(_journal, "_SETTLED_PER_CALL", 1)
+        monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "SETTLED_PER_CALL", 1)
     hits: Counter[str] = Counter()
     for seed in range(6000 + 500 * settles_late, 6000 + 500 * settles_late + FLOW_CASES):
         hits += flow(seed)
