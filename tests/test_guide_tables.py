@@ -8,6 +8,7 @@ import re
 from argparse import Action, ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest

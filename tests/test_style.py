@@ -20,6 +20,16 @@ FORBIDDEN_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", 
 FORBIDDEN_TEXT = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 SLEEPERS = {("time", "sleep"), ("trio", "sleep"), ("asyncio", "sleep"), ("anyio", "sleep")}
 
+# Private names with a meaning that is documented: of named tuples, and of `os`.
+DOCUMENTED_NAMES = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+# Calls whose texts name an attribute.
+VERBS = {"attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr"}
+# Where a test may name what is private to another module, and why. Entries go when unused.
+EXEMPT_PRIVATE_NAMES = {
+    "tests/simulation/fault_points.py": "the table that gives private places of the broker the names of fault points",
+    "tests/embedclient/facades/test_thread_shortage.py": "the only place at which an executor starts a thread",
+}
+
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 OTHERS = sorted(
@@ -133,3 +143,91 @@ def test_tests_do_not_sleep(path: Path) -> None:
         and not yields_only(call)
     ]
     assert sleeping == [], f"{name_of(path)} sleeps in lines {sleeping}: wait for an event or use virtual time"
+
+
+# -- private names in tests ------------------------------------------------------------------------------------------
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name != "_" and name not in DOCUMENTED_NAMES
+
+
+def is_module(name: str) -> bool:
+    place = ROOT.joinpath(*name.split("."))
+    src = ROOT.joinpath("src", *name.split("."))
+    return any(each.is_dir() or each.with_suffix(".py").exists() for each in (place, src))
+
+
+def defined_in(tree: ast.Module) -> set[str]:
+    """Names of functions and classes, and of what they assign to themselves."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.ClassDef() | ast.Module():
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                names.add(name)
+    return names
+
+
+def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Names that belong to another object or module: attributes, what is imported, and texts that name one of both."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Attribute(value=ast.Name(id="self" | "cls"))
+                | ast.Attribute(value=ast.Call(func=ast.Name(id="super")))
+            ):
+                pass  # a class may use what it inherits
+            case ast.Attribute(attr=name, lineno=line):
+                yield line, name
+            case ast.ImportFrom(module=str(module), names=names, lineno=line):
+                yield from ((line, each.name) for each in names if not is_module(f"{module}.{each.name}"))
+            case ast.Call(func=ast.Name(id=verb) | ast.Attribute(attr=verb), args=arguments, lineno=line) if (
+                verb in VERBS
+            ):
+                texts = [each.value for each in arguments if isinstance(each, ast.Constant)]
+                yield from ((line, text.rpartition(".")[2]) for text in texts if isinstance(text, str))
+            case ast.Tuple(elts=[ast.Name() | ast.Attribute(), ast.Constant(value=str(text))], lineno=line):
+                yield line, text  # the owner and the name of what a test replaces
+
+
+def private_names(text: str) -> list[tuple[int, str]]:
+    """Lines and names of what is private to another module."""
+    tree = ast.parse(text)
+    own = defined_in(tree)
+    return [(line, name) for line, name in names_used(tree) if is_private(name) and name not in own]
+
+
+def test_tests_use_no_private_names_of_other_modules() -> None:
+    """They assert on `statistics()`, on properties and on behaviour; bugs are put in at named fault points."""
+    found = {name_of(path): private_names(path.read_text()) for path in TESTS}
+    shown = [f"{name}:{line}: {used}" for name, uses in found.items() for line, used in uses]
+    assert [each for each in shown if each.partition(":")[0] not in EXEMPT_PRIVATE_NAMES] == []
+    assert [name for name in EXEMPT_PRIVATE_NAMES if not found.get(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("queue._backlog", ["_backlog"]),
+        ("broker.life()._host._peers", ["_peers", "_host"]),
+        ("from embedbroker.kernel.queueing._queue import _hand", ["_hand"]),
+        ("from embedbroker.kernel.queueing import _queue", []),
+        ("monkeypatch.setattr(Queue, '_hand', None)", ["_hand"]),
+        ("monkeypatch.setattr('embedbroker.kernel._kernel.Kernel._step', None)", ["_step"]),
+        ("monkeypatch.setattr('embedbroker.locks._claim.HEARD_WITHIN_S', 0)", []),
+        ("getattr(queue, '_backlog')", ["_backlog"]),
+        ("PLACES = [(Queue, '_hand')]", ["_hand"]),
+        ("class Double(Peer):\n    def _close(self):\n        super()._close()\n        self._inner()", []),
+        ("class Double:\n    def __init__(self):\n        self._sent = 1\nDouble()._sent", []),
+        ("row._replace(size=1)", []),
+        ("queue.__class__", []),
+    ],
+)
+def test_private_names_are_found(text: str, expected: list[str]) -> None:
+    assert [name for _line, name in private_names(text)] == expected

@@ -69,13 +69,13 @@ def test_a_broker_that_lost_its_journal_while_the_query_runs_is_read_from_its_be
     broker: ThreadedBroker, wiped: ThreadedBroker, end: Offset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wiped.url, "orders", numbered("orders", range(100, 160)))
-    ask, there = Services.ask, Services(BrokerConnection.shared(options_of(wiped).connection))
+    call, there = Services.call, Services(BrokerConnection.shared(options_of(wiped).connection))
     for way in ("true", "false"):
         monkeypatch.undo()
         stream = source(broker, failOnDataLoss=way)
         assert stream.latest(end, 10, 0) is end
         # The same address, in real life.
-        monkeypatch.setattr(Services, "ask", lambda _, *operation, **fields: ask(there, *operation, **fields))
+        monkeypatch.setattr(Services, "call", lambda _, *operation, **fields: call(there, *operation, **fields))
         if way == "true":
             with pytest.raises(DataLost, match="has no cursor 'spark'"):
                 stream.latest(end, 10, 0)

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from embedbroker.kernel import Leaving, Queue, Reference, Settlement
-from embedbroker.kernel.addressing._addresses import AddressManager
 from embedbroker.kernel.settling._removal import Removal
-from embedbroker.management import _queue_control
 from embedbroker.management._registry import Call, Work
 
 from .fault_points import fault_point, replace
@@ -20,12 +18,12 @@ __all__ = ["ADMINISTRATION_BUGS"]
 
 
 def forget_a_pause_in_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AddressManager, "_record_pause", lambda self, queue, paused: None)
+    replace(patch, "record a pause", lambda self, queue, paused: None)
 
 
 def take_a_later_message_with_a_purge(patch: pytest.MonkeyPatch) -> None:
     """A purge does not end: now and then it removes what came later."""
-    each, publish, is_lost = _queue_control._each, fault_point("publish"), every(10)
+    each, publish, is_lost = fault_point("visit the messages of a queue"), fault_point("publish"), every(10)
     purged: dict[Queue, Removal] = {}
 
     def greedy(call: Call, name: str, *how: Any) -> Work:
@@ -41,13 +39,13 @@ def take_a_later_message_with_a_purge(patch: pytest.MonkeyPatch) -> None:
                     removal.leave(self, (waiting,), Leaving.REMOVED)
         publish(self, reference)
 
-    patch.setattr(_queue_control, "_each", greedy)
+    replace(patch, "visit the messages of a queue", greedy)
     replace(patch, "publish", losing)
 
 
 def take_what_is_in_delivery_with_a_purge(patch: pytest.MonkeyPatch) -> None:
     """A purge removes one message that a consumer has; when it comes back, it is gone."""
-    each, give_back = _queue_control._each, fault_point("give back")
+    each, give_back = fault_point("visit the messages of a queue"), fault_point("give back")
     doomed: set[tuple[str, int]] = set()
 
     def greedy(call: Call, name: str, *how: Any) -> Work:
@@ -62,17 +60,17 @@ def take_what_is_in_delivery_with_a_purge(patch: pytest.MonkeyPatch) -> None:
         else:
             give_back(self, queue, reference, *how)
 
-    patch.setattr(_queue_control, "_each", greedy)
+    replace(patch, "visit the messages of a queue", greedy)
     replace(patch, "give back", losing)
 
 
 def leave_messages_behind_a_purge(patch: pytest.MonkeyPatch) -> None:
-    each = _queue_control._each
+    each = fault_point("visit the messages of a queue")
 
-    def careless(call: Call, name: str, act: Callable[[Queue, Reference], None], *how: Any) -> Work:
+    def careless(call: Call, name: str, act: Callable[[Queue, Reference], None], *how: Any) -> Any:
         return each(call, name, act, lambda reference: reference.message.message_id % 5 != 0)
 
-    patch.setattr(_queue_control, "_each", careless)
+    replace(patch, "visit the messages of a queue", careless)
 
 
 def deliver_what_arrives_at_a_paused_queue(patch: pytest.MonkeyPatch) -> None:

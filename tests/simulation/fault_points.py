@@ -21,12 +21,14 @@ from embedbroker.kernel import Cursors, Queue, Schedule, Session, Settlement, Tr
 from embedbroker.kernel._housekeeping import Housekeeping
 from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.kernel._router import Router
+from embedbroker.kernel.addressing._addresses import AddressManager
 from embedbroker.kernel.queueing._dispatcher import Dispatcher
 from embedbroker.kernel.queueing._groups import GroupDispatcher
 from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.kernel.xa._commit_set import CommitSets
 from embedbroker.locks import Claim, _lease_activation
 from embedbroker.locks._memory import _MemorySession
+from embedbroker.management import _queue_control
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._large_delivery import LargeDelivery
 from embedbroker.replication import Replica, Replicator
@@ -69,6 +71,10 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "recover messages": (RecoveredState, "take_messages"),
         "look up the group of a message": (GroupDispatcher, "_key_of"),
         "give out what has come": (DeliveryFlow, "_run"),
+    },
+    "ADMINISTRATION": {
+        "record a pause": (AddressManager, "_record_pause"),
+        "visit the messages of a queue": (_queue_control, "_each"),
     },
     "SHARED_STORE": {
         "take the results of a look at the lock": (Claim, "_on_look"),

@@ -87,7 +87,7 @@ def behind(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("interruption", [before, behind])
 @pytest.mark.parametrize(
-    "place", [(Portal, "submit"), (Portal, "_soon"), (Job, "finished")], ids=lambda place: place[1]
+    "place", [(Portal, "submit"), (EventLoop, "soon"), (Job, "finished")], ids=lambda place: place[1]
 )
 def test_ctrl_c_at_any_moment_of_a_receive_neither_hangs_nor_loses_the_message(
     url: str, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], interruption: Interruption

@@ -5,46 +5,27 @@ Responsible for counting the moments of votes. Refuses to change anything, and t
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from typing import Protocol
-
 from attrs import define
 
+from embedbroker.ha.quorum import VoteRound
 from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._scene import Moment, Scene
 
 __all__ = ["VoteWatch", "has_granted_votes", "is_voting"]
 
 
-class _Question(Protocol):
-    @property
-    def vote(self) -> bool: ...
-
-
-class _Ballot(Protocol):
-    """The part of a broker's ballot that is looked at."""
-
-    @property
-    def won(self) -> bool | None: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def _question(self) -> _Question: ...
-    @property
-    def _voters(self) -> Sized: ...
-    @property
-    def _answers(self) -> Sized: ...
-
-
-def _ballot_of(host: NodeHost) -> _Ballot | None:
-    found: _Ballot | None = getattr(host.node.activation, "vote_round", None) if host.node is not None else None
+def _ballot_of(host: NodeHost) -> VoteRound | None:
+    found: VoteRound | None = getattr(host.node.activation, "vote_round", None) if host.node is not None else None
     return found
 
 
 def is_voting(host: NodeHost) -> bool:
     """Whether others have been asked, and their answers decide."""
     vote_round = _ballot_of(host)
-    return vote_round is not None and vote_round.won is None and len(vote_round._voters) > len(vote_round._answers)
+    if vote_round is None or vote_round.won is not None:
+        return False
+    figures = vote_round.statistics()
+    return figures.voters > figures.answers
 
 
 def has_granted_votes(host: NodeHost) -> bool:
@@ -59,7 +40,7 @@ class VoteWatch:
     scene: Scene
     host: NodeHost
     others: int
-    _vote_round: _Ballot | None = None
+    _vote_round: VoteRound | None = None
     _result_text: str = ""
     _starts: bool = False
 
@@ -80,16 +61,17 @@ class VoteWatch:
             self._result_text, self._starts = found.summary, getattr(activation, "vote_is_for_start", False)
             self.scene.hit(Moment.VOTES_REQUESTED)
 
-    def _on_round(self, vote_round: _Ballot) -> None:
+    def _on_round(self, vote_round: VoteRound) -> None:
         """One round is over."""
         self._result_text = vote_round.summary
-        if len(vote_round._voters) < self.others or len(vote_round._answers) < len(vote_round._voters):
+        figures = vote_round.statistics()
+        if figures.voters < self.others or figures.answers < figures.voters:
             self.scene.hit(Moment.VOTER_SILENT)
-        if self._starts and not vote_round._voters:
+        if self._starts and not figures.voters:
             self.scene.hit(Moment.STARTED_CUT_OFF)
         if not vote_round.won:
             self.scene.hit(Moment.VOTE_LOST)
-        elif vote_round._question.vote:
+        elif figures.is_to_go_on:
             self.scene.hit(Moment.WENT_ON_BY_VOTE)
         else:
             self.scene.hit(Moment.BEGAN_BY_VOTE if self._starts else Moment.TOOK_OVER_BY_VOTE)

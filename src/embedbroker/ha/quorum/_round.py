@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership
 from embedclient.errors import RemoteProtocolError
@@ -42,7 +42,7 @@ from embedclient.wire.core import (
 
 from ._grants import ABSTAINS, VoteRequest, without_attempt
 
-__all__ = ["Electorate", "ElectorateObserver", "VoteRound", "votes_needed"]
+__all__ = ["Electorate", "ElectorateObserver", "VoteRound", "VoteRoundStatistics", "votes_needed"]
 
 #: How long to wait for an answer, in seconds; half of it under each name of the handler that a peer may have.
 ANSWER_WITHIN_S = 2.0
@@ -103,6 +103,18 @@ def _is_later(one: Member, other: Member) -> bool:
     return one.event_id > other.event_id and one.live.leads_where(other.live)
 
 
+@frozen
+class VoteRoundStatistics:
+    """Hold the figures of a request for votes: those of its current round, or of its last one."""
+
+    is_to_go_on: bool
+    """An active broker makes the request, to go on without its backup; a backup makes it to take over."""
+    voters: int
+    """Members that the question was sent to."""
+    answers: int
+    """Voters that have answered: ``answers <= voters``."""
+
+
 @define(eq=False)
 class VoteRound:
     """A request for votes, in one or more rounds. ``won`` stays None until the outcome is known.
@@ -152,6 +164,10 @@ class VoteRound:
         self._looks_for_s = looks_for_s
         self._looks_until = now + looks_for_s
         self._insists_until = now + insists_for_s
+
+    def statistics(self) -> VoteRoundStatistics:
+        """Return the figures of this moment."""
+        return VoteRoundStatistics(self._question.vote, len(self._voters), len(self._answers))
 
     def next_deadline(self) -> float | None:
         """Return when `on_time` is due, in monotonic seconds; None if it never is."""
