@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from embedbroker.kernel import Permission, Refused, Session
@@ -55,7 +57,7 @@ def forget_permissions_of_management_in_a_restart(patch: pytest.MonkeyPatch) -> 
 def let_users_consume_that_may_browse(patch: pytest.MonkeyPatch) -> None:
     allow = fault_point("permit")
 
-    def generous(self: Session, permission: Permission, address: str, queue: str | None = None) -> Refused | None:
+    def generous(self: Session, permission: Permission, address: str, queue: str | None = None) -> Any:
         return allow(self, Permission.BROWSE if permission is Permission.CONSUME else permission, address, queue)
 
     replace(patch, "permit", generous)

@@ -108,7 +108,7 @@ def be_live_with_old_data(patch: pytest.MonkeyPatch) -> None:
 
     under_lease = fault_point("claim a number under the lease")
 
-    def careless(key: str, sequence: int) -> Generator[Any, Any, ActivationAttempt]:
+    def careless(key: str, sequence: int) -> Any:
         (shared,) = yield (ReadSequence(key),)
         return (yield from under_lease(key, shared))
 
@@ -172,7 +172,7 @@ def do_works_out_of_order(patch: pytest.MonkeyPatch) -> None:
     """What comes first is done last, as far as it waits together."""
     gather = fault_point("gather works")
 
-    def backwards(self: Replica, lane: Lane, flow: Any) -> list[DiskOperation]:
+    def backwards(self: Replica, lane: Lane, flow: Any) -> Any:
         return gather(self, lane, flow)[::-1]
 
     replace(patch, "gather works", backwards)

@@ -24,7 +24,7 @@ def commit_half_of_a_set(patch: pytest.MonkeyPatch) -> None:
     """The last branch is rolled back, in memory and on the disk."""
     carry_out = fault_point("carry out a set")
 
-    def halved(self: CommitSets, marker: FencingToken, transactions: list[Transaction], done: Any) -> Iterator[None]:
+    def halved(self: CommitSets, marker: FencingToken, transactions: list[Transaction], done: Any) -> Any:
         if len(transactions) > 1:
             transactions.pop().rollback()
         return carry_out(self, marker, transactions, done)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,7 +57,7 @@ def pin_what_is_not_visible_yet(patch: pytest.MonkeyPatch) -> None:
     """The end is the last position that was given out at all, as if everything below it could be seen."""
     pin = fault_point("pin a range")
 
-    def hasty(self: Cursors, queue: Queue, cursor: Cursor, *arguments: Any) -> Iterator[None]:
+    def hasty(self: Cursors, queue: Queue, cursor: Cursor, *arguments: Any) -> Any:
         cursor.definition = evolve(cursor.definition, end=self._ids.next_id - 1)
         return pin(self, queue, cursor, *arguments)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def say_yes_although_it_sees_the_live_broker(patch: pytest.MonkeyPatch) -> None:
     """To a backup that lost it, as if that were no question of words."""
     view = fault_point("form a view of a question")
 
-    def blind(self: Voter, question: LiveVote) -> tuple[LiveVote, VoteRequest | None]:
+    def blind(self: Voter, question: LiveVote) -> Any:
         bid = VoteRequest.read(question.text)
         if question.vote or bid is None or bid.withdrawn:
             return view(self, question)

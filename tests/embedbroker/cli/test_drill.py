@@ -24,7 +24,7 @@ import trio.testing
 from click.testing import CliRunner
 
 from embedbroker.cli._commands import commands
-from embedbroker.cli.drill import BrokerFile, _scene
+from embedbroker.cli.drill import BrokerFile, write_files
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Fault, Findings, Hit, OutageRecord, RoleChange, Round
 from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, STANDSTILL_S, Stage
@@ -79,7 +79,6 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kept, forgotten = (f"<persistence-enabled>{value}</persistence-enabled>" for value in ("true", "false"))
-    write_files = _scene.write_files
 
     def write_forgetful(*arguments: Any, **options: Any) -> list[BrokerFile]:
         files = write_files(*arguments, **options)
@@ -89,7 +88,7 @@ def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, 
             file.path.write_text(text.replace(kept, forgotten))
         return files
 
-    monkeypatch.setattr(_scene, "write_files", write_forgetful)
+    monkeypatch.setattr("embedbroker.cli.drill._scene.write_files", write_forgetful)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     # One consumer is behind so many producers: a kill finds confirmed messages in the queue or in its transaction.
     clients = ["--producers", "8", "--consumers", "1", "--size", "200"]

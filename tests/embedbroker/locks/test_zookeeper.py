@@ -180,7 +180,7 @@ def test_an_ensemble_that_is_away_for_long_is_dialled_at_least_each_second(
     waits: list[float] = []
     dials: list[dict[str, Any]] = []
 
-    class NotedClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    class NotedClient(KazooClient):  # type: ignore[misc,no-any-unimported]  # kazoo has no types
         def __init__(self, **options: Any) -> None:
             if "connection_retry" in options:
                 dials.append(dict(options["connection_retry"]))

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from embedbroker.node import _node
 from embedbroker.node._connection_checks import ConnectionChecks
 from embedbroker.node._current_step import CurrentStep
 from embedbroker.node._node_state import BEFORE, ROLES, SERVING, TRANSITIONS, NodeEvent, NodeState, NodeStateMachine
 from embedbroker.node._part import Part
-from embedbroker.node._schedule import StepSchedule
+from embedbroker.node._schedule import StepSchedule, make_schedule
 from embedclient.model import Instant
 
 from .scripted import Stage
@@ -109,10 +108,10 @@ def test_traffic_leaves_the_deadlines_of_timed_parts_as_they_are() -> None:
 
 
 def test_a_broker_has_only_the_parts_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    make, made = _node.make_schedule, list[StepSchedule]()
+    made = list[StepSchedule]()
 
     def noted(*arguments: Any) -> StepSchedule:
-        made.append(make(*arguments))
+        made.append(make_schedule(*arguments))
         return made[-1]
 
     def parts_of(stage: Stage) -> list[str]:
@@ -121,7 +120,7 @@ def test_a_broker_has_only_the_parts_of_its_configuration(monkeypatch: pytest.Mo
         assert stage.node.next_deadline() == schedule.next_deadline(stage.now)
         return [type(part).__name__ for part in schedule.parts]
 
-    monkeypatch.setattr(_node, "make_schedule", noted)
+    monkeypatch.setattr("embedbroker.node._node.make_schedule", noted)
     alone = parts_of(Stage())
     assert alone == [
         "ConnectionChecks", "KernelWork", "Recovery", "OrderlyStopEnd", "OwnerRequests", "HostTasks", "Connections",
