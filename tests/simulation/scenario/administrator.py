@@ -126,7 +126,7 @@ class Administrator:
         node = self.broker.node
         if node is None or not self.broker.ready:
             return False
-        return not self.broker.knows_session(session) and not node.kernel.deferred.waiting
+        return not self.broker.has_session(session) and not node.kernel.deferred.waiting
 
     def _work(self, session: Session) -> Steps:
         reply_to: str = yield session.destinations.create_temporary_queue()
