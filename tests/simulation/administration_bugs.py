@@ -26,9 +26,9 @@ def take_a_later_message_with_a_purge(patch: pytest.MonkeyPatch) -> None:
     each, publish, is_lost = fault_point("visit the messages of a queue"), fault_point("publish"), every(10)
     purged: dict[Queue, Removal] = {}
 
-    def greedy(call: Call, name: str, *how: Any) -> Work:
-        count = yield from each(call, name, *how)
-        purged[call.kernel.address_manager.queues[name]] = call.kernel.removal
+    def greedy(call: Call, queue: Queue, *how: Any) -> Work:
+        count = yield from each(call, queue, *how)
+        purged[queue] = call.kernel.removal
         return count
 
     def losing(self: Queue, reference: Reference) -> None:
@@ -48,10 +48,10 @@ def take_what_is_in_delivery_with_a_purge(patch: pytest.MonkeyPatch) -> None:
     each, give_back = fault_point("visit the messages of a queue"), fault_point("give back")
     doomed: set[tuple[str, int]] = set()
 
-    def greedy(call: Call, name: str, *how: Any) -> Work:
-        count = yield from each(call, name, *how)
-        for consumer in call.kernel.address_manager.queues[name].consumers:
-            doomed.update([(name, reference.message.message_id) for reference in consumer.unsettled.values()])
+    def greedy(call: Call, queue: Queue, *how: Any) -> Work:
+        count = yield from each(call, queue, *how)
+        for consumer in queue.consumers:
+            doomed.update([(queue.name, reference.message.message_id) for reference in consumer.unsettled.values()])
         return count
 
     def losing(self: Settlement, queue: Queue, reference: Reference, *how: Any) -> None:
