@@ -69,7 +69,7 @@ def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
     write = RecordFile.write
 
     def forgetful(self: RecordFile, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
-        if then is not None and record.activation > self.record.activation:
+        if then is not None and record.epoch > self.record.epoch:
             self.record = record
             then()
         else:

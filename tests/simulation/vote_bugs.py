@@ -59,7 +59,7 @@ def give_one_word_to_several(patch: pytest.MonkeyPatch) -> None:
 
     def generous(self: VoteGrants, node_id: str, bid: VoteRequest) -> bool:
         given = self.given.get(node_id)
-        return given is None or given.activation <= bid.activation
+        return given is None or given.epoch <= bid.epoch
 
     patch.setattr(VoteGrants, "may_have", generous)
 

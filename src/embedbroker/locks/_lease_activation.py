@@ -1,13 +1,13 @@
 """The way to the right to be active through a lock manager: the newest data, and the lease.
 
-Responsible for the rules of the activation sequence and for keeping a lease that was taken. Does not run operations,
-does not read a clock, and does not write the broker's own number: it returns the number to write, and waits for
-`on_written`.
+Responsible for the rules of epochs, and for keeping a lease that was taken. Does not run operations, does not read a
+clock, and does not write the broker's own epoch: it returns the epoch to write, and waits for `on_written`.
 
-Every copy of the data has a number, and the lock manager has one for all of them, under the node id. Each time a broker
-begins to confirm what no other copy has, both grow by one. The number shows which copies are left behind.
+Every copy of the data has an epoch, and the lock manager has one for all of them, under the node id. Artemis calls it
+the activation sequence. Each time a broker begins to confirm what no other copy has, both grow by one. The epoch shows
+which copies are left behind.
 
-Why the number is claimed before it is noted, and only then set (`sequential`):
+Why an epoch is claimed before it is noted, and only then set (`sequential`):
 
 1. P is active at 4, and its backup B is lost. P writes -5 at the manager, 5 at itself, 5 at the manager.
 2. P dies behind the first: B, which has 4 and finds -5, can conclude that nothing was confirmed without it. It may go
@@ -65,17 +65,17 @@ class AttemptResult(Enum):
 
 @frozen
 class ActivationAttempt:
-    """The result of an attempt with its reason. ``text`` is the reason for everything but GRANTED; ``sequence`` is this
-    broker's number now."""
+    """The result of an attempt with its reason. ``text`` is the reason for everything but GRANTED; ``epoch`` is the
+    epoch of this broker now."""
 
     verdict: AttemptResult
-    sequence: int
+    epoch: int
     text: str = ""
 
 
 @frozen
 class _Write:
-    number: int
+    epoch: int
 
 
 @frozen
@@ -103,7 +103,7 @@ class LeaseActivation:
         self._activates = False
         self._request: _Request | None = None
         self._pause_until = 0.0
-        self._number_given = False
+        self._epoch_given = False
         self._keep_due: float | None = None
         self._ending = False
         # The lease goes back, and the next one is of another key.
@@ -127,16 +127,16 @@ class LeaseActivation:
         """Return True if an attempt is under way."""
         return self._way is not None
 
-    def try_to_activate(self, sequence: int, now: float) -> None:
-        """Take the lease if this data is the newest. With GRANTED no other broker has it, and the number is this
+    def try_to_activate(self, epoch: int, now: float) -> None:
+        """Take the lease if this data is the newest. With GRANTED no other broker has it, and the epoch is this
         broker's."""
-        self._begin(_activating(self._next_key, sequence), now)
+        self._begin(_activating(self._next_key, epoch), now)
         self._activates = True
 
-    def renew(self, sequence: int, now: float) -> None:
+    def renew(self, epoch: int, now: float) -> None:
         """Go on without a backup: leave all other copies behind. After FAILED another attempt is allowed."""
-        assert self.holds, "claims a number without the lease"
-        self._begin(_under_lease(self.key, sequence), now)
+        assert self.holds, "claims an epoch without the lease"
+        self._begin(_under_lease(self.key, epoch), now)
         self._activates = False
 
     def drop(self) -> None:
@@ -177,17 +177,17 @@ class LeaseActivation:
         attempt, self.attempt = self.attempt, None
         return attempt
 
-    def number_to_write(self) -> int | None:
-        """Return the number that this broker must write for itself, durably; each is returned once."""
-        if isinstance(self._request, _Write) and not self._number_given:
-            self._number_given = True
-            return self._request.number
+    def epoch_to_write(self) -> int | None:
+        """Return the epoch that this broker must write for itself, durably; each is returned once."""
+        if isinstance(self._request, _Write) and not self._epoch_given:
+            self._epoch_given = True
+            return self._request.epoch
         return None
 
-    def on_written(self, number: int) -> None:
-        """Go on after the number is written."""
+    def on_written(self, epoch: int) -> None:
+        """Go on after the epoch is written."""
         # The request may be from an attempt that ended meanwhile.
-        if self._request == _Write(number):
+        if self._request == _Write(epoch):
             self._go_on(())
 
     # -- work and answers ----------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ class LeaseActivation:
             self._end_way(end.value)
             return
         self._request = request
-        self._number_given = False
+        self._epoch_given = False
         if isinstance(request, _Pause):
             self._pause_until = self._now + request.seconds
 
@@ -346,12 +346,12 @@ class LeaseActivation:
         self.attempt = attempt
 
 
-def _activating(key: str, sequence: int) -> _Way:
+def _activating(key: str, epoch: int) -> _Way:
     """Check without the lease first, so that a broker that is left behind takes no lease. The check under the lease
     decides."""
-    text = yield from _behind(key, sequence)
+    text = yield from _behind(key, epoch)
     if text is not None:
-        return ActivationAttempt(AttemptResult.STALE, sequence, text)
+        return ActivationAttempt(AttemptResult.STALE, epoch, text)
     holder: object = None
     for _attempt in range(round(TAKE_WITHIN_S / TAKE_EVERY_S)):
         lease, holder = yield (TakeLease(key), ReadLeaseHolder(key))
@@ -359,57 +359,55 @@ def _activating(key: str, sequence: int) -> _Way:
             break
         yield _Pause(TAKE_EVERY_S)
     else:
-        return ActivationAttempt(
-            AttemptResult.TAKEN, sequence, f"{holder or 'another broker'} has the right to be live"
-        )
-    attempt = yield from _under_lease(key, sequence)
+        return ActivationAttempt(AttemptResult.TAKEN, epoch, f"{holder or 'another broker'} has the right to be live")
+    attempt = yield from _under_lease(key, epoch)
     if attempt.verdict is not AttemptResult.GRANTED:
         yield (GiveLease(key),)
     return attempt
 
 
-def _under_lease(key: str, sequence: int) -> _Way:
+def _under_lease(key: str, epoch: int) -> _Way:
     (shared,) = yield (ReadSequence(key),)
     assert isinstance(shared, int)
-    if shared < 0 and sequence in (-shared, -shared - 1):
-        # The broker that claimed that number is gone, and has confirmed nothing under it.
+    if shared < 0 and epoch in (-shared, -shared - 1):
+        # The broker that claimed that epoch is gone, and has confirmed nothing under it.
         yield _Write(-shared)
         (swapped,) = yield (SwapSequence(key, shared, -shared),)
         if not swapped:
-            return ActivationAttempt(AttemptResult.FAILED, sequence, "another broker wrote the activation sequence")
-        sequence = -shared
-    elif shared != sequence:
-        return ActivationAttempt(AttemptResult.STALE, sequence, _left_behind(shared, sequence))
-    return (yield from _sequential(key, sequence))
+            return ActivationAttempt(AttemptResult.FAILED, epoch, "another broker wrote the epoch")
+        epoch = -shared
+    elif shared != epoch:
+        return ActivationAttempt(AttemptResult.STALE, epoch, _left_behind(shared, epoch))
+    return (yield from _sequential(key, epoch))
 
 
-def _sequential(key: str, sequence: int) -> _Way:
-    following = sequence + 1
-    (claimed,) = yield (SwapSequence(key, sequence, -following),)
+def _sequential(key: str, epoch: int) -> _Way:
+    following = epoch + 1
+    (claimed,) = yield (SwapSequence(key, epoch, -following),)
     if not claimed:
-        # Perhaps by a broker that is gone, and has confirmed nothing under it: the next check finds out by the number.
-        return ActivationAttempt(AttemptResult.FAILED, sequence, "another broker has claimed the activation sequence")
+        # Perhaps by a broker that is gone, and has confirmed nothing under it: the next check finds out by the epoch.
+        return ActivationAttempt(AttemptResult.FAILED, epoch, "another broker has claimed the epoch")
     yield _Write(following)
     (swapped,) = yield (SwapSequence(key, -following, following),)
     if not swapped:
-        return ActivationAttempt(AttemptResult.STALE, following, "another broker has claimed the activation sequence")
+        return ActivationAttempt(AttemptResult.STALE, following, "another broker has claimed the epoch")
     return ActivationAttempt(AttemptResult.GRANTED, following)
 
 
-def _behind(key: str, sequence: int) -> Generator[_Request, tuple[object, ...], str | None]:
+def _behind(key: str, epoch: int) -> Generator[_Request, tuple[object, ...], str | None]:
     (shared,) = yield (ReadSequence(key),)
     assert isinstance(shared, int)
-    if shared == sequence or (shared < 0 and sequence in (-shared, -shared - 1)):
+    if shared == epoch or (shared < 0 and epoch in (-shared, -shared - 1)):
         return None
-    return _left_behind(shared, sequence)
+    return _left_behind(shared, epoch)
 
 
-def _left_behind(shared: int, sequence: int) -> str:
+def _left_behind(shared: int, epoch: int) -> str:
     newest = abs(shared)
-    if newest < sequence:
+    if newest < epoch:
         return (
-            f"the lock manager has activation {newest} of this node, and the data here is of activation {sequence}:"
+            f"the lock manager has epoch {newest} of this node, and the data here is of epoch {epoch}:"
             " it is another lock manager, or has lost its data; with the right one configured this broker goes on,"
             " and without the file node.state its data becomes a new node"
         )
-    return f"the data here is of activation {sequence}, and there has been activation {newest}: another copy is newer"
+    return f"the data here is of epoch {epoch}, and there has been epoch {newest}: another copy is newer"

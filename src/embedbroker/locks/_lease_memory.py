@@ -3,7 +3,7 @@
 Responsible for the seam's rules without any file. Does not reach another process.
 
 Brokers may run in different threads: taking a lease is one operation on a dictionary, and only the holder of a lease
-swaps its number.
+swaps its epoch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MemoryLockManager:
         return session.holder if session is not None else None
 
     def sequence(self, key: str) -> int:
-        """Return the activation sequence of a node id; 0 before it was ever active.
+        """Return the epoch of a node id, as Artemis' activation sequence; 0 before it was ever active.
 
         Args:
             key: node id of a pair.

@@ -1,17 +1,17 @@
-"""The lock manager of replicating brokers: leases and numbers by name, as a few simple operations.
+"""The lock manager of replicating brokers: leases and epochs by name, as a few simple operations.
 
 Responsible for the operation values and for the ``LockManagers`` seam with its rules. It is to a pair with two
 directories what ``Locks`` is to a group with one. Does not decide which broker gets a lease; `Activation` does.
 
 Rules of the seam:
 
-- A lease and a number have a key, the node id that a primary and its backups share. Each key has one of both.
+- A lease and an epoch have a key, the node id that a primary and its backups share. Each key has one of both.
 - A lease has at most one session that holds it. Two sessions of one process are two holders. No operation waits.
 - An answer contains how long the right lasts, counted from the moment when the work was handed out: the manager counts
   from a later one. None lasts until it is given back, or until it is taken away, which `KeepLease` finds out.
 - A session that ends in order has given everything back. One that dies keeps what it had for as long as it lasts.
-- A number that was never written is 0. What was swapped survives a power cut of the manager. Only the holder of the
-  lease of a key swaps its number.
+- An epoch that was never written is 0. What was swapped survives a power cut of the manager. Only the holder of the
+  lease of a key swaps its epoch.
 - A fault does not show what happened: an operation that failed may have been done.
 """
 
@@ -73,14 +73,14 @@ class ReadLeaseHolder:
 
 @frozen
 class ReadSequence:
-    """Result: the number of ``key``, an int."""
+    """Result: the epoch of ``key``, an int."""
 
     key: str
 
 
 @frozen
 class SwapSequence:
-    """Replace the number of ``key`` if it is ``expected``. Result: whether it was."""
+    """Replace the epoch of ``key`` if it is ``expected``. Result: whether it was."""
 
     key: str
     expected: int

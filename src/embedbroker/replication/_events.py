@@ -129,13 +129,13 @@ class PrimaryStatus:
     Args:
         node_id: The node id.
         journal_identity: The identity of the journal.
-        activation_sequence: The activation sequence of the primary, its epoch.
+        epoch: The epoch of the primary.
         allows_fail_back: Whether the primary gives way to a backup in sync that is configured as primary.
     """
 
     node_id: str
     journal_identity: int
-    activation_sequence: int
+    epoch: int
     allows_fail_back: bool
 
 

@@ -191,7 +191,7 @@ class Replicator:
             STREAM_FORMAT,
             status.node_id,
             status.journal_identity,
-            status.activation_sequence,
+            status.epoch,
             status.allows_fail_back,
         )
         self._flow.send(accepted)

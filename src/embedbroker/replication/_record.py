@@ -26,8 +26,8 @@ class ReplicaRecord:
 
     ``node_id`` and ``journal_identity`` are None as long as it was neither active nor in sync.
 
-    ``activation`` counts how many times a broker of that node began to confirm what no other copy has. A copy has the
-    count of the broker start that it was in sync with.
+    ``epoch`` is Artemis' activation sequence. It counts how many times a broker of that node began to confirm what no
+    other copy has. A copy has the epoch of the broker start that it was in sync with.
 
     ``in_sync``: the files are that broker's journal, up to its end or up to where this one left it.
 
@@ -46,7 +46,7 @@ class ReplicaRecord:
 
     node_id: str | None = None
     journal_identity: int | None = None
-    activation: int = 0
+    epoch: int = 0
     in_sync: bool = False
     gave_way: bool = False
     partner: str | None = None
@@ -69,7 +69,7 @@ class ReplicaRecord:
         voting = f"quorum: {self.quorum}\npartner: {_escaped(self.partner or '')}\n" if self.quorum else ""
         return (
             f"state: {state}\nnode: {self.node_id or ''}\njournal: {journal}\nfile: 0\n"
-            f"activation: {self.activation}\nin sync: {'yes' if self.in_sync else 'no'}\n{end}{voting}"
+            f"activation: {self.epoch}\nin sync: {'yes' if self.in_sync else 'no'}\n{end}{voting}"
         ).encode()
 
     @classmethod
@@ -82,13 +82,13 @@ class ReplicaRecord:
         lines = dict(line.split(": ", 1) for line in text.decode("utf-8", "replace").splitlines() if ": " in line)
         try:
             journal = lines["journal"]
-            activation = int(lines.get("activation", "0"))
+            epoch = int(lines.get("activation", "0"))
             # Written by a lock store: the journal beside it is the node's.
             in_sync = lines.get("in sync", "yes") == "yes"
             return cls(
                 lines["node"] or None,
                 int(journal, 16) if journal != "none" else None,
-                activation,
+                epoch,
                 in_sync,
                 lines["state"] == "failing back",
                 _plain(lines.get("partner", "")) or None,

@@ -4,7 +4,7 @@ Responsible for doing lease operations exactly as the seam in ``embedbroker.lock
 kazoo's errors into ``LockFault``. Does not depend on which broker should hold what.
 
 A lease is an ephemeral node, ``<namespace>/<key>/locks/lease``, which the ensemble removes with the session that made
-it. A number is ``<namespace>/<key>/activation-sequence``, eight bytes, big-endian, as in Artemis. Every answer about a
+it. An epoch is ``<namespace>/<key>/activation-sequence``, eight bytes, big-endian, as in Artemis. Every answer about a
 lease comes from the ensemble, so the ensemble counted the session's time from a moment after the work was handed out.
 The right lasts ``session-percent`` of that time: the rest covers clocks that differ and answers that are late. The base
 is the time that the ensemble granted, which has limits set by the ensemble, and not the requested time.

@@ -39,7 +39,7 @@ class Broker:
         activation, now = self.activation, self.pair.now
         was_busy = activation.is_busy
         activation.on_time(now)
-        number = activation.number_to_write()
+        number = activation.epoch_to_write()
         if number is not None and self.notes:
             self.number = number
             activation.on_written(number)
@@ -148,7 +148,7 @@ def test_a_backup_that_is_in_sync_takes_over_and_counts_on() -> None:
     assert (backup.number, pair.number) == (2, 2)
     returning = pair.broker("p", 1)
     assert returning.tries() is AttemptResult.STALE
-    assert returning.text == "the data here is of activation 1, and there has been activation 2: another copy is newer"
+    assert returning.text == "the data here is of epoch 1, and there has been epoch 2: another copy is newer"
 
 
 def test_a_backup_in_sync_waits_a_while_for_the_lease_and_is_told_who_has_it() -> None:
@@ -212,7 +212,7 @@ def test_a_broker_that_was_frozen_behind_its_claim_ends_when_another_one_went_on
         work = primary.activation.take_work(pair.now)
         assert work is not None
         primary.do(work)
-    assert primary.activation.number_to_write() == 2
+    assert primary.activation.epoch_to_write() == 2
     pair.brokers.remove(primary)
     pair.now += 10.0
     assert backup.tries() is AttemptResult.GRANTED

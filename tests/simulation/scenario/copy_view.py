@@ -49,7 +49,7 @@ class CopyState:
     """Whose copy the files of a broker are, and how new: what it may be live with."""
 
     node_id: str
-    activation: int
+    epoch: int
     in_sync: bool
 
 
@@ -75,4 +75,4 @@ def copy_state_of(host: NodeHost) -> CopyState | None:
     if replica_disk is None:
         return None
     record = replica_disk.record_file.record
-    return CopyState(record.node_id or "", record.activation, record.in_sync)
+    return CopyState(record.node_id or "", record.epoch, record.in_sync)

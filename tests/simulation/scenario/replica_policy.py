@@ -120,4 +120,4 @@ class ReplicaPolicy(GroupPolicy):
         if standing is None or not standing.in_sync:
             return False
         newest = self.manager.sequences.get(standing.node_id, 0)
-        return newest == standing.activation or (newest < 0 and standing.activation in (-newest, -newest - 1))
+        return newest == standing.epoch or (newest < 0 and standing.epoch in (-newest, -newest - 1))

@@ -1,7 +1,7 @@
-"""The lease of a replicating broker, with the number that it keeps beside it.
+"""The lease of a replicating broker, with the epoch that it keeps beside it.
 
-Responsible for its `Activation`, whose key is the node of the data here. Writes the numbers that it claims into the
-record before it goes on. Does not depend on what follows from an outcome.
+Responsible for its `LeaseActivation`, whose key is the node of the data here. Writes the epochs that it claims into
+the record before it goes on. Does not depend on what follows from an outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LeaseHolder"]
 
 
 class LeaseHolder:
-    """The lease of one start of a broker that has a lock manager. ``on_change`` is called when a number was written."""
+    """The lease of one start of a broker that has a lock manager. ``on_change`` is called when an epoch was written."""
 
     def __init__(self, record_file: RecordFile, on_change: Callable[[], None]) -> None:
         self._record_file = record_file
@@ -42,31 +42,31 @@ class LeaseHolder:
             self._activation.change_key(node_id)
 
     def try_to_activate(self, now: float) -> None:
-        """Request the right to be active, with the number of the record."""
+        """Request the right to be active, with the epoch of the record."""
         assert self._activation is not None
-        self._activation.try_to_activate(self._record_file.record.activation, now)
+        self._activation.try_to_activate(self._record_file.record.epoch, now)
 
     def renew(self, now: float) -> None:
         """Renew the right, to go on without a backup."""
         assert self._activation is not None
-        self._activation.renew(self._record_file.record.activation, now)
+        self._activation.renew(self._record_file.record.epoch, now)
 
     def take_attempt(self) -> locks.ActivationAttempt | None:
         """Return the outcome of an attempt, once."""
         activation = self._activation
         if activation is None:
             return None
-        number = activation.number_to_write()
-        if number is not None:
-            noted = partial(self._on_written, activation, number)
-            self._record_file.write(evolve(self._record_file.record, activation=number), noted)
+        epoch = activation.epoch_to_write()
+        if epoch is not None:
+            noted = partial(self._on_written, activation, epoch)
+            self._record_file.write(evolve(self._record_file.record, epoch=epoch), noted)
         attempt = activation.take_attempt()
         if attempt is not None and attempt.verdict is not locks.AttemptResult.GRANTED and not self.is_live:
             activation.drop()
         return attempt
 
-    def _on_written(self, activation: locks.LeaseActivation, number: int) -> None:
-        activation.on_written(number)
+    def _on_written(self, activation: locks.LeaseActivation, epoch: int) -> None:
+        activation.on_written(epoch)
         self._on_change()
 
     def leave(self) -> bool:

@@ -30,14 +30,14 @@ class DamagedGrants(Exception):
 
 @frozen
 class VoteRequest:
-    """The request of an asker to be the only broker that goes on from an activation of a node.
+    """The request of an asker to be the only broker that goes on from an epoch of a node.
 
     ``starts``: a primary begins. The whole cluster may begin with it, so voters need not have known it. ``withdrawn``:
     the asker did not get enough grants, and needs none any more. ``attempt`` distinguishes the rounds of one asker, and
     grows; 0: not given.
     """
 
-    activation: int
+    epoch: int
     asker: str
     starts: bool = field(default=False, eq=False)
     attempt: int = field(default=0, eq=False)
@@ -45,7 +45,7 @@ class VoteRequest:
 
     def __str__(self) -> str:
         what = "withdrawn" if self.withdrawn else "start" if self.starts else "activation"
-        return f"embedbroker {what}={self.activation}.{self.attempt} {self.asker}"
+        return f"embedbroker {what}={self.epoch}.{self.attempt} {self.asker}"
 
     @classmethod
     def read(cls, text: str | None) -> VoteRequest | None:
@@ -53,8 +53,8 @@ class VoteRequest:
         match = _BID.match(text) if text is not None else None
         if match is None:
             return None
-        what, activation, attempt, asker = match.groups()
-        return cls(int(activation), asker, what == "start", int(attempt), what == "withdrawn")
+        what, epoch, attempt, asker = match.groups()
+        return cls(int(epoch), asker, what == "start", int(attempt), what == "withdrawn")
 
 
 def with_attempt(text: str | None, attempt: int) -> str | None:
@@ -79,20 +79,20 @@ class VoteGrants:
         return self.given.get(node_id) == request
 
     def may_have(self, node_id: str, request: VoteRequest) -> bool:
-        """Return True if no other asker has the grant, for that activation or a later one."""
+        """Return True if no other asker has the grant, for that epoch or a later one."""
         given = self.given.get(node_id)
         if given is None or given == request:
             return True
-        return given.activation < request.activation or given == VoteRequest(request.activation, _NO_HOLDER)
+        return given.epoch < request.epoch or given == VoteRequest(request.epoch, _NO_HOLDER)
 
     def after(self, node_id: str, request: VoteRequest) -> VoteGrants | None:
         """Return the grants after a request; None if it changes nothing."""
         given = self.given.get(node_id)
         has = given is not None and given == request
         if request.withdrawn:
-            # A later attempt of the same asker may have won with that grant. Earlier activations stay over.
+            # A later attempt of the same asker may have won with that grant. Earlier epochs stay over.
             is_its = has and given is not None and given.attempt == request.attempt
-            return self.with_grant(node_id, VoteRequest(request.activation, _NO_HOLDER)) if is_its else None
+            return self.with_grant(node_id, VoteRequest(request.epoch, _NO_HOLDER)) if is_its else None
         is_late = has and given is not None and given.attempt >= request.attempt
         return self.with_grant(node_id, request) if self.may_have(node_id, request) and not is_late else None
 

@@ -26,14 +26,14 @@ REQUESTS_AFTER_S = 0.1
 _Policy = ReplicationPrimary | ReplicationBackup
 
 
-def _question_to_go_on(membership: Membership, activation: int, attempt: int = 0) -> LiveVote:
-    """Return the question of an active broker whose backup has the data of ``activation``."""
-    request = VoteRequest(activation, connector_text(membership.connector), attempt=attempt)
+def _question_to_go_on(membership: Membership, epoch: int, attempt: int = 0) -> LiveVote:
+    """Return the question of an active broker whose backup has the data of ``epoch``."""
+    request = VoteRequest(epoch, connector_text(membership.connector), attempt=attempt)
     return LiveVote(True, membership.node_id, str(request))
 
 
 def round_to_go_on(
-    policy: _Policy, connection: ClusterConnection, membership: Membership, electorate: Electorate, activation: int
+    policy: _Policy, connection: ClusterConnection, membership: Membership, electorate: Electorate, epoch: int
 ) -> VoteRound:
     """Begin one round, and as many more as silence takes, for the vote to go on without a backup.
 
@@ -44,7 +44,7 @@ def round_to_go_on(
     """
     vote_round = VoteRound(
         membership,
-        _question_to_go_on(membership, activation),
+        _question_to_go_on(membership, epoch),
         _size(policy, electorate, membership.node_id),
         1,
         GOES_ON_WITHIN_S,
@@ -58,7 +58,7 @@ def round_to_go_on(
 
 
 def round_to_take_over(
-    policy: _Policy, membership: Membership, electorate: Electorate, node_id: str, activation: int, *, starts: bool
+    policy: _Policy, membership: Membership, electorate: Electorate, node_id: str, epoch: int, *, starts: bool
 ) -> VoteRound | None:
     """Begin the rounds of the policy for the vote to take over, the first after a moment; None if no vote is needed.
 
@@ -68,7 +68,7 @@ def round_to_take_over(
     if votes_needed(size) == 0:
         return None
     is_primary = isinstance(policy, ReplicationPrimary)
-    request = VoteRequest(activation, connector_text(membership.connector), starts and is_primary)
+    request = VoteRequest(epoch, connector_text(membership.connector), starts and is_primary)
     rounds = max(policy.vote_retries, 1) if policy.vote_retries >= 0 else -1
     vote_round = VoteRound(
         membership,
@@ -87,12 +87,12 @@ def _size(policy: _Policy, electorate: Electorate, node_id: str) -> int:
     return policy.quorum_size if policy.quorum_size >= 0 else electorate.size_with(node_id)
 
 
-def repeat_vote_request(link: ControlLink, membership: Membership, activation: int, attempt: int) -> None:
-    """Inform a broker that an active broker went on from an activation; the answer is not used.
+def repeat_vote_request(link: ControlLink, membership: Membership, epoch: int, attempt: int) -> None:
+    """Inform a broker that an active broker went on from an epoch; the answer is not used.
 
     ``attempt`` must not be one that is counted here.
     """
-    question = _question_to_go_on(membership, activation, attempt)
+    question = _question_to_go_on(membership, epoch, attempt)
     link.send(QuorumVote(PRIMARY_VOTE_HANDLER, encode_vote(question)), CONTROL_CHANNEL)
 
 

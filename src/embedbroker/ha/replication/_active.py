@@ -6,7 +6,7 @@ anything is confirmed without a backup. Does not depend on how it became active.
 How the right is renewed when a backup is lost that may believe itself in sync, in this order:
 
 ===================================  ===================================================================
-a lock manager                       the activation sequence grows under the lease (``Activation``)
+a lock manager                       the epoch grows under the lease (``LeaseActivation``)
 ``vote_on_replication_failure``      most of the other active brokers grant their vote to this one
 neither                              nothing: it goes on, and so may the backup
 ===================================  ===================================================================
@@ -106,7 +106,7 @@ class ActiveRole:
         if self._lease is not None:
             self._lease.is_live = True
         self._due = now.monotonic + ALONE_AFTER_S
-        self._left_behind = self._node_record.record.activation - 1
+        self._left_behind = self._node_record.record.epoch - 1
         self._announced_at_ms = now.wall_ms
         self._membership.observer = self
 
@@ -141,7 +141,7 @@ class ActiveRole:
             replicator.refuse(inbound, Refusal.NOT_READY, text)
         else:
             assert record.node_id is not None and record.journal_identity is not None
-            status = PrimaryStatus(record.node_id, record.journal_identity, record.activation, self._allows_fail_back)
+            status = PrimaryStatus(record.node_id, record.journal_identity, record.epoch, self._allows_fail_back)
             replicator.register(inbound, registration, status)
             if replicator.registration is registration:
                 self._inbound = inbound
@@ -219,10 +219,8 @@ class ActiveRole:
         if self._lease is not None:
             self._lease.renew(now)
         elif self._node_record.votes:
-            activation = self._node_record.record.activation
-            self.vote_round = round_to_go_on(
-                self._policy, self._connection, self._membership, self._electorate, activation
-            )
+            epoch = self._node_record.record.epoch
+            self.vote_round = round_to_go_on(self._policy, self._connection, self._membership, self._electorate, epoch)
         else:
             self._node_record.count_on(self._go_on)
 
@@ -251,7 +249,7 @@ class ActiveRole:
         self.vote_round = None
         if vote_round.won:
             self._log(False, f"the others see this broker: {vote_round.summary}")
-            self._left_behind = self._node_record.record.activation
+            self._left_behind = self._node_record.record.epoch
             self._node_record.count_on(self._go_on)
         else:
             self.failure = (

@@ -91,12 +91,12 @@ class ColdStartAgreement:
     def _offer(self) -> ReplicaWaiting:
         """Return the offer. After it gave way, a broker offers data that is older than all: the other may not have
         received that."""
-        return self._offer_of(self._node_record.record.activation if self._node_record.may_be_newest else _NO_DATA)
+        return self._offer_of(self._node_record.record.epoch if self._node_record.may_be_newest else _NO_DATA)
 
-    def _offer_of(self, activation: int, *, yields: bool = False) -> ReplicaWaiting:
+    def _offer_of(self, epoch: int, *, yields: bool = False) -> ReplicaWaiting:
         record, connector = self._node_record.record, self._membership.connector
         return ReplicaWaiting(
-            STREAM_FORMAT, record.node_id or "", activation, yields, self._is_primary, connector, record.partner
+            STREAM_FORMAT, record.node_id or "", epoch, yields, self._is_primary, connector, record.partner
         )
 
     # -- offers of others ----------------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ class ColdStartAgreement:
                 self._decide(Event.PARTNER_YIELDED)
 
     def _give_way(self, record: ReplicaRecord, other: ReplicaWaiting, send: Send) -> None:
-        offer = self._offer_of(other.activation, yields=True)
+        offer = self._offer_of(other.epoch, yields=True)
         if not record.in_sync and self._node_record.is_written:
             _send(send, offer)
             return
-        what = "newer data" if other.activation > record.activation else "the same data"
+        what = "newer data" if other.epoch > record.epoch else "the same data"
         self._log(False, f"leaves it to {where(other.connector)} to begin, which has {what}")
         self._node_record.note_left_behind(lambda: _send(send, offer))
         self._decide(Event.YIELDED)
@@ -136,12 +136,12 @@ def answer_to(policy: Policy, record: ReplicaRecord, own_connector: str, other: 
     other_connector = connector_text(other.connector)
     if other.yields:
         is_partner = record.partner == other_connector
-        begins = is_partner and has_data and other.activation == record.activation
+        begins = is_partner and has_data and other.epoch == record.epoch
         return Answer.BEGIN if begins else Answer.IGNORE
-    ours = record.activation, has_data, is_primary, own_connector
-    if ours > (other.activation, True, other.is_primary, other_connector):
+    ours = record.epoch, has_data, is_primary, own_connector
+    if ours > (other.epoch, True, other.is_primary, other_connector):
         return Answer.OFFER if has_data else Answer.IGNORE
-    yields = other.activation > record.activation or other.partner == own_connector
+    yields = other.epoch > record.epoch or other.partner == own_connector
     return Answer.YIELD if yields else Answer.IGNORE
 
 

@@ -28,7 +28,7 @@ Policy = ReplicationPrimary | ReplicationBackup
 
 def may_be_newest(policy: Policy, record: ReplicaRecord) -> bool:
     """Return True if the data here may be the newest of its node."""
-    return record.in_sync and (record.activation > 0 or isinstance(policy, ReplicationPrimary))
+    return record.in_sync and (record.epoch > 0 or isinstance(policy, ReplicationPrimary))
 
 
 def needs_vote(policy: Policy, *, has_manager: bool) -> bool:

@@ -83,7 +83,7 @@ class Election:
             return event
         if attempt.verdict is locks.AttemptResult.STALE:
             self._warn(f"may not be live, and waits as backup: {attempt.text}")
-            if attempt.sequence == self._node_record.record.activation:
+            if attempt.epoch == self._node_record.record.epoch:
                 # The answer is about the data of that moment, not about other data that is here by now.
                 self._node_record.believe_stale()
         else:
@@ -103,7 +103,7 @@ class Election:
         self.starts = starts
         if not starts or self._policy.vote_on_replication_failure:
             self.vote_round = round_to_take_over(
-                self._policy, self._cluster, self._electorate, record.node_id or "", record.activation, starts=starts
+                self._policy, self._cluster, self._electorate, record.node_id or "", record.epoch, starts=starts
             )
             if starts and self.vote_round is None and record.partner is not None and self._policy.quorum_size < 0:
                 self._log(

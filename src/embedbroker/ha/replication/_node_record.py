@@ -1,6 +1,6 @@
 """The record of a replicating broker: the node of its data, and the changes of the record in each phase of a start.
 
-Responsible for every record that is written, except for the numbers of a lock manager (`LeaseHolder`). Does not decide
+Responsible for every record that is written, except for the epochs of a lock manager (`LeaseHolder`). Does not decide
 anything from it: `ReplicationActivation` does, and `ActiveRole` while the broker is active.
 """
 
@@ -107,12 +107,10 @@ class NodeRecord:
         self, node_id: str, journal_identity: int | None, last_batch: int | None, then: Callable[[], None]
     ) -> None:
         """Record that this broker is about to be active, and that no other broker has what it will confirm."""
-        # The lock manager has increased the number already.
-        activation = self.record.activation + (0 if self._has_manager else 1)
+        # The lock manager has increased the epoch already.
+        epoch = self.record.epoch + (0 if self._has_manager else 1)
         quorum = self._quorum(node_id)
-        record = ReplicaRecord(
-            node_id, journal_identity, activation, in_sync=True, quorum=quorum, last_batch=last_batch
-        )
+        record = ReplicaRecord(node_id, journal_identity, epoch, in_sync=True, quorum=quorum, last_batch=last_batch)
         self._record_file.write(record, then)
 
     def note_last_batch(self, last_batch: int, on_failed: Callable[[str], None]) -> None:
@@ -171,9 +169,9 @@ class NodeRecord:
         return self._record_file.is_idle
 
     def count_on(self, then: Callable[[], None]) -> None:
-        """Record that this active broker goes on without a copy: those that are left behind have a smaller number."""
+        """Record that this active broker goes on without a copy: those that are left behind have a smaller epoch."""
         record = self.record
-        self._record_file.write(evolve(record, activation=record.activation + 1, partner=None), then)
+        self._record_file.write(evolve(record, epoch=record.epoch + 1, partner=None), then)
 
     def note_gave_way(self, then: Callable[[], None]) -> None:
         """Record that the broker was active, and lets a primary take over."""
@@ -189,7 +187,7 @@ class NodeRecord:
         return ReplicaRecord(
             status.node_id,
             status.journal_identity,
-            status.activation_sequence,
+            status.epoch,
             in_sync=True,
             partner=connector_text(self.live_at) if self.votes and self.live_at is not None else None,
             quorum=self._quorum(status.node_id),

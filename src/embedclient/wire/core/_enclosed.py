@@ -43,7 +43,7 @@ class ReplicaWaiting(Record):
 
     format: int = i32()
     node_id: str = string()
-    activation: int = i64()
+    epoch: int = i64()
     yields: bool = flag()
     is_primary: bool = flag()
     connector: TransportConfiguration = connector()

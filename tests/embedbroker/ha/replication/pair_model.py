@@ -146,7 +146,7 @@ def lease_request(
     names = {None: None, "p": 0, "q": 1, "gone": GONE}
     while True:
         points[names[manager.holder(NODE)], manager.sequence(NODE), number] = None
-        written = activation.number_to_write()
+        written = activation.epoch_to_write()
         if written is not None:
             number = written
             activation.on_written(written)
@@ -226,19 +226,19 @@ def disconnected(pair: Pair, kind: EndingKind = EndingKind.LOST) -> Pair:
 
 def _requested(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     broker = pair.brokers[index]
-    points, attempt = lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=False)
+    points, attempt = lease_request(broker.record.epoch, pair.holder, index, pair.sequence, renews=False)
     for holder, sequence, number in points[1:]:
-        disk = evolve(broker.record, activation=number) if number != broker.record.activation else broker.disk
+        disk = evolve(broker.record, epoch=number) if number != broker.record.epoch else broker.disk
         cut = pair.put(index, evolve(broker, disk=disk), holder=holder, sequence=sequence)
         yield f"crashes at {holder, sequence, number}", ended(cut, index)
     holder, sequence, number = points[-1]
-    if number != broker.record.activation:
-        record = evolve(broker.record, activation=number)
+    if number != broker.record.epoch:
+        record = evolve(broker.record, epoch=number)
         broker = evolve(broker, record=record, disk=record)
     event = decisions.after_lease_request(attempt.verdict)
     if event is not Event.GRANTED:
         holder = None if holder == index else holder
-        if attempt.verdict is AttemptResult.STALE and attempt.sequence == broker.record.activation:
+        if attempt.verdict is AttemptResult.STALE and attempt.epoch == broker.record.epoch:
             recording = _recording(index, broker)
             recording.believe_stale()
             broker = evolve(broker, record=recording.record)
@@ -281,7 +281,7 @@ def _of_backup(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
 def _in_sync(pair: Pair, index: int) -> Pair:
     source = pair.brokers[1 - index]
     recording = _recording(index, pair.brokers[index])
-    recording.note_in_sync(PrimaryStatus(NODE, JOURNAL, source.record.activation, True))
+    recording.note_in_sync(PrimaryStatus(NODE, JOURNAL, source.record.epoch, True))
     broker = evolve(written(pair.brokers[index], recording), is_unfinished=False, is_whole=source.is_whole)
     return pair.put(index, broker, in_sync=True)
 
@@ -311,12 +311,12 @@ def _handed_over(pair: Pair, index: int) -> Pair:
 
 def _renewed(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
     broker = pair.brokers[index]
-    points, attempt = lease_request(broker.record.activation, pair.holder, index, pair.sequence, renews=True)
+    points, attempt = lease_request(broker.record.epoch, pair.holder, index, pair.sequence, renews=True)
     for holder, sequence, number in points[1:]:
-        cut = pair.put(index, evolve(broker, disk=evolve(broker.record, activation=number)), sequence=sequence)
+        cut = pair.put(index, evolve(broker, disk=evolve(broker.record, epoch=number)), sequence=sequence)
         yield f"crashes at {holder, sequence, number}", ended(cut, index)
     _holder, sequence, number = points[-1]
-    record = evolve(broker.record, activation=number)
+    record = evolve(broker.record, epoch=number)
     pair = pair.put(index, evolve(broker, record=record, disk=record, is_blocked=False), sequence=sequence)
     if attempt.verdict is AttemptResult.GRANTED:
         yield "renews", pair
@@ -327,7 +327,7 @@ def _renewed(pair: Pair, index: int) -> Iterator[tuple[str, Pair]]:
 def _renumbered(pair: Pair) -> Pair:
     numbers = {0, abs(pair.sequence)}
     for broker in pair.brokers:
-        numbers |= {broker.record.activation, broker.disk.activation}
+        numbers |= {broker.record.epoch, broker.disk.epoch}
     new, last = {0: 0}, 0
     for number in sorted(numbers)[1:]:
         new[number] = new[last] + min(number - last, 2)
@@ -338,8 +338,8 @@ def _renumbered(pair: Pair) -> Pair:
     first, second = (
         evolve(
             broker,
-            record=evolve(broker.record, activation=new[broker.record.activation]),
-            disk=evolve(broker.disk, activation=new[broker.disk.activation]),
+            record=evolve(broker.record, epoch=new[broker.record.epoch]),
+            disk=evolve(broker.disk, epoch=new[broker.disk.epoch]),
         )
         for broker in pair.brokers
     )

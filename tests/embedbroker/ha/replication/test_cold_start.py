@@ -358,7 +358,7 @@ def test_without_votes_nobody_is_let_in() -> None:
         lambda waiting: waiting.replace(format=waiting.format + 1),
         lambda waiting: waiting.replace(node_id="another"),
         lambda waiting: waiting.replace(connector=TransportConfiguration("stranger")),
-        lambda waiting: waiting.replace(activation=waiting.activation - 1),
+        lambda waiting: waiting.replace(epoch=waiting.epoch - 1),
     ],
     ids=["another format", "another node", "not its partner", "of older data"],
 )

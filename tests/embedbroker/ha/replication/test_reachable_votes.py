@@ -54,7 +54,7 @@ def test_no_state_within_eight_events_is_unsafe(name: str) -> None:
 def test_a_voter_that_grants_one_activation_to_two_brokers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def generous(self: VoteGrants, node_id: str, request: VoteRequest) -> bool:
         given = self.given.get(node_id)
-        return given is None or given.activation <= request.activation
+        return given is None or given.epoch <= request.epoch
 
     monkeypatch.setattr(VoteGrants, "may_have", generous)
     assert found_anywhere(beginnings())

@@ -167,7 +167,7 @@ def voter_answer(
     if found is None:
         return answers[0], None
     broker = TEXTS.index(found.asker) if found.asker in TEXTS else None
-    return answers[0], (found.activation, broker, found.attempt)
+    return answers[0], (found.epoch, broker, found.attempt)
 
 
 def _asked(
@@ -189,7 +189,7 @@ def _withdrawn(cluster: Cluster, index: int) -> Cluster:
     vote_round = cluster.rounds[index]
     if vote_round is None:
         return cluster
-    activation = cluster.pair.brokers[index].record.activation
+    activation = cluster.pair.brokers[index].record.epoch
     for number, booth in enumerate(cluster.booths):
         if booth.linked[index] and number not in vote_round.refused:
             request = (activation, index, vote_round.attempt, False, True)
@@ -229,7 +229,7 @@ def successors(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
 def _met(cluster: Cluster, number: int, index: int) -> Cluster:
     """An active broker announces itself, and which activation it has left behind."""
     cluster = cluster.with_booth(number, evolve(cluster.booths[number], known=index, lost=False))
-    left_behind = cluster.pair.brokers[index].record.activation - 1
+    left_behind = cluster.pair.brokers[index].record.epoch - 1
     return _asked(cluster, number, True, (left_behind, index, cluster.attempts, False, False))[1]
 
 
@@ -295,7 +295,7 @@ def _of_round(cluster: Cluster, index: int) -> Iterator[tuple[str, Cluster]]:
     vote_round, broker = cluster.rounds[index], cluster.pair.brokers[index]
     assert vote_round is not None
     request = (
-        broker.record.activation,
+        broker.record.epoch,
         index,
         vote_round.attempt,
         vote_round.starts and isinstance(POLICIES[index], ReplicationPrimary),
@@ -380,7 +380,7 @@ def _of_waiting(cluster: Cluster, index: int) -> Iterator[tuple[str, Cluster]]:
     if pair.linked and other.confirms:
         recording = _recording(index, broker)
         recording.live_at = PLACES[1 - index]
-        recording.note_accepted(PrimaryStatus(NODE, JOURNAL, other.record.activation, True))
+        recording.note_accepted(PrimaryStatus(NODE, JOURNAL, other.record.epoch, True))
         copying = evolve(written(broker, recording), is_unfinished=True, is_whole=False)
         yield "joins", cluster.put(index, copying, source=1 - index, in_sync=False)
 
@@ -393,7 +393,7 @@ def _in_sync(pair: Pair, index: int) -> Pair:
     active = pair.brokers[1 - index]
     recording = _recording(index, pair.brokers[index])
     recording.live_at = PLACES[1 - index]
-    recording.note_in_sync(PrimaryStatus(NODE, JOURNAL, active.record.activation, True))
+    recording.note_in_sync(PrimaryStatus(NODE, JOURNAL, active.record.epoch, True))
     broker = evolve(written(pair.brokers[index], recording), is_unfinished=False, is_whole=active.is_whole)
     return pair.put(index, broker, in_sync=True)
 
@@ -408,7 +408,7 @@ def _offered(cluster: Cluster, index: int) -> Iterator[tuple[str, Cluster]]:
     """The other waiting broker receives the offer of this one; its answer may be lost."""
     broker, other = cluster.pair.brokers[index], cluster.pair.brokers[1 - index]
     newest = decisions.may_be_newest(POLICIES[index], broker.record)
-    offer = _offer(cluster, index, broker.record.activation if newest else -1, yields=False)
+    offer = _offer(cluster, index, broker.record.epoch if newest else -1, yields=False)
     answer = cold_starts.answer_to(POLICIES[1 - index], other.record, TEXTS[1 - index], offer)
     if answer is not cold_starts.Answer.YIELD:
         return
@@ -419,7 +419,7 @@ def _offered(cluster: Cluster, index: int) -> Iterator[tuple[str, Cluster]]:
         recording.note_left_behind(lambda: None)
         after = after.put(1 - index, moved(written(other, recording), Event.YIELDED))
         yield "offers, and the answer is lost", after
-    word = _offer(after, 1 - index, offer.activation, yields=True)
+    word = _offer(after, 1 - index, offer.epoch, yields=True)
     if cold_starts.answer_to(POLICIES[index], broker.record, TEXTS[index], word) is cold_starts.Answer.BEGIN:
         after = _withdrawn(after, index)
         after = after.put(index, moved(broker, Event.PARTNER_YIELDED))
