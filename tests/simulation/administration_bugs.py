@@ -67,8 +67,8 @@ def take_what_is_in_delivery_with_a_purge(patch: pytest.MonkeyPatch) -> None:
 def leave_messages_behind_a_purge(patch: pytest.MonkeyPatch) -> None:
     each = fault_point("visit the messages of a queue")
 
-    def careless(call: Call, name: str, act: Callable[[Queue, Reference], None], *how: Any) -> Any:
-        return each(call, name, act, lambda reference: reference.message.message_id % 5 != 0)
+    def careless(call: Call, queue: Queue, act: Callable[[Queue, Reference], None], *how: Any) -> Any:
+        return each(call, queue, act, lambda reference: reference.message.message_id % 5 != 0)
 
     replace(patch, "visit the messages of a queue", careless)
 

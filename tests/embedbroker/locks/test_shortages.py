@@ -228,7 +228,7 @@ def test_a_lease_that_cannot_be_kept_for_another_reason_ends_at_once() -> None:
     activation.try_to_activate(0, 0.0)
     while activation.is_busy:
         activation.on_time(0.0)
-        number = activation.number_to_write()
+        number = activation.epoch_to_write()
         if number is not None:
             activation.on_written(number)
         work = activation.take_work(0.0)
