@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from embedbroker.kernel import Leaving, Queue, Reference, Settlement
+from embedbroker.kernel import Leaving, Permission, Queue, QueueUpdate, Reference, Session, Settlement
+from embedbroker.kernel._definitions import QueueDefinition
+from embedbroker.kernel._memory import MemoryAccount
+from embedbroker.kernel._recovery import MessageRecord, Recovery
+from embedbroker.kernel.addressing._settings_table import SettingsTable
+from embedbroker.kernel.selector import Selector
 from embedbroker.kernel.settling._removal import Removal
 from embedbroker.management._registry import Call, Work
+from embedbroker.security._permissions import Permissions
 
 from .fault_points import fault_point, replace
 from .hunting import Bug, every
@@ -85,10 +92,91 @@ def deliver_what_arrives_at_a_paused_queue(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "publish", eager)
 
 
+def forget_the_filter_in_an_update(patch: pytest.MonkeyPatch) -> None:
+    """An update without a filter removes it."""
+    of = QueueUpdate.of
+
+    def careless(self: QueueUpdate, definition: QueueDefinition) -> QueueDefinition:
+        changed = of(self, definition)
+        return changed if self.filter else evolve(changed, filter=None)
+
+    patch.setattr(QueueUpdate, "of", careless)
+
+
+def go_on_with_the_filter_before_an_update(patch: pytest.MonkeyPatch) -> None:
+    update = Queue.update
+
+    def late(self: Queue, definition: QueueDefinition, selector: Selector | None) -> None:
+        update(self, definition, self.filter)
+
+    patch.setattr(Queue, "update", late)
+
+
+def lose_messages_in_an_update(patch: pytest.MonkeyPatch) -> None:
+    """A new filter counts for what waits, too."""
+    update = Queue.update
+
+    def eager(self: Queue, definition: QueueDefinition, selector: Selector | None) -> None:
+        update(self, definition, selector)
+        if selector is not None:
+            for reference in self.backlog.remove_if(lambda each: not selector.matches(each.message)):
+                if reference is not None:
+                    self.owner.expire(self, reference)
+
+    patch.setattr(Queue, "update", eager)
+
+
+def keep_grants_in_the_cache(patch: pytest.MonkeyPatch) -> None:
+    """What was granted once stays granted."""
+    allows = Permissions.allows
+    known: set[tuple[frozenset[str], Permission, str, str | None]] = set()
+
+    def stale(
+        self: Permissions, roles: frozenset[str], permission: Permission, address: str, queue: str | None
+    ) -> bool:
+        question = roles, permission, address, queue
+        if question not in known and allows(self, *question):
+            known.add(question)
+        return question in known
+
+    patch.setattr(Permissions, "allows", stale)
+
+
+def let_sessions_go_on_sending(patch: pytest.MonkeyPatch) -> None:
+    """What a session was admitted to once, it may do until its end."""
+    patch.setattr(Session, "forget_admitted", lambda self: None)
+
+
+def forget_redelivery_delays_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    add = Recovery.add
+
+    def impatient(self: Recovery, messages: Iterable[MessageRecord]) -> None:
+        self._delayed = {}
+        add(self, messages)
+
+    patch.setattr(Recovery, "add", impatient)
+
+
+def keep_settings_that_were_removed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SettingsTable, "remove_address", lambda self, match: self._forget("address", match))
+
+
+def grant_credit_for_a_blocked_address(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryAccount, "is_blocked", lambda self, address: False)
+
+
 ADMINISTRATION_BUGS: list[Bug] = [
     forget_a_pause_in_a_restart,
     deliver_what_arrives_at_a_paused_queue,
     take_a_later_message_with_a_purge,
     take_what_is_in_delivery_with_a_purge,
     leave_messages_behind_a_purge,
+    forget_the_filter_in_an_update,
+    go_on_with_the_filter_before_an_update,
+    lose_messages_in_an_update,
+    keep_grants_in_the_cache,
+    let_sessions_go_on_sending,
+    forget_redelivery_delays_in_a_restart,
+    keep_settings_that_were_removed,
+    grant_credit_for_a_blocked_address,
 ]

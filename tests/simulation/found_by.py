@@ -21,8 +21,11 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "rebalance_groups_with_messages_in_flight": 11,
     },
     "ADMINISTRATION": {
-        "forget_a_pause_in_a_restart": 3,
-        "take_what_is_in_delivery_with_a_purge": 18,
+        "forget_redelivery_delays_in_a_restart": 3,
+        "grant_credit_for_a_blocked_address": 6,
+        "keep_settings_that_were_removed": 9,
+        "leave_messages_behind_a_purge": 2,
+        "take_what_is_in_delivery_with_a_purge": 5,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,

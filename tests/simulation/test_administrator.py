@@ -27,13 +27,22 @@ def test_a_plan_with_an_administrator_is_read_back() -> None:
     assert plan_of(ScenarioPlan, values_of(plan)) == plan
 
 
+def test_half_of_the_plans_have_a_clerk_and_delayed_redeliveries() -> None:
+    plans = [with_administrator(draw_plan(seed)) for seed in range(1, 61)]
+    assert 15 <= sum(plan.broker.has_clerk for plan in plans) <= 40
+    assert 25 <= sum(bool(plan.broker.redelivery_delay_ms) for plan in plans) <= 45
+    assert all(plan.broker.secured for plan in plans if plan.broker.has_clerk)
+
+
 def test_orders_hold_while_brokers_crash() -> None:
     campaign = Campaign()
     for seed in range(1, 7):
         campaign.add(run_seed(seed, administrator=True))
     assert campaign.passed, campaign.shortcomings()
     assert campaign.hits[Moment.QUEUE_PAUSED] >= 60
-    assert campaign.hits[Moment.PURGED] >= 6
+    assert campaign.hits[Moment.PURGED] >= 3
+    for moment in (Moment.QUEUE_UPDATED, Moment.ADDRESS_BLOCKED, Moment.SETTINGS_CHANGED, Moment.GRANT_CHANGED):
+        assert campaign.hits[moment] >= 10, moment.name
 
 
 @pytest.mark.parametrize("mode", GroupMode)

@@ -28,6 +28,7 @@ _NONE = Finding.NONE
 _UNANSWERED, _REFUSED, _IN_DOUBT = (
     int(state) for state in (SendState.UNANSWERED, SendState.REFUSED, SendState.IN_DOUBT)
 )
+_CONFIRMED = int(SendState.CONFIRMED)
 
 
 @define(eq=False)
@@ -90,25 +91,34 @@ class Ledger:
         """
         return subscription in self._subscriptions
 
-    def suspend(self, subscription: str) -> None:
+    def suspend(self, subscription: str, *, keeps_messages: bool = False) -> None:
         """Record that the subscription is gone or interrupted: messages held there, and later ones, may be missing.
 
         Args:
-            subscription: name of the account.
+            subscription: name of the queue or subscription.
+            keeps_messages: what it holds stays, because its filter is changed. Only what is not confirmed yet, or is
+                sent from now on, may be missing. It may also come.
         """
         account = self._subscriptions[subscription]
         account.open = False
-        account.excused_below = len(account.destination.keys)
+        if not keeps_messages:
+            account.excused_below = len(account.destination.keys)
+            return
+        for slot, state in enumerate(account.destination.states[: len(account.marks)]):
+            if state != _CONFIRMED:
+                account.marks[slot] &= ~(_EXPECTED | _EXCLUDED) & 0xFF
 
-    def resume(self, subscription: str) -> None:
+    def resume(self, subscription: str, *, keeps_messages: bool = False) -> None:
         """Record that the subscription is back; messages sent in between may be missing.
 
         Args:
-            subscription: name of the account.
+            subscription: name of the queue or subscription.
+            keeps_messages: as for `suspend`.
         """
         account = self._subscriptions[subscription]
         account.open = True
-        account.excused_below = len(account.destination.keys)
+        if not keeps_messages:
+            account.excused_below = len(account.destination.keys)
 
     def purging(self, subscription: str) -> None:
         """Record that a purge is requested: from now on any message held there may be removed."""

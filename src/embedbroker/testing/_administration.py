@@ -1,4 +1,4 @@
-"""Checkers of what an administrator does: pauses and purges.
+"""Checkers of what an administrator does: pauses, purges, updates of queues, blocks of addresses, and grants.
 
 They judge deliveries and queues of the broker through all its lives. An order counts from its answer on; while one is
 under way, or in doubt, nothing is claimed about what it changes. Does not depend on how orders are given.
@@ -11,11 +11,20 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from embedbroker.kernel import Queue, Reference
+from embedclient.wire.core import FrameSplitter, PacketType, SessionProducerCredits, decode_packet, frame_spans
 
 from ._broker_view import BrokerView
 from ._scene import Moment, Scene
 
-__all__ = ["PauseChecker", "Purge", "PurgeChecker"]
+__all__ = ["CLERK", "DESK", "BlockChecker", "GrantChecker", "PauseChecker", "Purge", "PurgeChecker", "UpdateChecker"]
+
+CLERK = "clerk"
+"""Name of the user whose permissions change. The keys of its messages begin with it."""
+
+DESK = "desk"
+"""Name of the address, and of its queue, on which its permissions change."""
+
+_CREDITS = int(PacketType.SESS_PRODUCER_CREDITS)
 
 #: Id and key of a message. After a crash, ids of messages that were not durable are used again.
 _Identity = tuple[int, str]
@@ -151,7 +160,7 @@ class PurgeChecker:
         gone = self._gone[queue.name]
         for reference in queue.undelivered():
             if _identity(reference) in gone:
-                key = reference.message.property("key")
+                _id, key = _identity(reference)
                 self.scene.fail(f"{where} of {queue.name}: {key} is there, and a purge had to remove it")
 
     def _queue(self, name: str) -> Queue | None:
@@ -177,6 +186,161 @@ class PurgeChecker:
                 for other, reference in transaction.deliveries():
                     if other is queue:
                         yield reference
+
+
+@define(eq=False)
+class UpdateChecker:
+    """Check that a queue has what its last update set, and everything that earlier ones set, in each life."""
+
+    scene: Scene
+    broker: BrokerView
+    #: By queue, the fields of the definition that are known.
+    _known: dict[str, dict[str, object]] = field(factory=dict, init=False)
+
+    def watch(self) -> None:
+        """Register with the broker."""
+        self.broker.on_ready.append(self._check_recovered)
+
+    def updating(self, queue: str, fields: dict[str, object]) -> None:
+        """An update of these fields is requested."""
+        known = self._known.setdefault(queue, {})
+        for name in fields:
+            known.pop(name, None)
+
+    def updated(self, queue: str, fields: dict[str, object]) -> None:
+        """The update is confirmed."""
+        self._known[queue].update(fields)
+        self.scene.hit(Moment.QUEUE_UPDATED)
+        if self.broker.ready:
+            self._check("the update", queue)
+
+    def _check_recovered(self) -> None:
+        for name in self._known:
+            self._check("recovery", name)
+
+    def _check(self, where: str, name: str) -> None:
+        node = self.broker.node
+        assert node is not None, "a broker that is ready lives"
+        queue = node.kernel.address_manager.queues.get(name)
+        for each, value in self._known[name].items():
+            found = None if queue is None else getattr(queue.definition, each)
+            if found != value:
+                self.scene.fail(f"{where} of {name}: {each} is {found!r}, and was set to {value!r}")
+
+
+@define(eq=False)
+class BlockChecker:
+    """Check that producers of a blocked address get no credit, for as long as the broker lives."""
+
+    scene: Scene
+    broker: BrokerView
+    _blocked: set[str] = field(factory=set, init=False)
+    _life: int = field(default=0, init=False)
+    _splitters: dict[int, FrameSplitter] = field(factory=dict, init=False)
+    #: The connection of each session, by its name, after the last step.
+    _connections: dict[str, int] = field(factory=dict, init=False)
+
+    def watch(self) -> None:
+        """Register with the broker."""
+        self.broker.on_send.append(self._look_for_credits)
+        self.broker.after_step.append(self._note_connections)
+
+    def blocked(self, address: str) -> None:
+        """A block is confirmed."""
+        self._blocked.add(address)
+        self.scene.hit(Moment.ADDRESS_BLOCKED)
+
+    def unblocking(self, address: str) -> None:
+        """The end of a block is requested."""
+        self._blocked.discard(address)
+
+    def _note_connections(self) -> None:
+        node = self.broker.node
+        if node is not None and self._blocked:
+            self._connections = {name: session.connection.link.id for name, session in node.core.sessions.items()}
+
+    def _look_for_credits(self, connection: int, peer: str, data: bytes) -> None:
+        if self._life != self.broker.life:
+            self._life = self.broker.life
+            self._splitters.clear()
+            self._connections.clear()
+            self._blocked.clear()
+        splitter = self._splitters.get(connection)
+        if splitter is None:
+            splitter = self._splitters[connection] = FrameSplitter()
+        buffer, headers = splitter.feed(data)
+        if not self._blocked:
+            return
+        for (_length, packet_type, channel), (start, end) in zip(headers, frame_spans(headers), strict=True):
+            if packet_type == _CREDITS:
+                packet = decode_packet(buffer, start, end, 0, False)
+                assert isinstance(packet, SessionProducerCredits)
+                if packet.address in self._blocked and not self._is_repeated(connection, channel):
+                    self.scene.fail(f"{packet.credits} credits were granted for {packet.address}, which is blocked")
+
+    def _is_repeated(self, connection: int, channel: int) -> bool:
+        """Return True if the session has just come to this connection: what it is sent now was sent before."""
+        node = self.broker.node
+        assert node is not None, "only a living broker sends"
+        for session in node.core.sessions.values():
+            if session.channel_id == channel and session.connection.link.id == connection:
+                return self._connections.get(session.name) != connection
+        return True
+
+
+@define(eq=False)
+class GrantChecker:
+    """Check that a user may do exactly what it is permitted, where that changes while it works.
+
+    Only attempts between two changes count: one that begins after the answer of a change, and ends before the next
+    change is requested.
+    """
+
+    scene: Scene
+    broker: BrokerView
+    #: None: not known now.
+    _is_granted: bool | None = field(default=False, init=False)
+    _changes: int = field(default=0, init=False)
+    _sent: dict[str, None] = field(factory=dict, init=False)
+    _refused: dict[str, None] = field(factory=dict, init=False)
+
+    def changing(self) -> None:
+        """A change is requested."""
+        self._is_granted = None
+        self._changes += 1
+
+    def changed(self, *, is_granted: bool) -> None:
+        """The change is confirmed."""
+        self._is_granted = is_granted
+        self.scene.hit(Moment.GRANT_CHANGED)
+
+    def begin(self) -> tuple[int, bool | None]:
+        """An attempt begins. Return what `judge` needs."""
+        return self._changes, self._is_granted
+
+    def judge(self, begun: tuple[int, bool | None], what: str, key: str, *, is_refused: bool) -> None:
+        """An attempt has ended. ``key`` is that of the message sent, empty for none."""
+        if key:
+            (self._refused if is_refused else self._sent)[key] = None
+        changes, is_granted = begun
+        if changes != self._changes or is_granted is None:
+            return
+        self.scene.hit(Moment.PERMITTED_PASSED if is_granted else Moment.FORBIDDEN_REFUSED)
+        if is_granted and is_refused:
+            self.scene.fail(f"{CLERK}: {what} is permitted, and was refused")
+        elif not is_granted and not is_refused:
+            self.scene.fail(f"{CLERK}: {what} is forbidden, and was not refused")
+
+    def check_at_the_end(self) -> None:
+        """Check that what was confirmed is there, and nothing that was refused."""
+        node = self.broker.node
+        assert node is not None, "the broker runs in the end"
+        queue = node.kernel.address_manager.queues[DESK]
+        found = {str(reference.message.property("key")) for reference in queue.undelivered()}
+        if missing := [key for key in self._sent if key not in found]:
+            self.scene.fail(f"{CLERK} may send to {DESK}, and {missing[:5]} are missing there")
+        if present := [key for key in self._refused if key in found]:
+            self.scene.fail(f"{CLERK} was refused, and {present[:5]} are in {DESK}")
 
 
 def _identity(reference: Reference) -> _Identity:

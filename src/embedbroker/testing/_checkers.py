@@ -300,12 +300,13 @@ class BrokerChecker:
     def _check_redelivery(self, subscription: str, message_id: int) -> None:
         """Check that what a rollback returned waits for the redelivery delay, also in a later life."""
         now = self.scene.world.now
-        since, complaint = self.scene.redeliveries.delivered(subscription, message_id, now)
+        waited, complaint = self.scene.redeliveries.delivered(subscription, message_id, now)
         if complaint is not None:
             self.scene.fail(complaint)
-        if since is not None:
+        if waited is not None:
             self.scene.hit(Moment.REDELIVERY_DELAYED)
-            if since < self._began < since + self.scene.redeliveries.delay_s:
+            since, delay_s = waited
+            if since < self._began < since + delay_s:
                 self.scene.hit(Moment.REDELIVERY_SURVIVED)
 
     def _check_group(self, receiver: Consumer, group: str, key: str, message: CoreMessage) -> None:

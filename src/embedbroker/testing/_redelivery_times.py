@@ -24,10 +24,12 @@ _Place = tuple[str, int]
 class ReportedRollback:
     """One rollback: since when it is under way, what it returns, and what was delivered before the broker answered.
 
-    ``is_void``: the broker has begun another life meanwhile.
+    ``delay_s`` is the shortest delay that may be in force for it. ``is_void``: the broker has begun another life
+    meanwhile.
     """
 
     since: float
+    delay_s: float
     places: tuple[_Place, ...]
     delivered: list[tuple[_Place, float]] = field(factory=list)
     is_void: bool = False
@@ -35,19 +37,24 @@ class ReportedRollback:
 
 @define(eq=False)
 class RedeliveryTimes:
-    """The messages that wait for a redelivery delay. ``delay_s`` of 0 reports nothing, as all rollbacks do then."""
+    """The messages that wait for a redelivery delay. ``delay_s`` of 0 reports nothing, as all rollbacks do then.
+
+    ``delays`` has the delays of subscriptions that have another one.
+    """
 
     delay_s: float = 0.0
-    #: By place, when the rollback was requested.
-    _waiting: dict[_Place, float] = field(factory=dict, init=False)
+    delays: dict[str, float] = field(factory=dict)
+    #: By place, when the rollback was requested, and the delay.
+    _waiting: dict[_Place, tuple[float, float]] = field(factory=dict, init=False)
     _open: dict[_Place, ReportedRollback] = field(factory=dict, init=False)
     #: Those of them that may not be durable, with a point of the journal that covers them; None: not known yet.
     _unsafe: dict[_Place, int | None] = field(factory=dict, init=False)
 
     def begin(self, subscription: str, message_ids: Sequence[int], now: float) -> ReportedRollback:
         """A user requests a rollback that returns these messages."""
-        rollback = ReportedRollback(now, tuple([(subscription, number) for number in message_ids]))
-        if self.delay_s:
+        delay_s = self.delays.get(subscription, self.delay_s)
+        rollback = ReportedRollback(now, delay_s, tuple([(subscription, number) for number in message_ids]))
+        if delay_s:
             self._open.update(dict.fromkeys(rollback.places, rollback))
         return rollback
 
@@ -59,15 +66,15 @@ class RedeliveryTimes:
         for place in rollback.places:
             if self._open.get(place) is rollback:
                 del self._open[place]
-        if not answered or rollback.is_void or not self.delay_s:
+        if not answered or rollback.is_void or not rollback.delay_s:
             return None
         delivered = dict(rollback.delivered)
         for place in rollback.places:
             if place not in delivered:
-                self._waiting[place] = rollback.since
+                self._waiting[place] = rollback.since, rollback.delay_s
                 self._unsafe[place] = None
         for place, now in delivered.items():
-            complaint = self._complaint(place, rollback.since, now)
+            complaint = _complaint(place, rollback.since + rollback.delay_s, now)
             if complaint is not None:
                 return complaint
         return None
@@ -98,19 +105,33 @@ class RedeliveryTimes:
         """Return True if `delivered` must be called."""
         return bool(self._waiting or self._open)
 
-    def delivered(self, subscription: str, message_id: int, now: float) -> tuple[float | None, str | None]:
-        """A message left for a consumer. Return when its rollback was, and what is wrong; None for nothing."""
+    def changing(self, subscription: str, delay_s: float) -> None:
+        """A change of the delay is requested: the shorter one counts until `changed`, also for rollbacks under way."""
+        self.delays[subscription] = min(delay_s, self.delays.get(subscription, self.delay_s))
+        for place, rollback in self._open.items():
+            if place[0] == subscription:
+                rollback.delay_s = min(rollback.delay_s, delay_s)
+
+    def changed(self, subscription: str, delay_s: float) -> None:
+        """The change is confirmed: rollbacks that are requested from now on have this delay."""
+        self.delays[subscription] = delay_s
+
+    def delivered(
+        self, subscription: str, message_id: int, now: float
+    ) -> tuple[tuple[float, float] | None, str | None]:
+        """A message left for a consumer. Return when its rollback was, with the delay, and what is wrong, if any."""
         place = subscription, message_id
         rollback = self._open.get(place)
         if rollback is not None:
             rollback.delivered.append((place, now))
             return None, None
-        since = self._waiting.pop(place, None)
+        waited = self._waiting.pop(place, None)
         self._unsafe.pop(place, None)
-        return since, None if since is None else self._complaint(place, since, now)
+        return waited, None if waited is None else _complaint(place, sum(waited), now)
 
-    def _complaint(self, place: _Place, since: float, now: float) -> str | None:
-        early_s = since + self.delay_s - now
-        if early_s <= _TOLERANCE_S:
-            return None
-        return f"message {place[1]} of {place[0]} left for a consumer {early_s:.3f} s before its redelivery is due"
+
+def _complaint(place: _Place, due: float, now: float) -> str | None:
+    early_s = due - now
+    if early_s <= _TOLERANCE_S:
+        return None
+    return f"message {place[1]} of {place[0]} left for a consumer {early_s:.3f} s before its redelivery is due"

@@ -163,6 +163,10 @@ class Moment(IntEnum):
     QUEUE_PAUSED = 109
     PAUSE_SURVIVED = 110
     PURGED = 111
+    QUEUE_UPDATED = 112
+    ADDRESS_BLOCKED = 113
+    SETTINGS_CHANGED = 114
+    GRANT_CHANGED = 115
 
 
 @define(eq=False)

@@ -44,6 +44,22 @@ def test_a_confirmed_message_that_never_arrives_is_lost() -> None:
     assert verdict.losses() == {"lost": verdict.lost}
 
 
+def test_a_change_of_the_filter_counts_from_its_end_on() -> None:
+    ledger = queue_ledger(2)
+    ledger.sent("m2", "q", 0.6)  # on its way: it may come to the old filter, or to the new one
+    ledger.suspend("q", keeps_messages=True)
+    ledger.sent("m3", "q", 0.7, reaches=())
+    for key in ("m2", "m3"):
+        ledger.confirmed(key, 0.8)
+    ledger.resume("q", keeps_messages=True)
+    for key, reaches in (("m4", ()), ("m5", ("q",))):
+        ledger.sent(key, "q", 0.9, reaches=reaches)
+        ledger.confirmed(key, 1.0)
+    assert ledger.missing("q") == ["m0", "m1", "m5"]
+    assert [consume(ledger, key) for key in ("m2", "m3")] == [Finding.NONE] * 2
+    assert consume(ledger, "m4") == Finding.MISROUTED
+
+
 def test_a_purge_excuses_what_was_sent_before_its_end() -> None:
     ledger = queue_ledger(2)
     ledger.purging("q")

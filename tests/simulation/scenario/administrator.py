@@ -1,4 +1,4 @@
-"""An administrator that changes queues by management messages while users work, and restores them in the end.
+"""An administrator that changes queues, addresses, settings and permissions by management messages while users work.
 
 Responsible for the orders, for their answers, and for what is known about an order without one. The checkers of
 `_administration` judge what the broker makes of them.
@@ -13,22 +13,35 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from embedbroker.testing._administration import PauseChecker, Purge, PurgeChecker
+from embedbroker.testing._administration import (
+    DESK,
+    BlockChecker,
+    GrantChecker,
+    PauseChecker,
+    Purge,
+    PurgeChecker,
+    UpdateChecker,
+)
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._messages import COLORS, selector_of
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
 from embedbroker.testing._scripts import Arrival, Steps
 from embedclient.agent import Call, Consumer, LocatorSettings, Session, SessionMode
 from embedclient.errors import JMSException
-from embedclient.model import Properties
+from embedclient.model import Properties, RoutingType
 from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
 
 from .plan import AdministratorRole, ScenarioPlan
+from .visitors import roles_of_the_desk
 
-__all__ = ["Administrator", "with_administrator"]
+__all__ = ["Administrator", "Subject", "with_administrator"]
 
 _ANSWER_S = 2.0
+#: For queues that are created while settings change.
+_MADE = "made"
+_TOO_MANY_CONSUMERS = "AMQ229210"
 _NAME = "administrator"
 
 
@@ -45,7 +58,16 @@ def with_administrator(plan: ScenarioPlan) -> ScenarioPlan:
         ha=plan.group is not None,
         use_topology_for_load_balancing=plan.hosts[0].settings.use_topology_for_load_balancing,
     )
-    return evolve(plan, administrator=AdministratorRole(settings, random.choice((0.02, 0.1, 0.4))))
+    pause_s = random.choice((0.02, 0.1, 0.4))
+    has_clerk = plan.broker.memory_limit_bytes is None and (bool(plan.visitors) or random.random() < 0.5)
+    broker = evolve(plan.broker, has_clerk=has_clerk, secured=plan.broker.secured or has_clerk)
+    if random.random() < 0.5:
+        broker = evolve(broker, redelivery_delay_ms=random.choice((20, 300, 1_500)))
+    return evolve(plan, administrator=AdministratorRole(settings, pause_s), broker=broker)
+
+
+class _Refused(Exception):
+    """The broker refuses an order that may be impossible."""
 
 
 class _NoAnswer(Exception):
@@ -63,17 +85,34 @@ class _Desk:
 
 
 @define(eq=False)
+class Subject:
+    """A queue that may be updated. ``is_limited``: its number of consumers has a limit, which stays."""
+
+    topic: Topic
+    name: str
+    is_limited: bool
+
+
+@define(eq=False)
 class Administrator:
-    """One administrator, through all its sessions. In the end it resumes what it has paused."""
+    """One administrator, through all its sessions.
+
+    In the end it resumes what it has paused or blocked, and takes back what would leave users without messages.
+    """
 
     scene: Scene
     host: ClientHost
     broker: BrokerView
     #: Without those that come and go, and those with a cursor.
     topics: list[Topic]
-    pauses: PauseChecker
-    purges: PurgeChecker
+    subjects: list[Subject]
     pause_s: float
+    #: None without a user whose permissions change.
+    grants: GrantChecker | None = field(default=None, init=False)
+    pauses: PauseChecker = field(init=False)
+    purges: PurgeChecker = field(init=False)
+    updates: UpdateChecker = field(init=False)
+    blocks: BlockChecker = field(init=False)
     name: str = field(default=_NAME, init=False)
     finished: bool = field(default=False, init=False)
     #: Nothing else is drawn from it.
@@ -82,8 +121,19 @@ class Administrator:
     _held: dict[str, list[str]] = field(factory=dict, init=False)
     _session_name: str | None = field(default=None, init=False)
     _purge: Purge | None = field(default=None, init=False)
+    #: Names of queues whose limit is not the first one, and of those whose filter is not known.
+    _limited: dict[str, None] = field(factory=dict, init=False)
+    _unfiltered: dict[str, Subject] = field(factory=dict, init=False)
+    _blocked: dict[str, None] = field(factory=dict, init=False)
+    #: Whether a new queue is exclusive; None: not known.
+    _default: bool | None = field(default=False, init=False)
+    _made: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.pauses = PauseChecker(self.scene, self.broker)
+        self.purges = PurgeChecker(self.scene, self.broker)
+        self.updates = UpdateChecker(self.scene, self.broker)
+        self.blocks = BlockChecker(self.scene, self.broker)
         self._random = Random(f"orders {self.scene.world.seed}")
 
     def watch(self, checker: BrokerChecker) -> None:
@@ -91,6 +141,13 @@ class Administrator:
         for each in (self.pauses, self.purges):
             each.watch()
             checker.on_delivery.append(each.on_delivery)
+        self.updates.watch()
+        self.blocks.watch()
+
+    def check_at_the_end(self) -> None:
+        """Check what users must have left."""
+        if self.grants is not None:
+            self.grants.check_at_the_end()
 
     def steps(self) -> Steps:
         """The script of the administrator."""
@@ -135,8 +192,7 @@ class Administrator:
         desk = _Desk(session, answers, reply_to)
         while not session.closed:
             if self.scene.phase is not Phase.WORK:
-                while self._held:
-                    yield from self._resume(desk, next(iter(self._held)))
+                yield from self._restore(desk)
                 self.finished = True
                 return
             yield from self._act(desk)
@@ -144,12 +200,21 @@ class Administrator:
 
     def _act(self, desk: _Desk) -> Steps:
         # A broker without room cannot answer, and a pause would leave it without room for ever.
-        pauses = self.broker.config.global_max_size_bytes is None
+        has_room = self.broker.config.global_max_size_bytes is None
+        has_subjects = bool(self.subjects)
         verbs: list[tuple[int, Callable[[_Desk], Steps]]] = [
-            (3 * pauses, self._pause_queue),
-            (pauses, self._pause_address),
+            (3 * has_room, self._pause_queue),
+            (has_room, self._pause_address),
             (1 + len(self._held), self._resume_any),
             (2, self._purge_queue),
+            (2 * has_subjects, self._limit_queue),
+            (3 * has_subjects, self._filter_queue),
+            (has_room, self._block_address),
+            (2 * len(self._blocked), self._unblock_any),
+            (1, self._set_default),
+            (1, self._make_queue),
+            (2 * bool(self.scene.redeliveries.delay_s), self._set_delay),
+            (4 * (self.grants is not None), self._change_grant),
         ]
         weights = [weight for weight, _ in verbs]
         _, verb = self._random.choices(verbs, weights)[0]
@@ -207,6 +272,127 @@ class Administrator:
         self.purges.end(self._purge, removed)
         self._purge = None
 
+    # Updates
+
+    def _limit_queue(self, desk: _Desk) -> Steps:
+        subject = self._random.choice(self.subjects)
+        yield from self._limit(desk, subject.name, None if subject.is_limited else self._random.choice((-1, 1, 2)))
+
+    def _limit(self, desk: _Desk, name: str, limit: int | None) -> Steps:
+        """Update a queue, except for its filter. ``limit`` None: its number of consumers stays what it is."""
+        fields: dict[str, object] = {"purge_on_no_consumers": False}
+        request: dict[str, object] = {"name": name, "purge-on-no-consumers": False}
+        if limit is not None:
+            self._limited[name] = None
+            fields["max_consumers"] = request["max-consumers"] = limit
+        self.updates.updating(name, fields)
+        try:
+            yield from self._order(desk, "broker", "updateQueue", json.dumps(request))
+        except _Refused:
+            self.scene.world.note(self.name, "may not limit", name)
+            return
+        self.updates.updated(name, fields)
+        if limit == -1:
+            self._limited.pop(name, None)
+
+    def _filter_queue(self, desk: _Desk) -> Steps:
+        subject = self._random.choice(self.subjects)
+        if subject.topic.is_topic:
+            yield from self._filter(desk, subject)
+
+    def _filter(self, desk: _Desk, subject: Subject) -> Steps:
+        name, color = subject.name, self._random.choice((None, *COLORS))
+        text = None if color is None else selector_of(color)
+        self.updates.updating(name, {"filter": text})
+        if name not in self._unfiltered:
+            self._unfiltered[name] = subject
+        self.scene.ledger.suspend(name, keeps_messages=True)
+        yield from self._order(desk, "broker", "updateQueue", json.dumps({"name": name, "filter-string": text}))
+        subject.topic.subscriptions[name] = color
+        self.scene.ledger.resume(name, keeps_messages=True)
+        del self._unfiltered[name]
+        self.updates.updated(name, {"filter": text})
+
+    # Blocks
+
+    def _block_address(self, desk: _Desk) -> Steps:
+        address = self._random.choice(self.topics).address
+        self._blocked[address] = None
+        yield from self._order(desk, f"address.{address}", "block")
+        self.blocks.blocked(address)
+
+    def _unblock_any(self, desk: _Desk) -> Steps:
+        yield from self._unblock(desk, self._random.choice(list(self._blocked)))
+
+    def _unblock(self, desk: _Desk, address: str) -> Steps:
+        self.blocks.unblocking(address)
+        yield from self._order(desk, f"address.{address}", "unblock")
+        del self._blocked[address]
+
+    # Settings and permissions
+
+    def _set_default(self, desk: _Desk) -> Steps:
+        default = self._random.choice((None, False, True))
+        self._default = None
+        if default is None:
+            yield from self._order(desk, "broker", "removeAddressSettings", f"{_MADE}.#")
+        else:
+            settings = json.dumps({"defaultExclusiveQueue": default})
+            yield from self._order(desk, "broker", "addAddressSettings", f"{_MADE}.#", settings)
+        self._default = bool(default)
+        self.scene.hit(Moment.SETTINGS_CHANGED)
+
+    def _make_queue(self, desk: _Desk) -> Steps:
+        """Create a queue. The settings in force are those that count for it."""
+        self._made += 1
+        name = f"{_MADE}.{self._made}"
+        yield desk.session.addressing.create_queue(name, name, RoutingType.ANYCAST, durable=False, temporary=True)
+        found = yield from self._order(desk, f"queue.{name}", "isExclusive")
+        if self._default is not None and found != self._default:
+            self.scene.fail(f"a new queue is exclusive: {found}, and its settings have {self._default}")
+        yield desk.session.addressing.delete_queue(name)
+
+    def _set_delay(self, desk: _Desk) -> Steps:
+        topic = self._random.choice(self.topics)
+        delay_ms = self._random.choice((None, 50, 500, 2_000))
+        redeliveries, names = self.scene.redeliveries, list(topic.subscriptions)
+        delay_s = redeliveries.delay_s if delay_ms is None else delay_ms / 1000
+        for name in names:
+            redeliveries.changing(name, delay_s)
+        if delay_ms is None:
+            yield from self._order(desk, "broker", "removeAddressSettings", topic.address)
+        else:
+            settings = json.dumps({"redeliveryDelay": delay_ms})
+            yield from self._order(desk, "broker", "addAddressSettings", topic.address, settings)
+        for name in names:
+            redeliveries.changed(name, delay_s)
+        self.scene.hit(Moment.SETTINGS_CHANGED)
+
+    def _change_grant(self, desk: _Desk) -> Steps:
+        grants = self.grants
+        assert grants is not None, "there is a user whose permissions change"
+        is_granted = self._random.random() < 0.5
+        grants.changing()
+        if is_granted or self._random.random() < 0.5:
+            roles = roles_of_the_desk(are_granted=is_granted)
+            yield from self._order(desk, "broker", "addSecuritySettings", DESK, *roles)
+        else:
+            yield from self._order(desk, "broker", "removeSecuritySettings", DESK)
+        grants.changed(is_granted=is_granted)
+
+    # The end
+
+    def _restore(self, desk: _Desk) -> Steps:
+        """Take back what would leave users without messages, and decide what is in doubt."""
+        while self._held:
+            yield from self._resume(desk, next(iter(self._held)))
+        while self._blocked:
+            yield from self._unblock(desk, next(iter(self._blocked)))
+        while self._limited:
+            yield from self._limit(desk, next(iter(self._limited)), -1)
+        while self._unfiltered:
+            yield from self._filter(desk, next(iter(self._unfiltered.values())))
+
     # Orders
 
     def _order(
@@ -216,6 +402,7 @@ class Administrator:
 
         Raises:
             _NoAnswer: The answer does not come in time, or the session is lost.
+            _Refused: A queue has more consumers than the order permits.
         """
         self.scene.operate(self.name, operation, f"{resource} {arguments}")
         desk.orders += 1
@@ -235,6 +422,8 @@ class Administrator:
             assert answer.property("JMSCorrelationID") == number, "there is one order at a time"
             result = json.loads(decode_text(answer.body) or "[null]")[0]
             if not answer.property("_AMQ_OperationSucceeded"):
+                if isinstance(result, str) and result.startswith(_TOO_MANY_CONSUMERS):
+                    raise _Refused
                 self.scene.fail(f"{resource} {operation}{arguments}: {result}")
             return result
         raise _NoAnswer

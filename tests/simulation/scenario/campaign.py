@@ -254,7 +254,11 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
 ADMINISTRATION_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.QUEUE_PAUSED: 6_000,
     Moment.PAUSE_SURVIVED: 300,
-    Moment.PURGED: 700,
+    Moment.PURGED: 500,
+    Moment.QUEUE_UPDATED: 1_000,
+    Moment.ADDRESS_BLOCKED: 500,
+    Moment.SETTINGS_CHANGED: 800,
+    Moment.GRANT_CHANGED: 500,
 }
 _MINIMA_OF_MODE = {
     GroupMode.SHARED_STORE: GROUP_MINIMA_PER_1000,

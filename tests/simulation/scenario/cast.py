@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
-from embedbroker.testing._administration import PauseChecker, PurgeChecker
+from embedbroker.testing._administration import GrantChecker
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._network import Network
@@ -13,9 +13,10 @@ from embedbroker.testing._permission_checker import PermissionChecker
 from embedbroker.testing._routing_model import ModelDivert, RoutingModel
 from embedbroker.testing._scene import Scene, Topic
 
-from .administrator import Administrator
+from .administrator import Administrator, Subject
 from .branches import TransactionManager
 from .browsers import SimulatedBrowser
+from .clerk import Clerk
 from .consumers import SimulatedConsumer
 from .cursor_readers import CursorReader, ReadingPlace
 from .listeners import Lapses, SharedSubscription, TopicListener
@@ -36,7 +37,7 @@ FIRST_IN_GROUP = "begins"
 ONLOOKER = "onlooker"
 
 
-_Other = TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader | Visitor | Administrator
+_Other = TopicListener | SimulatedBrowser | ConnectionSwitch | CursorReader | Visitor | Administrator | Clerk
 Role = SimulatedProducer | SimulatedConsumer | _Other
 
 
@@ -94,7 +95,9 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         work_per_step_max=plan.work_per_step_max,
         persist_delivery_count_before_delivery=plan.counts_first,
     )
-    return secured(config, are_managed=plan.permissions_are_managed) if plan.secured else config
+    if not plan.secured:
+        return config
+    return secured(config, are_managed=plan.permissions_are_managed, has_clerk=plan.has_clerk)
 
 
 def make_cast(plan: ScenarioPlan, scene: Scene, network: Network, broker: BrokerView) -> Cast:
@@ -200,9 +203,23 @@ def _add_administrator(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Ne
         for topic in cast.topics
         if topic.subscriptions and not topic.automatic and not read.intersection(topic.subscriptions)
     ]
-    checkers = PauseChecker(scene, broker), PurgeChecker(scene, broker)
-    cast.administrator = Administrator(scene, host, broker, topics, *checkers, role.pause_s)
-    cast.others.append(cast.administrator)
+    # A consumer of one color would leave what a changed filter, or limit, keeps from others.
+    colored = {consumer.subscription for consumer in cast.consumers if consumer.plan.color is not None}
+    limited = {queue.name for topic in plan.topics for queue in topic.queues if queue.max_consumers >= 0}
+    subjects = [
+        Subject(topic, name, is_limited=name in limited)
+        for topic in topics
+        for name in topic.subscriptions
+        if name not in colored and topic.routes is None
+    ]
+    administrator = Administrator(scene, host, broker, topics, subjects, role.pause_s)
+    cast.administrator = administrator
+    cast.others.append(administrator)
+    if plan.broker.has_clerk:
+        administrator.grants = GrantChecker(scene, broker)
+        host = ClientHost(network, f"{ONLOOKER}-clerk", broker.names, role.settings)
+        cast.hosts.append(host)
+        cast.others.append(Clerk(scene, host, administrator.grants, role.pause_s / 4))
 
 
 def _add_visitors(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Network, broker: BrokerView) -> None:

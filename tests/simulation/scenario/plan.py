@@ -181,6 +181,8 @@ class BrokerPlan:
     rebalances: bool = False
     secured: bool = False
     permissions_are_managed: bool = False
+    #: A user has permissions that an administrator changes.
+    has_clerk: bool = False
 
 
 class GroupMode(IntEnum):
@@ -263,7 +265,7 @@ class ScenarioPlan:
     diverts: tuple[DivertPlan, ...] = ()
     #: Users that try what they must not do.
     visitors: tuple[VisitorRole, ...] = ()
-    #: A user that pauses and purges queues.
+    #: A user that changes queues, addresses and settings by management messages.
     administrator: AdministratorRole | None = None
 
 

@@ -28,6 +28,7 @@ from embedclient.model import RoutingType
 from .administrator import with_administrator
 from .branch_operator import Operator
 from .cast import DEAD_LETTERS, EXPIRED, ONLOOKER, Cast, Role, broker_config, make_cast
+from .clerk import create_desk
 from .closing_round import OPERATIONS_MIN, ClosingRound
 from .consumers import VERSION_WITH_MODERN_NAMES, ConsumerKind, ConsumerPlan, SimulatedConsumer
 from .dead_letter_reader import DeadLetterReader
@@ -287,6 +288,7 @@ class _Scenario:
                 yield from self._found_topic(session, topic)
         yield from create_diverts(self.plan, session)
         yield from create_permissions(self.plan, session)
+        yield from create_desk(self.plan, session)
         yield session.close()
         yield host.agent().close()
 
@@ -370,6 +372,8 @@ class _Scenario:
         self.scene.phase = Phase.LEAVE
         if self.cast.permissions is not None:
             self.cast.permissions.check_at_the_end()
+        if self.cast.administrator is not None:
+            self.cast.administrator.check_at_the_end()
         self._part_with([*self.cast.hosts, self._sweeper_host])
 
     def _do_more(self) -> None:

@@ -12,6 +12,7 @@ from random import Random
 from attrs import define, evolve, field, fields
 
 from embedbroker.config import BrokerConfig, GuestLogin, SecuritySetting, User
+from embedbroker.testing._administration import CLERK
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import Letter
 from embedbroker.testing._permission_checker import INTAKE, STOLEN, VISITOR, PermissionChecker
@@ -24,9 +25,13 @@ from embedclient.wire.core import CoreMessage, MessageType, encode_text
 
 from .plan import ScenarioPlan, VisitorRole
 
-__all__ = ["Visitor", "create_permissions", "secured", "with_visitors"]
+__all__ = ["CLERK_PASSWORD", "Visitor", "create_permissions", "roles_of_the_desk", "secured", "with_visitors"]
+
+CLERK_PASSWORD = "a clerk"
+"""Password of the user whose permissions an administrator changes."""
 
 _PASSWORD = "a visitor"
+_CLERKS = "clerks"
 _WORKERS, _VISITORS = "workers", "visitors"
 _EVERYTHING = {each.name: [_WORKERS] for each in fields(SecuritySetting)}
 #: What visitors may do: look everywhere, and send to one address.
@@ -55,11 +60,14 @@ def with_visitors(plan: ScenarioPlan) -> ScenarioPlan:
     )
 
 
-def secured(config: BrokerConfig, *, are_managed: bool) -> BrokerConfig:
+def secured(config: BrokerConfig, *, are_managed: bool, has_clerk: bool = False) -> BrokerConfig:
     """Return the configuration with users and permissions."""
+    users = [User(VISITOR, _PASSWORD, roles=[_VISITORS])]
+    if has_clerk:
+        users.append(User(CLERK, CLERK_PASSWORD, roles=[_CLERKS]))
     return evolve(
         config,
-        users=[User(VISITOR, _PASSWORD, roles=[_VISITORS])],
+        users=users,
         guest=GuestLogin(user="app", role=_WORKERS, credentials_invalidate=True),
         security_settings=_LAX if are_managed else _PERMISSIONS,
         # The default password lets no broker in where users log in.
@@ -78,6 +86,12 @@ def create_permissions(plan: ScenarioPlan, session: Session) -> Steps:
         for match, setting in _PERMISSIONS.items():
             roles = [",".join(sorted(getattr(setting, name))) for name in _ARGUMENTS]
             yield producer.send(_request("broker", "addSecuritySettings", match, *roles))
+
+
+def roles_of_the_desk(*, are_granted: bool) -> list[str]:
+    """Return the arguments of `addSecuritySettings` with which a clerk may send, consume and browse, or do nothing."""
+    granted = {"send", "consume", "browse"} if are_granted else set()
+    return [f"{_WORKERS},{_CLERKS}" if name in granted else _WORKERS for name in _ARGUMENTS]
 
 
 def _request(resource: str, operation: str, *arguments: str) -> CoreMessage:
