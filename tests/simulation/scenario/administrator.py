@@ -200,20 +200,20 @@ class Administrator:
 
     def _act(self, desk: _Desk) -> Steps:
         # A broker without room cannot answer, and a pause would leave it without room for ever.
-        has_room = self.broker.config.global_max_size_bytes is None
-        has_subjects = bool(self.subjects)
+        has_topics, has_subjects = bool(self.topics), bool(self.subjects)
+        has_room = has_topics and self.broker.config.global_max_size_bytes is None
         verbs: list[tuple[int, Callable[[_Desk], Steps]]] = [
             (3 * has_room, self._pause_queue),
             (has_room, self._pause_address),
             (1 + len(self._held), self._resume_any),
-            (2, self._purge_queue),
+            (2 * has_topics, self._purge_queue),
             (2 * has_subjects, self._limit_queue),
             (3 * has_subjects, self._filter_queue),
             (has_room, self._block_address),
             (2 * len(self._blocked), self._unblock_any),
             (1, self._set_default),
             (1, self._make_queue),
-            (2 * bool(self.scene.redeliveries.delay_s), self._set_delay),
+            (2 * (has_topics and self.scene.redeliveries.delay_s > 0), self._set_delay),
             (4 * (self.grants is not None), self._change_grant),
         ]
         weights = [weight for weight, _ in verbs]
@@ -354,6 +354,8 @@ class Administrator:
 
     def _set_delay(self, desk: _Desk) -> Steps:
         topic = self._random.choice(self.topics)
+        if topic.address.endswith(("*", "#")):
+            return  # it would be a match of other addresses, too
         delay_ms = self._random.choice((None, 50, 500, 2_000))
         redeliveries, names = self.scene.redeliveries, list(topic.subscriptions)
         delay_s = redeliveries.delay_s if delay_ms is None else delay_ms / 1000
