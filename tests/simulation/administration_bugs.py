@@ -12,6 +12,7 @@ from embedbroker.kernel import Leaving, Permission, Queue, QueueUpdate, Referenc
 from embedbroker.kernel._definitions import QueueDefinition
 from embedbroker.kernel._memory import MemoryAccount
 from embedbroker.kernel._recovery import MessageRecord, Recovery
+from embedbroker.kernel.addressing._addresses import AddressManager
 from embedbroker.kernel.addressing._settings_table import SettingsTable
 from embedbroker.kernel.selector import Selector
 from embedbroker.kernel.settling._removal import Removal
@@ -26,6 +27,16 @@ __all__ = ["ADMINISTRATION_BUGS"]
 
 def forget_a_pause_in_a_restart(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "record a pause", lambda self, queue, paused: None)
+
+
+def record_every_pause(patch: pytest.MonkeyPatch) -> None:
+    """A pause for one life survives it."""
+    pause = AddressManager.pause_queue
+
+    def lasting(self: AddressManager, queue: Queue, *, persist: bool) -> None:
+        pause(self, queue, persist=True)
+
+    patch.setattr(AddressManager, "pause_queue", lasting)
 
 
 def take_a_later_message_with_a_purge(patch: pytest.MonkeyPatch) -> None:
@@ -167,6 +178,7 @@ def grant_credit_for_a_blocked_address(patch: pytest.MonkeyPatch) -> None:
 
 ADMINISTRATION_BUGS: list[Bug] = [
     forget_a_pause_in_a_restart,
+    record_every_pause,
     deliver_what_arrives_at_a_paused_queue,
     take_a_later_message_with_a_purge,
     take_what_is_in_delivery_with_a_purge,

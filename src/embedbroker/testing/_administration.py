@@ -41,7 +41,10 @@ class PauseChecker:
     broker: BrokerView
     #: By queue, the holds that are in force, and whether each survives a restart.
     _holds: dict[str, dict[str, bool]] = field(factory=dict, init=False)
+    #: Queues that no hold keeps, so that each life begins with their deliveries.
     _resumed: set[str] = field(factory=set, init=False)
+    #: By queue, orders without an answer. 0 <= count
+    _unanswered: dict[str, int] = field(factory=dict, init=False)
 
     def watch(self) -> None:
         """Register with the broker."""
@@ -51,17 +54,23 @@ class PauseChecker:
     def pausing(self, queue: str) -> None:
         """A pause is requested."""
         self._resumed.discard(queue)
+        self._unanswered[queue] = self._unanswered.get(queue, 0) + 1
 
     def paused(self, queue: str, resource: str, *, is_persisted: bool) -> None:
         """A pause is confirmed."""
-        self._holds.setdefault(queue, {})[resource] = is_persisted
+        self._unanswered[queue] -= 1
+        holds = self._holds.setdefault(queue, {})
+        # A pause for this life alone leaves the record of one before.
+        holds[resource] = is_persisted or holds.get(resource, False)
 
     def resuming(self, queue: str, resource: str) -> None:
         """The end of one hold is requested."""
         self._holds.get(queue, {}).pop(resource, None)
+        self._unanswered[queue] = self._unanswered.get(queue, 0) + 1
 
     def resumed(self, queue: str) -> None:
         """The end of the last hold is confirmed."""
+        self._unanswered[queue] = 0
         if not self._holds.get(queue):
             self._resumed.add(queue)
 
@@ -72,9 +81,12 @@ class PauseChecker:
             self.scene.fail(f"{key} left for a consumer of {queue.name}, which is paused by {', '.join(holds)}")
 
     def _begin_life(self) -> None:
-        for holds in self._holds.values():
-            for resource in [resource for resource, is_persisted in holds.items() if not is_persisted]:
+        for name, holds in self._holds.items():
+            ended = [resource for resource, is_persisted in holds.items() if not is_persisted]
+            for resource in ended:
                 del holds[resource]
+            if ended and not holds and not self._unanswered.get(name):
+                self._resumed.add(name)
 
     def _check_recovered(self) -> None:
         node = self.broker.node
@@ -87,7 +99,7 @@ class PauseChecker:
                     self.scene.fail(f"recovery of {name}: it was paused by {', '.join(holds)}, and is not any more")
         for name in self._resumed:
             if name in queues and queues[name].is_paused:
-                self.scene.fail(f"recovery of {name}: it was resumed, and is paused")
+                self.scene.fail(f"recovery of {name}: nothing that survives pauses it, and it is paused")
 
 
 @define(eq=False)

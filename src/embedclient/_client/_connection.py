@@ -88,7 +88,7 @@ class ConnectionMetaData:
 
 
 class Connection:
-    """A connection to a broker. Made by `ConnectionFactory.create_connection`, it ends with that block.
+    """A connection to a broker. Made by `ConnectionFactory.create_connection`, it ends with its block or by `close`.
 
     `exception_listener` is called with a `ConnectionFailedException` after the connection was lost, once it is decided
     whether the sessions continue. The exception contains that decision. It is also called with the error of a send that

@@ -60,10 +60,7 @@ class JMSProducer:
         return self
 
     def set_delivery_delay(self, seconds: float) -> Self:
-        """Set the seconds before later messages are delivered, 0 to 1e12; 0 (the default) delivers at once.
-
-        A broker of this project refuses messages with a delay: it has no scheduled delivery yet. Artemis has.
-        """
+        """Set the seconds before later messages are delivered, 0 to 1e12; 0 (the default) delivers at once."""
         self._producer.delivery_delay = seconds
         return self
 
