@@ -92,30 +92,51 @@ def _first_age(call: Call) -> int | None:
 # -- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _held(call: Call) -> Iterator[Message]:
-    """Return the messages in delivery, with those that undecided transactions acknowledged."""
+def _held(call: Call) -> Iterator[list[Message]]:
+    """Return the messages in delivery, with those that undecided transactions acknowledged, in portions.
+
+    Other requests may be carried out between two of them: what is settled meanwhile counts all the same.
+    """
     queue = _of(call)
-    for consumer in queue.consumers:
-        for reference in consumer.unsettled.values():
-            yield reference.message
+    for consumer in list(queue.consumers):
+        held = list(consumer.unsettled.values())
+        for first in range(0, len(held), _PORTION):
+            yield [reference.message for reference in held[first : first + _PORTION]]
     local = [session.transaction for session in sessions_of(call) if session.transaction is not None]
     for transaction in dict.fromkeys([*local, *call.kernel.branches.transactions()]):
         if queue in transaction.taken_from:
-            yield from (reference.message for taken, reference in transaction.deliveries() if taken is queue)
+            yield [reference.message for taken, reference in transaction.deliveries() if taken is queue]
 
 
-def _delivering_size(call: Call) -> int:
-    return sum([message.encoded_size for message in _held(call)])
+def _sum_of_held(call: Call, measure: Callable[[Message], int]) -> Work:
+    total = 0
+    for messages in _held(call):
+        total += sum(map(measure, messages))
+        yield
+    return total
 
 
-def _durable_held(call: Call) -> list[Message]:
-    return [message for message in _held(call) if message.durable] if _of(call).durable else []
+def _delivering_size(call: Call) -> Work:
+    return _sum_of_held(call, lambda message: message.encoded_size)
 
 
-def _prepared_count(call: Call) -> int:
+def _durable_held_count(call: Call) -> object:
+    return _sum_of_held(call, lambda message: int(message.durable)) if _of(call).durable else 0
+
+
+def _durable_held_size(call: Call) -> object:
+    measured = _sum_of_held(call, lambda message: message.encoded_size if message.durable else 0)
+    return measured if _of(call).durable else 0
+
+
+def _prepared_count(call: Call) -> Work:
     """Return how many messages prepared branches acknowledged."""
-    queue, prepared = _of(call), call.kernel.branches.prepared()
-    return sum([taken is queue for branch in prepared for taken, _reference in branch.transaction.deliveries()])
+    queue, count = _of(call), 0
+    for branch in list(call.kernel.branches.prepared()):
+        if queue in branch.transaction.taken_from:
+            count += sum([taken is queue for taken, _reference in branch.transaction.deliveries()])
+        yield
+    return count
 
 
 def _settings_of(call: Call) -> AddressSettings:
@@ -177,13 +198,13 @@ _ATTRIBUTES = (
     Attribute(
         "DurableDeliveringCount",
         "int",
-        lambda call: len(_durable_held(call)),
+        _durable_held_count,
         "Those of them that survive a restart.",
     ),
     Attribute(
         "DurableDeliveringSize",
         "long",
-        lambda call: sum([message.encoded_size for message in _durable_held(call)]),
+        _durable_held_size,
         "The bytes of these.",
     ),
     Attribute(
@@ -366,12 +387,22 @@ def _each(
     act: Callable[[Queue, Reference], None],
     matches: Callable[[Reference], bool] | None,
 ) -> Work:
-    """Take out each waiting message that matches, let ``act`` end it, and return how many there were."""
+    """Take out each waiting message that matches, let ``act`` end it, and return how many there were.
+
+    ``matches`` decides just before a message is taken out; it raises ManagementRefused to end the work.
+    """
     count = 0
+
+    def is_taken(reference: Reference) -> bool:
+        # Other requests are carried out between two portions.
+        if queue.deleted:
+            raise ManagementRefused(f"queue {queue.name!r} was deleted meanwhile")
+        return matches is None or matches(reference)
+
     # Messages that arrive meanwhile stay, and nothing is delivered out of order.
     queue.hold()
     try:
-        for reference in call.kernel.teardown.take_waiting(queue, matches):
+        for reference in call.kernel.teardown.take_waiting(queue, is_taken):
             if reference is not None:
                 act(queue, reference)
                 count += 1
@@ -491,9 +522,16 @@ def _target(call: Call, name: str | None) -> Queue:
         raise ManagementRefused(refused.text)
     if target.name == call.name:
         raise ManagementRefused(f"queue {target.name!r} must not be the target of a move from it")
+    _check_takes_messages(target)
+    return target
+
+
+def _check_takes_messages(target: Queue) -> None:
+    """Raise ManagementRefused if a queue is deleted or disabled, which may happen between two portions of a move."""
+    if target.deleted:
+        raise ManagementRefused(f"queue {target.name!r} was deleted meanwhile: messages that were not moved stay")
     if not target.definition.enabled:
         raise ManagementRefused(f"queue {target.name!r} is disabled and takes no messages: enable it first")
-    return target
 
 
 def _mover(call: Call, target: Queue, *, drops_duplicates: bool | None = False) -> Callable[[Queue, Reference], None]:
@@ -533,6 +571,7 @@ def _move_one(
     target = _target(call, queue_name)
 
     def is_admitted(reference: Reference) -> bool:
+        _check_takes_messages(target)
         duplicate_id = _duplicate_id(reference) if rejects_duplicates else None
         if duplicate_id is not None and call.kernel.duplicates.is_in_force(_address_of(call, target), duplicate_id):
             raise ManagementRefused(
@@ -560,16 +599,17 @@ def _move_some(
 ) -> Work:
     """Move what matches, ``limit`` messages at most; -1 or null: all. Duplicates count, and are dropped."""
     selected, left = _selected(call, filter_text), -1 if limit is None else limit
+    target = _target(call, queue_name)
 
     def matches(reference: Reference) -> bool:
         nonlocal left
         if left == 0 or (selected is not None and not selected(reference)):
             return False
+        _check_takes_messages(target)
         left -= 1
         return True
 
-    mover = _mover(call, _target(call, queue_name), drops_duplicates=rejects_duplicates)
-    return _each(call, _consumed(call), mover, selected if limit is None else matches)
+    return _each(call, _consumed(call), _mover(call, target, drops_duplicates=rejects_duplicates), matches)
 
 
 # -- copies and priorities -------------------------------------------------------------------------------------------
@@ -585,6 +625,7 @@ def _copy_one(call: Call, message_id: int | None, queue_name: str | None) -> Wor
         if reference is None:
             return False
         if reference.message.message_id == message_id:
+            _check_takes_messages(target)
             memory = call.kernel.memory
             if memory.used_bytes >= memory.limit_bytes:
                 raise ManagementRefused("the broker is full: there is no room for a copy")

@@ -258,6 +258,28 @@ def test_moves_copies_and_retries_do_not_lose_messages_in_a_disabled_queue(manag
     assert manager.call("queue.other", "retryMessages") == 1 and count_of(manager, "q") == 1
 
 
+@pytest.mark.parametrize(
+    ("operation", "target"), [("sendMessagesToDeadLetterAddress", "DLQ"), ("expireMessages", "ExpiryQueue")]
+)
+def test_messages_that_must_leave_their_queue_are_not_lost_at_a_disabled_one(
+    manager: Manager, operation: str, target: str
+) -> None:
+    peer = manager.peer
+    peer.create_queue("q")
+    for name, settings in ((f"{target}.orders", {"filter-string": "a = 'x'"}), (target, {})):
+        created = {"name": name, "address": target, "routing-type": "ANYCAST", "enabled": False, **settings}
+        manager.call("broker", "createQueue", json.dumps(created), True)
+    manager.call(f"queue.{target}", "disable")
+    peer.post("one")
+    assert manager.call("queue.q", operation, None) == 1
+    # The filters of disabled queues hold, and another queue that takes the message comes first.
+    assert (count_of(manager, f"{target}.orders"), count_of(manager, target)) == (0, 1)
+    manager.call("broker", "createQueue", json.dumps({"name": "more", "address": target, "routing-type": "ANYCAST"}))
+    peer.post("two")
+    assert manager.call("queue.q", operation, None) == 1
+    assert (count_of(manager, "more"), count_of(manager, target)) == (1, 1)
+
+
 def test_a_client_creates_a_disabled_queue_and_queries_it(manager: Manager) -> None:
     peer = manager.peer
     peer.send(CreateQueueV2("q", "q", None, True, False, True, False, 1, enabled=False))

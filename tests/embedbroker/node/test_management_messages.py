@@ -19,6 +19,8 @@ from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,
     CreateProducer,
+    CreateQueueV2,
+    DeleteQueue,
     RemoveProducer,
     SessionAcknowledge,
     SessionConsumerFlowCredit,
@@ -653,3 +655,81 @@ def test_a_page_keeps_the_order_of_equal_elements() -> None:
         options = json.dumps({"field": "", "operation": "", "value": "", "sortField": "tens", "sortOrder": order})
         result, _portions, _peak = result_of(page_of(range(1000), columns, options, 1, 3, "id"))
         assert [int(row["id"]) for row in result["data"]] == expected
+
+
+# -- changes between two portions ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow() -> Manager:
+    """Management of a broker that does little in a step."""
+    return Manager(Stage(work_per_step_max=16).connect().open_session())
+
+
+def begin(manager: Manager, queue: str, operation: str, *arguments: object) -> None:
+    """Send a request that takes more than one step, and take the first."""
+    request = request_of(f"queue.{queue}", operation=operation, body=json.dumps(arguments) if arguments else None)
+    manager.peer.send(SessionSend(request, False, -1))
+
+
+def outcome(manager: Manager) -> object:
+    """Let the request go on to its end, and return its result or the text of its failure."""
+    stage = manager.peer.stage
+    stage.settle_disk()
+    stage.run()
+    stage.settle_disk()
+    replies = [each.message for each in manager.peer.clear() if isinstance(each, SessionReceiveMessage)]
+    return json.loads(decode_text(replies[-1].body) or "")[0]
+
+
+def counts(manager: Manager, *names: str) -> list[int]:
+    return [manager.peer.stage.node.kernel.address_manager.queues[name].message_count for name in names]
+
+
+@pytest.mark.parametrize("rejects_duplicates", [False, True])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_move_ends_when_its_target_is_deleted(slow: Manager, rejects_duplicates: bool, is_new: bool) -> None:
+    """The other messages stay, also if another queue has the name now."""
+    fill(slow, 900)
+    slow.peer.create_queue("other")
+    begin(slow, "q", "moveMessages", 100, None, "other", rejects_duplicates)
+    slow.peer.send(DeleteQueue("other"))
+    slow.peer.stage.node.kernel.check()
+    (left,) = counts(slow, "q")
+    assert 0 < left < 900
+    if is_new:
+        slow.peer.send(CreateQueueV2("other", "other", None, True, False, False, False, 1))
+    assert outcome(slow) == "queue 'other' was deleted meanwhile: messages that were not moved stay"
+    assert counts(slow, "q") == [left]
+
+
+def test_move_ends_when_its_target_is_disabled(slow: Manager) -> None:
+    fill(slow, 900)
+    slow.peer.create_queue("other")
+    begin(slow, "q", "moveMessages", None, "other")
+    begin(slow, "other", "disable")
+    assert outcome(slow) == "queue 'other' is disabled and takes no messages: enable it first"
+    moved, left = counts(slow, "other", "q")
+    assert moved + left == 900 and left
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [("changeMessagesPriority", (None, 7)), ("removeMessages", (None,)), ("expireMessages", (None,))],
+)
+def test_work_on_a_queue_ends_when_it_is_deleted(slow: Manager, operation: str, arguments: tuple[object, ...]) -> None:
+    fill(slow, 300)
+    begin(slow, "q", operation, *arguments)
+    slow.peer.send(DeleteQueue("q"))
+    assert outcome(slow) == "queue 'q' was deleted meanwhile"
+    slow.peer.stage.node.kernel.check()
+
+
+def test_figures_of_what_is_in_delivery_take_portions(manager: Manager) -> None:
+    fill(manager, 1500)
+    consumer = manager.peer.stage.connect().open_session()
+    consumer.consume()
+    sizes = [manager.read("queue.q", f"{kind}Size") for kind in ("Delivering", "DurableDelivering")]
+    assert sizes[0] == sizes[1] > 1500 * 50
+    assert manager.read("queue.q", "DurableDeliveringCount") == 1500
+    assert manager.read("queue.q", "PreparedTransactionMessageCount") == 0

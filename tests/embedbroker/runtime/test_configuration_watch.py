@@ -547,6 +547,18 @@ async def test_a_program_adopts_a_configuration() -> None:
         assert await management.divert_names() == ["copy"]
 
 
+@pytest.mark.parametrize(("configured", "expected"), [(None, False), (True, True)])
+async def test_configuration_that_does_not_state_it_leaves_a_queue_disabled(
+    configured: bool | None, expected: bool
+) -> None:
+    queues = {"stock": QueueConfiguration(enabled=configured)}
+    config = BrokerConfig(addresses={"stock": AddressConfiguration(anycast=queues)})
+    async with EmbeddedBroker(config) as broker:
+        await broker.management.disable_queue("stock")
+        await broker.management.reload_configuration(config)
+        assert await broker.management.get("queue.stock", "Enabled") is expected
+
+
 @pytest.mark.parametrize(("of_addresses", "of_permissions"), [("a.#.b", "a"), ("a", "a.#.b")])
 async def test_settings_for_other_wildcards_are_refused_and_nothing_is_changed(
     of_addresses: str, of_permissions: str

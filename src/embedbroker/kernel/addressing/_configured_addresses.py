@@ -64,7 +64,8 @@ class ConfiguredAddresses:
                 configured.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
             ),
             group_first_key=configured.group_first_key or settings.default_group_first_key or "",
-            enabled=default(configured.enabled, True),
+            # Without a value, what management ordered stays, as it does for a pause.
+            enabled=configured.enabled,
             user=configured.user,
         )
 

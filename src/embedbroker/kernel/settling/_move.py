@@ -25,6 +25,7 @@ from ..addressing._views import QueueRequest
 from ..message._message import Message
 from ..queueing._backlog import Reference
 from ..queueing._queue import Queue
+from ..selector._selector import Selector
 from ._diversion import Diversion
 from ._expiry_settings import with_expiry_settings
 from ._outcome import Outcome
@@ -186,13 +187,33 @@ class MessageMover:
     def _route(self, copy: Message, address: Address) -> list[Route]:
         """Return where a copy goes, and what the diverts of its address make of it, as far as queues take them."""
         if address.others is None or not address.others.has_diverts:
-            targets = address.route_all(copy, None)
+            targets = address.route_all(copy, None) or self._disabled_queues(copy, address)
             return [Route(copy, address, targets, True)] if targets else []
         routed = self._diversion.route(copy, address, RoutingContext(None, None, _admit, creates=False))
         if isinstance(routed, Refused):
             # It was logged. A message that must leave its queue cannot be refused.
             routed = [Route(copy, address, address.route_all(copy, None), True)]
-        return [each for each in routed if each.queues]
+        taken = [each for each in routed if each.queues]
+        if taken:
+            return taken
+        queues = self._disabled_queues(copy, address)
+        return [Route(copy, address, queues, True)] if queues else []
+
+    def _disabled_queues(self, copy: Message, address: Address) -> list[Queue]:
+        """Return disabled queues for a copy that no other queue takes: it has left its own queue, and must not be lost.
+
+        They are all multicast queues, and the first anycast one.
+        """
+        found: list[Queue] = []
+        for queue in address.queues:
+            definition = queue.definition
+            selector = None if definition.enabled else self._addresses.selector(definition.filter)
+            if definition.enabled or (isinstance(selector, Selector) and not selector.matches(copy)):
+                continue
+            if definition.routing_type and any(each.definition.routing_type for each in found):
+                continue
+            found.append(queue)
+        return found
 
 
 def _in_its_group(copy: Message) -> Message:

@@ -154,8 +154,12 @@ class DuplicateIds:
 
     def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:
         """Return True if an id is in force at an address."""
-        cache = address.duplicate_ids
-        return cache is not None and _bounded(duplicate_id) in cache
+        value, cache = _bounded(duplicate_id), address.duplicate_ids
+        if cache is not None and value in cache:
+            return True
+        # A large commit may still be carried out, and be decided all the same.
+        holder = self._holder((address.definition.id, value)) if self._claims else None
+        return holder is not None and holder.is_ended
 
     def identify(self, address: Address, duplicate_id: bytes) -> Identified:
         """Return the id of a message that is not checked: it goes to an address because it had to leave another one."""
