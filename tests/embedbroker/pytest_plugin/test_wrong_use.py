@@ -129,6 +129,8 @@ def test_a_wait_ends_with_a_reason(inner: Inner) -> None:
 def test_a_broker_that_does_not_come_up_does_not_hold_the_test(inner: Inner) -> None:
     result = inner(
         """
+        from embedbroker.pytest_plugin._broker import prepare
+
         async def test_late(broker_pair):
             pair = broker_pair
             await pair.failover()
@@ -139,7 +141,7 @@ def test_a_broker_that_does_not_come_up_does_not_hold_the_test(inner: Inner) -> 
 
         async def test_never(broker_factory):
             broker = broker_factory("slow")
-            await broker._prepare()
+            await prepare(broker)
             broker.disk.slow_down(1000)
             begun = trio.current_time()
             with pytest.raises(WaitTimeout, match="'slow' did not start within 10 s"):
