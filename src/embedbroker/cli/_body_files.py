@@ -30,6 +30,8 @@ __all__ = ["SavePlace", "file_message", "new_file"]
 _SMALL_BYTES = 64 * 1024
 # What `os.link` raises where the file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+# What `os.fsync` raises where the file system cannot sync a directory.
+_NO_DIRECTORY_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NAME_CHARACTERS_MAX = 200
 
 
@@ -101,7 +103,7 @@ class SavePlace:
 
 @asynccontextmanager
 async def new_file(path: Path, *, overwrites: bool) -> AsyncIterator[IO[bytes]]:
-    """Return a file that gets its name at the end of the block, when it is on disk.
+    """Return a file that gets its name at the end of the block, when it is on disk. After it the name is on disk, too.
 
     Until then its name ends in ``.part``. After an error or a cancellation it is removed.
 
@@ -130,9 +132,25 @@ def _to_disk(file: BinaryIO) -> None:
 
 
 def _give_name(unfinished: Path, path: Path, overwrites: bool) -> None:
-    if overwrites:
-        os.replace(unfinished, path)
-        return
+    # Opened first: without the right to do so the file gets no name.
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if overwrites:
+            os.replace(unfinished, path)
+        else:
+            _take_name(unfinished, path)
+        try:
+            _sync_directory(directory)
+        except OSError:
+            # The message comes again, and would find its name taken. What was replaced cannot come back.
+            if not overwrites:
+                path.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(directory)
+
+
+def _take_name(unfinished: Path, path: Path) -> None:
     try:
         os.link(unfinished, path)
     except OSError as error:
@@ -141,3 +159,12 @@ def _give_name(unfinished: Path, path: Path, overwrites: bool) -> None:
         # The name is taken first, so that no file of another program is replaced.
         open(path, "xb").close()
         os.replace(unfinished, path)
+
+
+def _sync_directory(directory: int) -> None:
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        # Some network file systems sync no directories: the name is then as safe as they make it.
+        if error.errno not in _NO_DIRECTORY_SYNC:
+            raise

@@ -23,6 +23,7 @@ from embedbroker.cli._body_files import new_file
 from embedbroker.cli._commands import commands
 from embedbroker.cli._connection_options import with_parameter
 from embedbroker.cli._progress import progress_line
+from embedclient import Message
 from tests.embedbroker.cli.command_processes import COMMAND, finished, started
 from tests.interop.relay import Relay
 
@@ -129,6 +130,63 @@ def test_a_pipe_is_sent_to_its_end(run: Command, tmp_path: Path, folder: Path) -
     writer.join()
     assert run("receive", "q", "--save", folder / "target").exit_code == 0
     assert (folder / "target").read_bytes() == CONTENT
+
+
+# -- durability --------------------------------------------------------------------------------------------------
+
+
+class Recorded:
+    """Calls that make a file durable, and the acknowledgement, in their order."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self._folder = folder
+        self._fsync = os.fsync
+        self.failure: int | None = None
+        monkeypatch.setattr(os, "fsync", self._sync)
+        for owner, name in ((os, "link"), (os, "replace"), (Message, "acknowledge")):
+            monkeypatch.setattr(owner, name, self._noted(name, getattr(owner, name)))
+
+    def _sync(self, descriptor: int) -> None:
+        is_folder = os.path.samestat(os.fstat(descriptor), self._folder.stat())
+        self.calls.append("sync the directory" if is_folder else "sync the file")
+        if is_folder and self.failure is not None:
+            raise OSError(self.failure, os.strerror(self.failure))
+        self._fsync(descriptor)
+
+    def _noted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any) -> Any:
+            self.calls.append(name)
+            return function(*arguments)
+
+        return noted
+
+
+@pytest.mark.parametrize(("options", "naming"), [((), "link"), (("--overwrite",), "replace")])
+def test_file_and_name_are_on_disk_before_the_message_is_acknowledged(
+    run: Command, source: Path, folder: Path, options: tuple[str, ...], naming: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(run, "--file", source)
+    recorded = Recorded(folder, monkeypatch)
+    assert run("receive", "q", "--save", folder / "target", *options).exit_code == 0
+    assert recorded.calls == ["sync the file", naming, "sync the directory", "acknowledge"]
+
+
+def test_a_name_that_is_not_synced_is_given_back_and_the_message_comes_again(
+    run: Command, source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent(run, "--file", source)
+    recorded = Recorded(folder, monkeypatch)
+    recorded.failure = errno.EIO
+    target = folder / "target"
+    refused = run("receive", "q", "--save", target)
+    assert refused.exit_code == 6
+    assert refused.stderr == f"embedbroker: cannot write {target}: Input/output error; the message comes again\n"
+    assert list(folder.iterdir()) == []
+    # A file system that cannot sync directories is no failure.
+    recorded.failure = errno.EINVAL
+    assert run("receive", "q", "--save", target).exit_code == 0
+    assert target.read_bytes() == CONTENT
 
 
 # -- names that are taken ----------------------------------------------------------------------------------------
