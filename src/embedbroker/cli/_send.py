@@ -97,6 +97,7 @@ def send(
     """
     if files:
         _check_alone(context, bodies, lines, kind)
+        _check_repeatable(files, count)
 
     async def work(connection: Connection) -> None:
         sent = 0
@@ -131,6 +132,16 @@ def _check_alone(context: click.Context, bodies: tuple[str, ...], lines: bool, k
         raise click.UsageError("--file takes the place of BODY and --lines")
     if kind != "bytes" and context.get_parameter_source("kind") is not ParameterSource.DEFAULT:
         raise click.UsageError(f"--file sends bytes messages, not --type {kind}")
+
+
+def _check_repeatable(files: tuple[Path, ...], count: int) -> None:
+    """Check that each file has its content as often as it is sent."""
+    for file in files:
+        if count > 1 and not file.is_file():
+            raise click.UsageError(
+                f"--count {count} cannot repeat {file}: a pipe or device is read once. Save its content in a file, and "
+                "send that"
+            )
 
 
 async def _send_file(

@@ -132,6 +132,15 @@ def test_a_pipe_is_sent_to_its_end(run: Command, tmp_path: Path, folder: Path) -
     assert (folder / "target").read_bytes() == CONTENT
 
 
+def test_a_pipe_is_not_sent_several_times(run: Command, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    refused = run("send", "q", "--file", pipe, "--count", "2")
+    assert refused.exit_code == 2
+    assert f"--count 2 cannot repeat {pipe}: a pipe or device is read once. Save its content" in refused.stderr
+    assert run("receive", "q", *NOW).exit_code == 1
+
+
 # -- durability --------------------------------------------------------------------------------------------------
 
 
@@ -264,6 +273,10 @@ async def test_a_cancelled_file_leaves_nothing(folder: Path) -> None:
         (("send", "q", "body", "--file", "/dev/null"), "--file takes the place of BODY and --lines"),
         (("send", "q", "--lines", "--file", "/dev/null"), "--file takes the place of BODY and --lines"),
         (("send", "q", "--type", "text", "--file", "/dev/null"), "--file sends bytes messages, not --type text"),
+        (
+            ("send", "q", "--count", "2", "--file", "/dev/null"),
+            "--count 2 cannot repeat /dev/null: a pipe or device is",
+        ),
         (("receive", "q", "--overwrite"), "--overwrite needs --save"),
         (("receive", "q", "--save", "missing/file"), "missing' does not exist"),
         (("receive", "q", "--save", "file", "--count", "2"), "--save file is one file, and --count is 2"),
