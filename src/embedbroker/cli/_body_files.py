@@ -6,6 +6,7 @@ Responsible for names, and for files that are whole or absent. Does not depend o
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -17,7 +18,7 @@ from typing import IO, BinaryIO
 
 import click
 import trio
-from attrs import frozen
+from attrs import define, field
 
 from embedclient import BytesMessage, Message
 
@@ -58,7 +59,7 @@ def _open_to_read(path: Path) -> IO[bytes]:
     return open(path, "rb", buffering=0)
 
 
-@frozen
+@define
 class SavePlace:
     """The place of received bodies: one file, or a directory with a file for each message.
 
@@ -71,6 +72,8 @@ class SavePlace:
     path: Path
     is_directory: bool
     overwrites: bool
+    # The last number of a message without an id.
+    _number: int = field(default=0, init=False, repr=False)
 
     @classmethod
     def of_option(cls, path: Path, *, overwrites: bool, count: int) -> SavePlace:
@@ -93,12 +96,34 @@ class SavePlace:
             raise click.BadParameter(f"'{path}' exists: choose another name, or add --overwrite", param_hint="--save")
         return cls(path, False, overwrites)
 
-    def file_for(self, message: Message, number: int) -> Path:
-        """Return the file of a message. In a directory its name is the message id, else the number of the message."""
+    def file_for(self, message: Message) -> tuple[Path, bool]:
+        """Return the file of a message, and whether it may replace one.
+
+        In a directory its name is that of the message id. Without an id it is a number that is free, for a file that
+        replaces nothing.
+        """
         if not self.is_directory:
-            return self.path
-        name = re.sub(r"[^\w-]", "_", (message.message_id or "").removeprefix("ID:"), flags=re.ASCII)
-        return self.path / (name[:_NAME_CHARACTERS_MAX] or f"message-{number}")
+            return self.path, self.overwrites
+        name = _name_of((message.message_id or "").removeprefix("ID:"))
+        return (self.path / name, self.overwrites) if name else (self._next_free(), False)
+
+    def _next_free(self) -> Path:
+        while True:
+            self._number += 1
+            path = self.path / f"message-{self._number}"
+            if not os.path.lexists(path):
+                return path
+
+
+def _name_of(identifier: str) -> str:
+    """Return the name of the file of an id, which no other id has; without an id, an empty name."""
+    if not identifier:
+        return ""
+    name = re.sub(r"[^\w-]", "_", identifier, flags=re.ASCII)
+    if name == identifier and len(name) <= _NAME_CHARACTERS_MAX and not re.fullmatch(r"message-\d+", name):
+        return name
+    # Other ids may lead to this text, too.
+    return f"{name[:_NAME_CHARACTERS_MAX]}-{hashlib.sha256(identifier.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 @asynccontextmanager

@@ -45,17 +45,18 @@ def _printer(as_json: bool, headers: bool) -> _Show:
     return show
 
 
-async def _save(message: Message, number: int, place: SavePlace) -> Path:
+async def _save(message: Message, place: SavePlace) -> Path:
     """Save the body of a message, and return its file, which is whole and on disk."""
-    path = place.file_for(message, number)
+    path, overwrites = place.file_for(message)
     try:
-        async with new_file(path, overwrites=place.overwrites) as file:
+        async with new_file(path, overwrites=overwrites) as file:
             with body_progress(path.name) as progress:
                 await message.save_to(file, progress=progress)
     except JMSException:  # some of them are of the kind of OSError
         raise
     except FileExistsError:
-        raise Refused(f"'{path}' exists: move it, or add --overwrite; the message comes again") from None
+        advice = "" if place.overwrites else ", or add --overwrite"
+        raise Refused(f"'{path}' exists: move it{advice}; the message comes again") from None
     except OSError as error:
         raise Refused(f"cannot write {path}: {error.strerror}; the message comes again") from None
     return path
@@ -118,7 +119,7 @@ def receive(
                 message = await consumer.receive(timeout)
                 if message is None:
                     return
-                show(message, None if place is None else await _save(message, received + 1, place))
+                show(message, None if place is None else await _save(message, place))
                 await message.acknowledge()
                 received += 1
 

@@ -19,11 +19,12 @@ import trio
 from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker
-from embedbroker.cli._body_files import new_file
+from embedbroker.cli._body_files import SavePlace, new_file
 from embedbroker.cli._commands import commands
 from embedbroker.cli._connection_options import with_parameter
 from embedbroker.cli._progress import progress_line
 from embedclient import Message
+from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import COMMAND, finished, started
 from tests.interop.relay import Relay
 
@@ -225,6 +226,57 @@ def test_a_file_of_the_directory_is_not_replaced_and_its_message_comes_again(
     assert bodies(folder) == [b"precious"]
     assert run("receive", "q", "--save", folder, "--overwrite").exit_code == 0
     assert bodies(folder) == [CONTENT]
+
+
+def names_of(place: SavePlace, *identifiers: str | None) -> list[tuple[str, bool]]:
+    """The names of messages, which are taken at once, and whether each replaces a file."""
+    names = []
+    for identifier in identifiers:
+        message = Message()
+        message.message_id = identifier
+        path, overwrites = place.file_for(message)
+        path.touch()
+        names.append((path.name, overwrites))
+    return names
+
+
+@pytest.mark.parametrize("overwrites", [True, False])
+def test_a_message_without_an_id_gets_the_next_free_number(folder: Path, overwrites: bool) -> None:
+    (folder / "message-2").touch()
+    (folder / "message-4").symlink_to("missing")
+    place = SavePlace.of_option(folder, overwrites=overwrites, count=0)
+    assert names_of(place, None, "ID:a", None, "ID:") == [
+        ("message-1", False),
+        ("a", overwrites),
+        ("message-3", False),
+        ("message-5", False),
+    ]
+    # The next command.
+    place = SavePlace.of_option(folder, overwrites=overwrites, count=0)
+    assert names_of(place, None) == [("message-6", False)]
+
+
+@pytest.mark.parametrize("overwrites", [True, False])
+def test_two_ids_do_not_share_a_name(folder: Path, overwrites: bool) -> None:
+    place = SavePlace.of_option(folder, overwrites=overwrites, count=0)
+    long = "x" * 200
+    named = names_of(place, "ID:a_b", "ID:a/b", "ID:a:b", f"ID:{long}", f"ID:{long}y", f"ID:{long}z", "ID:message-1")
+    names = [name for name, _ in named]
+    assert [name[:-17] for name in names[1:3] + names[4:]] == ["a_b", "a_b", long, long, "message-1"]
+    assert (names[0], names[3], len(set(names))) == ("a_b", long, len(named))
+    assert {may_replace for _, may_replace in named} == {overwrites}
+    # A message that comes again has its name again.
+    assert names_of(place, "ID:a/b") == [named[1]]
+
+
+def test_bodies_without_an_id_replace_none_of_an_earlier_command(run: Command, broker: Any, folder: Path) -> None:
+    for body in ("first", "second"):
+        with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+            producer = session.create_producer("q")
+            producer.disable_message_id = True
+            producer.send(body)
+        assert run("receive", "q", "--save", folder, "--overwrite").exit_code == 0
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"message-1": "first", "message-2": "second"}
 
 
 def bodies(folder: Path) -> list[bytes]:
