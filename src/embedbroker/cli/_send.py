@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from attrs import define
 from click.core import ParameterSource
 
 from embedclient import Connection, DeliveryMode, MessageProducer
@@ -15,7 +16,7 @@ from embedclient.errors import JMSException
 
 from ._body_files import file_message
 from ._connection_options import check_destination, connection_options, factory_for, run_client
-from ._failure import Refused
+from ._failure import CommandFailed, Refused
 from ._message_text import KINDS, Value, message_from, property_from
 from ._numbers import Number
 from ._progress import body_progress
@@ -98,9 +99,9 @@ def send(
     if files:
         _check_alone(context, bodies, lines, kind)
         _check_repeatable(files, count)
+    sent = _Sent()
 
     async def work(connection: Connection) -> None:
-        sent = 0
         async with connection.session(transacted=transacted) as session:
             producer = session.create_producer(destination)
             producer.delivery_mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
@@ -110,7 +111,7 @@ def send(
             for file in files:
                 for _ in range(count):
                     await _send_file(producer, file, properties, correlation_id)
-                    sent += 1
+                    sent.number += 1
             bytes_max = connection.settings.frame_size_bytes_max
             async with aclosing(_given(bodies, lines, bool(files), bytes_max)) as given:
                 async for body in given:
@@ -118,12 +119,38 @@ def send(
                     message.correlation_id = correlation_id
                     for _ in range(count):
                         await producer.send(message)
-                        sent += 1
+                        sent.number += 1
             if transacted:
                 await session.commit()
-        click.echo(f"sent {sent} message{'s' if sent != 1 else ''} to {destination}", err=True)
 
-    run_client(factory_for(url, user, password, client_id), work)
+    with _reported(sent, destination, bool(files), transacted):
+        run_client(factory_for(url, user, password, client_id), work)
+
+
+@define
+class _Sent:
+    number: int = 0
+
+
+@contextmanager
+def _reported(sent: _Sent, destination: str, has_files: bool, transacted: bool) -> Iterator[None]:
+    """Print how many messages were sent. A transaction without its commit sends nothing."""
+    try:
+        yield
+    except CommandFailed as error:
+        if sent.number and not transacted:
+            before = f"{_messages(sent.number)} before it {'were' if sent.number != 1 else 'was'} sent"
+            raise type(error)(f"{error.message}; {before}") from None
+        raise
+    except click.exceptions.Exit:  # a signal
+        if sent.number and has_files and not transacted:
+            click.echo(f"interrupted; sent {_messages(sent.number)} to {destination} before", err=True)
+        raise
+    click.echo(f"sent {_messages(sent.number)} to {destination}", err=True)
+
+
+def _messages(number: int) -> str:
+    return f"{number} message{'s' if number != 1 else ''}"
 
 
 def _check_alone(context: click.Context, bodies: tuple[str, ...], lines: bool, kind: str) -> None:
@@ -135,7 +162,7 @@ def _check_alone(context: click.Context, bodies: tuple[str, ...], lines: bool, k
 
 
 def _check_repeatable(files: tuple[Path, ...], count: int) -> None:
-    """Check that each file has its content as often as it is sent."""
+    """Check that each file can be read for each of its messages."""
     for file in files:
         if count > 1 and not file.is_file():
             raise click.UsageError(

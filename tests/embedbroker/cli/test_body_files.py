@@ -352,6 +352,45 @@ def test_a_file_that_cannot_be_read_is_named(run: Command) -> None:
     assert run("receive", "q", *NOW).exit_code == 1
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that cannot be read is one of /proc")
+@pytest.mark.parametrize(
+    ("times", "said"), [(1, "; 1 message before it was sent\n"), (2, "; 2 messages before it were sent\n")]
+)
+def test_a_failure_names_the_messages_before_it(
+    run: Command, source: Path, folder: Path, times: int, said: str
+) -> None:
+    good = ("--file", source) * times
+    refused = run("send", "q", *good, "--file", "/proc/self/mem", "--file", source)
+    assert refused.exit_code == 6
+    assert refused.stderr.endswith(f"cannot read /proc/self/mem: Input/output error; it was not sent{said}")
+    assert run("receive", "q", "--save", folder, "--count", "0", *NOW).exit_code == 0
+    assert bodies(folder) == [CONTENT] * times
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that cannot be read is one of /proc")
+def test_a_transaction_sends_all_files_or_none(run: Command, source: Path) -> None:
+    refused = run("send", "q", "--file", source, "--file", "/proc/self/mem", "--transacted")
+    assert refused.exit_code == 6
+    assert refused.stderr.endswith("cannot read /proc/self/mem: Input/output error; it was not sent\n")
+    assert run("receive", "q", *NOW).exit_code == 1
+
+
+def test_a_broker_that_goes_away_leaves_the_number_of_messages(broker: Any, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        Relay(broker.port) as relay,
+        started(
+            "send", "--url", f"tcp://127.0.0.1:{relay.port}", "q", "--file", "/dev/null", "--file", pipe
+        ) as command,
+    ):
+        # Open: the first file is sent. The end of the pipe lets the command go on.
+        with open(pipe, "wb"):
+            relay.cut()
+        assert command.exit_code() == 5
+        assert command.rest_of_errors().endswith("; 1 message before it was sent\n")
+
+
 def test_a_disk_without_room_leaves_no_file_and_the_message_comes_again(
     run: Command, broker: Any, source: Path, folder: Path
 ) -> None:
@@ -459,6 +498,31 @@ def test_an_interrupted_send_sends_nothing(run: Command, relay: Stalls, source: 
         relay.go_on()
         assert command.process.wait() == 128 + signal.SIGINT
     assert run("receive", "q", *NOW).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "shown", "arrived"),
+    [((), "interrupted; sent 1 message to q before\n", [CONTENT]), (("--transacted",), "", [])],
+)
+def test_an_interrupted_send_names_the_messages_before(
+    run: Command,
+    broker: Any,
+    source: Path,
+    folder: Path,
+    options: tuple[str, ...],
+    shown: str,
+    arrived: list[bytes],
+) -> None:
+    pipe = folder.with_name("pipe")
+    os.mkfifo(pipe)
+    arguments = ("send", "--url", broker.url, "q", "--file", source, "--file", pipe, *options)
+    with started(*arguments) as command, open(pipe, "wb"):
+        # Open: the first file is sent.
+        command.send(signal.SIGINT)
+        assert command.exit_code() == 128 + signal.SIGINT
+        assert command.rest_of_errors() == shown
+    run("receive", "q", "--save", folder, "--count", "0", *NOW)
+    assert bodies(folder) == arrived
 
 
 def test_a_wait_for_a_pipe_is_ended_by_ctrl_c(run: Command, broker: Any, tmp_path: Path) -> None:
