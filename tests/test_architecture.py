@@ -60,7 +60,7 @@ ALLOWED = {
         "b.runtime b.testing b.ledger b.config b.kernel b.node b.storage b.locks b c c.errors c.model c.transport"
     ),
     "b.cli": (
-        "b b.configfile b.security b.ledger b.storage b.runtime b.pipeline b.report c c.errors c.blocking"
+        "b b.configfile b.security b.ledger b.storage b.runtime b.pipeline b.report c c.errors c.model c.blocking"
     ),
     "b.console":       "b b.configfile b.ledger b.storage c c.errors c.blocking",
     "b.pipeline":      "b.storage b.ledger b.report c.blocking c.errors c.model c.wire",

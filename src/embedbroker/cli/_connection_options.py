@@ -13,6 +13,7 @@ import click
 
 from embedclient import Connection, ConnectionFactory
 from embedclient.errors import JMSException
+from embedclient.model import split_members, url_parameters
 
 from ._failure import CannotConnect, CommandFailed, Refused
 from ._interrupt import run_interruptibly
@@ -59,11 +60,20 @@ def factory_for(url: str, user: str | None, password: str | None, client_id: str
 
 def with_parameter(url: str, name: str, value: object) -> str:
     """Return a URL with a parameter for all its brokers. One that is there keeps its value."""
-    if name in url:
+    url = url.strip()
+    if url.startswith("("):
+        inside, bracket, query = url.partition(")")
+        start, end = inside + bracket, ""
+        # As in Artemis, the first entry of a list may contain parameters of the whole list.
+        queries = [query, split_members(inside[1:])[0]]
+    else:
+        query, separator, fragment = url.partition("#")
+        start, end = "", separator + fragment
+        queries = [query]
+    if any(parameter.name == name for text in queries for parameter in url_parameters(text.partition("?")[2])):
         return url
-    brokers, separator, others = url.partition("#")
-    mark = "&" if "?" in brokers.rpartition(")")[2] else "?"
-    return f"{brokers}{mark}{name}={value}{separator}{others}"
+    mark = "&" if "?" in query else "?"
+    return f"{start}{query}{mark}{name}={value}{end}"
 
 
 def run_client(factory: ConnectionFactory, work: Work) -> None:

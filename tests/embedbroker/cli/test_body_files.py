@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import trio
+from attrs import evolve
 from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker
@@ -24,6 +25,7 @@ from embedbroker.cli._commands import commands
 from embedbroker.cli._connection_options import with_parameter
 from embedbroker.cli._progress import progress_line
 from embedclient import Message
+from embedclient._client._url import parse_url
 from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import COMMAND, finished, started
 from tests.interop.relay import Relay
@@ -116,10 +118,36 @@ def test_a_body_above_the_limit_of_the_memory_is_saved_and_named(run: Command, s
         ("(tcp://a:1,tcp://b:2)?ha=true", "(tcp://a:1,tcp://b:2)?ha=true&x=0"),
         ("tcp://a:1#tcp://b:2", "tcp://a:1?x=0#tcp://b:2"),
         ("tcp://a:1?x=7", "tcp://a:1?x=7"),
+        ("tcp://a:1?ha=true;x=7#tcp://b:2", "tcp://a:1?ha=true;x=7#tcp://b:2"),
+        ("(tcp://a:1,tcp://b:2)?x=7", "(tcp://a:1,tcp://b:2)?x=7"),
+        ("(tcp://a:1?x=7,tcp://b:2?host=c)", "(tcp://a:1?x=7,tcp://b:2?host=c)"),
+        # A bracket in a value.
+        ("tcp://a:1?user=u&password=p)", "tcp://a:1?user=u&password=p)&x=0"),
+        ("tcp://a:1?password=)p#tcp://b:2", "tcp://a:1?password=)p&x=0#tcp://b:2"),
+        ("(tcp://a:1)?password=p)", "(tcp://a:1)?password=p)&x=0"),
+        # A number sign in a password for a list.
+        ("(tcp://a:1)?password=p#q", "(tcp://a:1)?password=p#q&x=0"),
+        # The name in a value, and in another name.
+        ("tcp://a:1?password=x", "tcp://a:1?password=x&x=0"),
+        ("tcp://x:1?max=x=7", "tcp://x:1?max=x=7&x=0"),
+        ("(tcp://x:1,tcp://b:2?host=x)", "(tcp://x:1,tcp://b:2?host=x)?x=0"),
     ],
 )
 def test_a_parameter_is_added_to_every_form_of_a_url(url: str, expected: str) -> None:
     assert with_parameter(url, "x", 0) == expected
+
+
+def test_a_url_with_another_parameter_is_the_same_to_the_client() -> None:
+    name = "maxLargeMessageBodySize"
+    for url in (
+        f"tcp://a:1?user=u&password={name}",
+        "tcp://a:1?user=u&password=p)",
+        "(tcp://a:1?tcpNoDelay=false,tcp://b:2)?user=u&password=a#b",
+        " (tcp://a:1,tcp://b:2) ",
+    ):
+        before, after = parse_url(url), parse_url(with_parameter(url, name, 0))
+        assert after.settings == evolve(before.settings, max_large_message_body_size=0)
+        assert (after.factory, after.connectors) == (before.factory, before.connectors)
 
 
 def test_a_pipe_is_sent_to_its_end(run: Command, tmp_path: Path, folder: Path) -> None:
