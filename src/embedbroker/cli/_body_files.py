@@ -76,15 +76,22 @@ class SavePlace:
     _number: int = field(default=0, init=False, repr=False)
 
     @classmethod
-    def of_option(cls, path: Path, *, overwrites: bool, count: int) -> SavePlace:
+    def of_option(cls, text: str, *, overwrites: bool, count: int) -> SavePlace:
         """Return the place that ``--save`` names.
 
         Raises:
             click.BadParameter: It cannot get the bodies.
             click.UsageError: It is one file, and the count of messages is not 1.
         """
+        path = Path(text)
         if path.is_dir():
             return cls(path, True, overwrites)
+        # A `Path` has no slash at its end, and would name a file.
+        if os.path.basename(text) in ("", ".", ".."):
+            reason = (
+                "is no directory" if os.path.lexists(path) else "does not exist: create the directory with mkdir first"
+            )
+            raise click.BadParameter(f"'{text}' {reason}", param_hint="--save")
         if count != 1:
             raise click.UsageError(f"--save {path} is one file, and --count is {count}: name a directory that exists")
         path = path.resolve()

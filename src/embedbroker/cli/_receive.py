@@ -76,7 +76,7 @@ async def _save(message: Message, place: SavePlace) -> Path:
 @click.option(
     "--save",
     metavar="PATH",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=str),
     help="Write the body, of any size, to this file, or each to a file in this directory; print the path.",
 )
 @click.option("--overwrite", is_flag=True, help="--save may replace a file.")
@@ -92,7 +92,7 @@ def receive(
     durable: str | None,
     as_json: bool,
     headers: bool,
-    save: Path | None,
+    save: str | None,
     overwrite: bool,
 ) -> None:
     """Receive messages from DESTINATION: a queue name, queue://NAME or topic://NAME.

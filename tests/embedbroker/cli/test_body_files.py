@@ -272,7 +272,7 @@ def names_of(place: SavePlace, *identifiers: str | None) -> list[tuple[str, bool
 def test_a_message_without_an_id_gets_the_next_free_number(folder: Path, overwrites: bool) -> None:
     (folder / "message-2").touch()
     (folder / "message-4").symlink_to("missing")
-    place = SavePlace.of_option(folder, overwrites=overwrites, count=0)
+    place = SavePlace.of_option(str(folder), overwrites=overwrites, count=0)
     assert names_of(place, None, "ID:a", None, "ID:") == [
         ("message-1", False),
         ("a", overwrites),
@@ -280,13 +280,13 @@ def test_a_message_without_an_id_gets_the_next_free_number(folder: Path, overwri
         ("message-5", False),
     ]
     # The next command.
-    place = SavePlace.of_option(folder, overwrites=overwrites, count=0)
+    place = SavePlace.of_option(str(folder), overwrites=overwrites, count=0)
     assert names_of(place, None) == [("message-6", False)]
 
 
 @pytest.mark.parametrize("overwrites", [True, False])
 def test_two_ids_do_not_share_a_name(folder: Path, overwrites: bool) -> None:
-    place = SavePlace.of_option(folder, overwrites=overwrites, count=0)
+    place = SavePlace.of_option(str(folder), overwrites=overwrites, count=0)
     long = "x" * 200
     named = names_of(place, "ID:a_b", "ID:a/b", "ID:a:b", f"ID:{long}", f"ID:{long}y", f"ID:{long}z", "ID:message-1")
     names = [name for name, _ in named]
@@ -359,6 +359,16 @@ async def test_a_cancelled_file_leaves_nothing(folder: Path) -> None:
         ),
         (("receive", "q", "--overwrite"), "--overwrite needs --save"),
         (("receive", "q", "--save", "missing/file"), "missing' does not exist"),
+        (("receive", "q", "--save", "inbox/"), "'inbox/' does not exist: create the directory with mkdir"),
+        (
+            ("receive", "q", "--save", "inbox//", "--count", "0"),
+            "'inbox//' does not exist: create the directory with mkdir",
+        ),
+        (
+            ("receive", "q", "--save", "inbox/.", "--overwrite"),
+            "'inbox/.' does not exist: create the directory with mkdir",
+        ),
+        (("receive", "q", "--save", "/dev/null/"), "'/dev/null/' is no directory"),
         (("receive", "q", "--save", "file", "--count", "2"), "--save file is one file, and --count is 2"),
         (("receive", "q", "--save", "/dev/null", "--overwrite"), "'/dev/null' is neither a file nor a directory"),
     ],
