@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attrs import define, field
 
-from embedbroker.kernel import Consumer, Kernel, Message, Queue, Session
+from embedbroker.kernel import Branch, Consumer, Kernel, Message, Queue, Session
 from embedbroker.storage import Journal, JournalState, RecoveredState, body_number
 from embedclient.wire.core import (
     FRAME_HEADER,
@@ -53,6 +53,8 @@ class _Seen:
     queues: dict[str, None] = field(factory=dict)
     newest: Consumer | None = None
     waiting: Sequence[str] = ()
+    #: The branch that its work belonged to.
+    branch: Branch | None = None
 
 
 @define(eq=False)
@@ -81,6 +83,8 @@ class BrokerChecker:
     _group_holders: dict[tuple[Queue, str], tuple[Consumer | None, int]] = field(factory=dict, init=False)
     #: Queues and groups of earlier lives, by name.
     _former_groups: set[tuple[str, str]] = field(factory=set, init=False)
+    #: Branches that a session has left in this life: a rebalance does not await them, also if they are resumed.
+    _left_branches: set[Branch] = field(factory=set, init=False)
     #: When this life began.
     _began: float = field(default=0.0, init=False)
     deliveries: dict[str, int] = field(factory=dict, init=False)
@@ -170,17 +174,26 @@ class BrokerChecker:
         before, self._sessions = self._sessions, {}
         for session in living:
             seen = self._sessions[session] = before.pop(session) if session in before else _Seen()
+            if seen.branch is not session.branch:
+                self._leave_branch(seen)
+                seen.branch = session.branch
             newest = next(reversed(session.consumers.values()), None)
             if newest is not seen.newest:  # a new consumer stands behind all others
                 seen.newest = newest
                 seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
             seen.waiting = self._waiting(session) if self._points else ()
         self._count_waiting(before.values())
+        for seen in before.values():
+            self._leave_branch(seen)
         for consumed in [seen.queues for seen in before.values()]:
             for topic in self.topics:
                 for subscription in topic.names:
                     if subscription in consumed:
                         self.scene.ledger.interrupted(subscription)
+
+    def _leave_branch(self, seen: _Seen) -> None:
+        if seen.branch is not None:
+            self._left_branches.add(seen.branch)
 
     def _waiting(self, session: Session) -> list[str]:
         return [
@@ -235,6 +248,7 @@ class BrokerChecker:
             self._life = self.broker.life
             self._splitters.clear()
             self._left.clear()
+            self._left_branches.clear()
             self._points.clear()
             self._former_groups |= {(queue.name, group) for queue, group in self._group_holders}
             self._group_holders.clear()
@@ -347,11 +361,23 @@ class BrokerChecker:
         if message.message_id not in receiver.unsettled:
             return  # it was settled, or returned, since it was handed over
         for other in receiver.queue.consumers:
-            if other is not receiver and any(each.group_id == group for each in _in_flight(other, receiver)):
+            if other is not receiver and any(each.group_id == group for each in self._in_flight(other, receiver)):
                 self.scene.fail(
                     f"{key} of group {group} left for a consumer of {receiver.queue.name} while another one had "
                     "messages of the group in flight"
                 )
+
+    def _in_flight(self, other: Consumer, receiver: Consumer) -> Iterator[Message]:
+        """Return what a consumer holds, and what the transaction of its session acknowledged in the queue."""
+        for reference in other.unsettled.values():
+            yield reference.message
+        session = other.owner
+        if not isinstance(session, Session) or session is receiver.owner or session.branch in self._left_branches:
+            return
+        if session.transaction is not None:
+            for queue, reference in session.transaction.deliveries():
+                if queue is receiver.queue:
+                    yield reference.message
 
     def _session_at(self, connection: int, channel: int) -> Session | tuple[int, int]:
         node = self.broker.node
@@ -479,20 +505,3 @@ def _ids_in(recovered: RecoveredState, addresses: dict[int, str]) -> dict[str, l
             values.pop(entry.value, None)
             values[entry.value] = None
     return {name: list(values) for name, values in replayed.items()}
-
-
-def _in_flight(other: Consumer, receiver: Consumer) -> Iterator[Message]:
-    """Return what a consumer holds, and what the transaction of its session acknowledged in the queue.
-
-    A rebalance awaits the current transaction alone. So a branch is left out: its session may have left it, and resumed
-    it when the rebalance was over.
-    """
-    for reference in other.unsettled.values():
-        yield reference.message
-    session = other.owner
-    if not isinstance(session, Session) or session is receiver.owner or session.branch is not None:
-        return
-    if session.transaction is not None:
-        for queue, reference in session.transaction.deliveries():
-            if queue is receiver.queue:
-                yield reference.message
