@@ -145,7 +145,7 @@ class Connections(Part):
 
     def _receive(self, connection: CoreConnection, data: bytes, now: Instant) -> None:
         connection.receive(data, now)
-        held = connection.partial_frame_size if connection.link.alive else 0
+        held = connection.state.pending_size if connection.link.alive else 0
         if held or self.partial_frames.total_bytes:
             self.partial_frames.count(connection, held)
 

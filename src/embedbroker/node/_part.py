@@ -15,8 +15,8 @@ __all__ = ["Part"]
 class Part(ABC):
     """One entry of the schedule. Traffic does not come this way: `Node.step` calls its receivers directly.
 
-    ``timed_only``: the part runs in timely steps only, and only these may change what `next_deadline` and `has_work`
-    return. All others run in every step, so `run` must be cheap. ``waiting``: what the part has to do in a step of
+    ``timed_only``: the part runs in timely steps only, and only these may change what `next_deadline` returns.
+    All others run in every step, so `run` must be cheap. ``waiting``: what the part has to do in a step of
     traffic, one collection for its whole life; the part does not run while that is empty. True: it always runs.
     """
 
@@ -28,9 +28,8 @@ class Part(ABC):
         """Do what is due, and add to the outputs of the step."""
 
     def next_deadline(self, now: Instant) -> float | None:
-        """Return when `run` must be called in a timely step, in monotonic seconds."""
-        return None
+        """Return when `run` must be called in a timely step, in monotonic seconds.
 
-    def has_work(self, now: Instant) -> bool:
-        """Return True if the last `run` left work that must go on at once, in the next step."""
-        return False
+        The present moment means that the last `run` left work, which must go on in the next step of any kind.
+        """
+        return None

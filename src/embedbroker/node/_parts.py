@@ -150,14 +150,12 @@ class KernelWork(Part):
             schedule.run(self._work_per_step_max)
 
     def next_deadline(self, now: Instant) -> float | None:
-        return self._housekeeping.next_deadline(now.monotonic) if self._machine.state is _RUNNING else None
-
-    def has_work(self, now: Instant) -> bool:
-        return (
-            self._machine.state is _RUNNING
-            and self._schedule.has_work
-            and now.monotonic <= self._completions.sure_until
-        )
+        if self._machine.state is not _RUNNING:
+            return None
+        monotonic = now.monotonic
+        if self._schedule.has_work and monotonic <= self._completions.sure_until:
+            return monotonic
+        return self._housekeeping.next_deadline(monotonic)
 
 
 class Recovery(Part):
@@ -174,8 +172,8 @@ class Recovery(Part):
         if self._machine.state is not _RUNNING:
             self._lifecycle.advance(self._work_per_step_max)
 
-    def has_work(self, now: Instant) -> bool:
-        return self._machine.state is not _RUNNING and self._lifecycle.has_work
+    def next_deadline(self, now: Instant) -> float | None:
+        return now.monotonic if self._machine.state is not _RUNNING and self._lifecycle.has_work else None
 
 
 class JournalProgress(Part):
@@ -283,8 +281,8 @@ class ReplicaWork(Part):
         if step.timely or self._disk.has_late_work or not self._activation.is_calm:
             step.outputs += self._disk.take_work(step.now)
 
-    def has_work(self, now: Instant) -> bool:
-        return self._gate.reached != self._journal.reached
+    def next_deadline(self, now: Instant) -> float | None:
+        return now.monotonic if self._gate.reached != self._journal.reached else None
 
 
 class JournalWork(Part):

@@ -40,8 +40,7 @@ class StepSchedule:
     """``due`` is the deadline of timed work that `next_deadline` returned last."""
 
     __slots__ = (
-        "_is_known", "_on_time", "_on_traffic", "_seldom_due", "_seldom_timed", "_seldom_working", "_timed", "_working",
-        "due", "parts",
+        "_is_known", "_on_time", "_on_traffic", "_seldom_due", "_seldom_timed", "_timed", "due", "parts",
     )  # fmt: skip
 
     def __init__(self, parts: Iterable[Part | None]) -> None:
@@ -50,13 +49,10 @@ class StepSchedule:
         # What each step calls, found once. A part that keeps a method of `Part` has nothing to do there.
         self._on_time = tuple(part.run for part in self.parts)
         self._on_traffic = tuple((part.waiting, part.run) for part in self.parts if not part.timed_only)
-        timed = [part for part in self.parts if _overrides(part, "next_deadline")]
-        working = [part for part in self.parts if _overrides(part, "has_work")]
+        timed = [part for part in self.parts if type(part).next_deadline is not Part.next_deadline]
         self._timed = tuple(part.next_deadline for part in timed if not part.timed_only)
-        self._working = tuple(part.has_work for part in working if not part.timed_only)
         # Only timely steps change what these return. Until the next one, the deadline is known.
         self._seldom_timed = tuple(part.next_deadline for part in timed if part.timed_only)
-        self._seldom_working = tuple(part.has_work for part in working if part.timed_only)
         self._seldom_due: float | None = None
         self._is_known = False
 
@@ -73,17 +69,14 @@ class StepSchedule:
 
     def next_deadline(self, now: Instant) -> float | None:
         """Return when a timely step is needed, in monotonic seconds; the present moment if work was left."""
-        for has_work in self._working:
-            if has_work(now):
-                return now.monotonic
         if not self._is_known:
-            for has_work in self._seldom_working:
-                if has_work(now):
-                    return now.monotonic
             self._seldom_due = _earliest(self._seldom_timed, None, now)
-            self._is_known = True
+            self._is_known = self._seldom_due is None or self._seldom_due > now.monotonic
         earliest = _earliest(self._timed, self._seldom_due, now)
-        self.due = earliest if earliest is not None else math.inf
+        if earliest is None:
+            self.due = math.inf
+        elif earliest > now.monotonic:  # steps of traffic continue work that was left, too
+            self.due = earliest
         return earliest
 
 
@@ -93,10 +86,6 @@ def _earliest(timed: Iterable[Callable[[Instant], float | None]], earliest: floa
         if due is not None and (earliest is None or due < earliest):
             earliest = due
     return earliest
-
-
-def _overrides(part: Part, method: str) -> bool:
-    return getattr(type(part), method) is not getattr(Part, method)
 
 
 def make_schedule(

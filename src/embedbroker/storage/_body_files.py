@@ -119,8 +119,8 @@ class BodyFiles:
         self.under_way = False
         self._note = notes
         self._uploads: dict[int, _Upload] = {}
-        self._waiting: deque[_Write | _Finish | _Reading] = deque()
-        self._removals: deque[_Removal] = deque()
+        self.requests: deque[_Write | _Finish | _Reading] = deque()
+        self.removals: deque[_Removal] = deque()
         # Each operation under way, with the request that it belongs to.
         self._doing: list[tuple[_Request, DiskOperation]] = []
 
@@ -138,7 +138,7 @@ class BodyFiles:
             last.size += len(data)
         else:
             upload.gathering = _Write(number, upload.size, [data], len(data))
-            self._waiting.append(upload.gathering)
+            self.requests.append(upload.gathering)
         upload.size += len(data)
         return upload.size - upload.written <= _WAITING_BYTES_MAX
 
@@ -151,37 +151,37 @@ class BodyFiles:
 
     def finish(self, number: int, done: OnFinished, *, durable: bool) -> None:
         self._uploads.setdefault(number, _Upload())
-        self._waiting.append(_Finish(number, done, durable))
+        self.requests.append(_Finish(number, done, durable))
 
     def read(self, number: int, offset: int, length: int, done: OnRead, checksum: int = 0) -> None:
-        self._waiting.append(_Reading(number, offset, length, done, checksum))
+        self.requests.append(_Reading(number, offset, length, done, checksum))
 
     def remove(self, number: int, point: int) -> None:
         if self._uploads.pop(number, None) is not None:
-            self._waiting = deque([request for request in self._waiting if request.number != number])
+            self.requests = deque([request for request in self.requests if request.number != number])
             point = 0
         removal = _Removal(number, point)
         if point:
-            self._removals.append(removal)
+            self.removals.append(removal)
         else:
-            self._removals.appendleft(removal)
+            self.removals.appendleft(removal)
 
     # -- the disk ----------------------------------------------------------------------------------------------------
 
     def has_work(self, reached: int) -> bool:
         """Return True if `take` would return operations, but for work that is under way."""
-        return bool(self._waiting) or (bool(self._removals) and self._removals[0].point <= reached)
+        return bool(self.requests) or (bool(self.removals) and self.removals[0].point <= reached)
 
     def take(self, reached: int) -> tuple[DiskOperation, ...] | None:
         """Return the operations to do next, while none are under way; None if there are none."""
         assert not self.under_way
         doing = self._doing
-        while self._removals and self._removals[0].point <= reached and len(doing) < _WORK_OPERATIONS:
-            removal = self._removals.popleft()
+        while self.removals and self.removals[0].point <= reached and len(doing) < _WORK_OPERATIONS:
+            removal = self.removals.popleft()
             doing.append((removal, Remove(body_file(removal.number))))
         room = _WORK_BYTES
-        while self._waiting and room > 0 and len(doing) < _WORK_OPERATIONS:
-            request = self._waiting.popleft()
+        while self.requests and room > 0 and len(doing) < _WORK_OPERATIONS:
+            request = self.requests.popleft()
             if isinstance(request, _Reading):
                 file = body_file(request.number)
                 doing.append((request, ReadChecked(file, request.offset, request.length, request.checksum)))
@@ -265,9 +265,9 @@ class BodyFiles:
         again = list(dict.fromkeys(request for request, _operation in doing[count:] if request is not failed))
         for request in reversed(again):
             if isinstance(request, _Removal):
-                self._removals.appendleft(request)
+                self.removals.appendleft(request)
             elif isinstance(request, _Reading) or request.number in self._uploads:
-                self._waiting.appendleft(request)
+                self.requests.appendleft(request)
         self._fail(failed, fault)
 
     def _failed_at(self, count: int, fault: DiskFault) -> int:
@@ -299,7 +299,7 @@ class BodyFiles:
         """Forget everything that waits, because nothing will be written any more."""
         self.under_way = False
         self._doing = []
-        self._waiting.clear()
-        self._removals.clear()
+        self.requests.clear()
+        self.removals.clear()
         self._uploads.clear()
         self.completed.clear()

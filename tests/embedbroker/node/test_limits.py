@@ -155,7 +155,7 @@ def test_a_lost_connection_holds_nothing_of_its_last_frame(window: int) -> None:
     assert stage.node.connections.partial_frames.total_bytes == 0
     assert ("s" in stage.node.core.sessions) is (window > 0)
     for lost in stage.node.connections.lost:
-        assert lost.partial_frame_size == 0
+        assert lost.state.pending_size == 0
 
 
 def test_a_peer_that_breaks_the_protocol_behind_half_a_frame_leaves_nothing_in_the_sum() -> None:

@@ -39,8 +39,8 @@ class Timed(Recorded):
 class Working(Recorded):
     works = False
 
-    def has_work(self, now: Instant) -> bool:
-        return self.works
+    def next_deadline(self, now: Instant) -> float | None:
+        return now.monotonic if self.works else None
 
 
 def step_at(seconds: float, *, timely: bool) -> CurrentStep:

@@ -101,11 +101,6 @@ class CoreConnection:
         service.kernel.clients.add_connection(self)
 
     @property
-    def partial_frame_size(self) -> int:
-        """Return the bytes of a frame that has not arrived completely."""
-        return self.state.pending_size
-
-    @property
     def version(self) -> int:
         """Return the protocol version that both ends use, 0 while the peer's is unknown."""
         return self.state.version
@@ -457,8 +452,8 @@ class CoreConnection:
 
     def closed(self) -> None:
         """Handle the loss of the peer's socket."""
-        if self.partial_frame_size:
-            self.log(f"connection lost in the middle of a frame, of which {self.partial_frame_size} bytes came")
+        if self.state.pending_size:
+            self.log(f"connection lost in the middle of a frame, of which {self.state.pending_size} bytes came")
         self.link.alive = False
         self.state.drop_pending()
         self._arrived.clear()

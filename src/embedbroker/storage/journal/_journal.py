@@ -401,8 +401,8 @@ class Journal:
             batch_work = self._write_next()
             if batch_work is not None:
                 work.append(batch_work)
-        lane = self.background.lane
-        if state is _READY and (lane.steps is not None or self.bodies.has_work(self.reached)):
+        bodies = self.bodies
+        if state is _READY and (self.background.lane.steps is not None or bodies.requests or bodies.removals):
             background_work = self._next_in_background()
             if background_work is not None:
                 work.append(background_work)

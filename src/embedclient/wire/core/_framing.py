@@ -26,24 +26,20 @@ _LENGTH_MIN: Final = FRAME_HEADER_SIZE - _LENGTH.size
 
 
 class FrameSplitter:
-    """Cut a stream of bytes into frames and keep the incomplete rest.
+    """Cut a stream of bytes into frames and keep the incomplete rest, which has ``pending_size`` bytes.
 
     Holds at most what it was fed: a length that promises 100 MiB costs nothing until the bytes arrive.
     """
 
-    __slots__ = ("_broken", "_length_max", "_needed", "_rest")
+    __slots__ = ("_broken", "_length_max", "_needed", "_rest", "pending_size")
 
     def __init__(self, frame_size_bytes_max: int = 100 * 1024 * 1024) -> None:
         assert frame_size_bytes_max >= FRAME_HEADER_SIZE
         self._length_max = frame_size_bytes_max - _LENGTH.size
         self._rest = bytearray()
+        self.pending_size = 0
         self._needed = 0  # size of the frame that _rest begins, 0 while its length is unknown
         self._broken: str | None = None
-
-    @property
-    def pending_size(self) -> int:
-        """Return the number of bytes held of an incomplete frame."""
-        return len(self._rest)
 
     def feed(self, data: bytes | bytearray) -> tuple[bytes | bytearray, list[tuple[int, int, int]]]:
         """Return a buffer that starts at a frame boundary, and the headers of the complete frames in it.
@@ -61,6 +57,7 @@ class FrameSplitter:
         if rest:
             rest += data
             if len(rest) < self._needed:
+                self.pending_size = len(rest)
                 return b"", []
             buffer = rest
         headers: list[tuple[int, int, int]] = []
@@ -83,13 +80,17 @@ class FrameSplitter:
                 is_tls = length >> 16 in _TLS_RECORDS
                 self._broken = "TLS; add sslEnabled=true to the URL" if is_tls else f"frame length {length}"
                 self._rest = bytearray()
+                self.pending_size = 0
                 raise RemoteProtocolError(self._broken)
             self._needed = 4 + length
         if position == size:
             if rest:
                 self._rest = bytearray()
-        elif position or not rest:
-            self._rest = bytearray(memoryview(buffer)[position:])
+                self.pending_size = 0
+        else:
+            if position or not rest:
+                self._rest = bytearray(memoryview(buffer)[position:])
+            self.pending_size = size - position
         return (buffer, headers) if headers else (b"", headers)
 
 
