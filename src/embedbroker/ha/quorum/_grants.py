@@ -1,4 +1,4 @@
-"""The grants of a voter: one asker for each activation of a node.
+"""The grants of a voter: one asker for each epoch of a node.
 
 Responsible for which grant may follow another, and for the text of all grants in a file. Also responsible for what
 askers and voters add to the texts of Artemis' votes. Does not depend on the reason of a request, and does not write

@@ -17,7 +17,7 @@ long as its call time-out:
 
 So an asker may insist: its rounds follow each other while a silent voter's yes would be enough. Only an asker that
 confirms nothing meanwhile may do so, and then it is as safe as the rounds of a backup. A grant counts only in its
-round, and each round is withdrawn before the next. So whatever a voter has answered, its grant for that activation
+round, and each round is withdrawn before the next. So whatever a voter has answered, its grant for that epoch
 belongs to one asker at a time. An answer that another asker has the grant is a no, which no patience changes.
 """
 

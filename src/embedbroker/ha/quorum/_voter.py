@@ -10,8 +10,8 @@ take over. An Artemis broker can answer yes to both, one after the other, if its
 2. P is cut off. B, which has not stopped its requests, receives the answer that there is no P. It takes over without
    those messages.
 
-So the question of an embedbroker contains the activation of the node that it would end, and the asker. A voter keeps
-its grant: for each activation it answers yes to one asker only, however its topology changes. Any two majorities have a
+So the question of an embedbroker contains the epoch of the node that it would end, and the asker. A voter keeps
+its grant: for each epoch it answers yes to one asker only, however its topology changes. Any two majorities have a
 voter in common.
 
 A forgotten grant is worth nothing:
@@ -30,8 +30,8 @@ A grant may be given back. Otherwise two askers could keep each other from a maj
 1. {P, X} and {B, Y} lose each other. X grants P its vote to go on, Y grants B its vote to take over. Two are needed.
 2. The network is whole again. X's grant is P's, and Y's is B's.
 
-So an asker that did not get enough grants withdraws its request. The activation is then free for the next asker, but no
-earlier activation is. A withdrawal names the attempt, and a voter keeps the attempt of its last grant. So a late
+So an asker that did not get enough grants withdraws its request. The epoch is then free for the next asker, but no
+earlier epoch is. A withdrawal names the attempt, and a voter keeps the attempt of its last grant. So a late
 withdrawal, over a connection that was given up, does not take away the grant with which the same asker has won
 meanwhile. For the same reason an answer contains its attempt.
 
