@@ -27,19 +27,21 @@ from embedclient.wire.core import (
     SessionSendLarge,
     StreamOperation,
     StreamWork,
+    decode_discovery_datagram,
     decode_map,
     decode_object,
     decode_packet,
     decode_stream,
     decode_text,
     decode_work,
+    encode_discovery_datagram,
     encode_packet,
     encode_work,
     frame_spans,
     from_1x,
     to_1x,
 )
-from tests.vectors.captures import CapturedFrame, representative_frames
+from tests.vectors.captures import CapturedFrame, captured_datagrams, representative_frames
 
 from .rare_packets import rare_frames
 
@@ -147,6 +149,16 @@ def _works() -> tuple[bytes, ...]:
     return tuple([b"".join(encode_work(work, 2))[FRAME_HEADER_SIZE + 4 :] for work in works])
 
 
+def _check_datagram(index: int, data: bytes) -> bool:
+    try:
+        datagram = decode_discovery_datagram(data)
+    except RemoteProtocolError:
+        return False
+    again = encode_discovery_datagram(datagram)
+    assert decode_discovery_datagram(again) == datagram
+    return True
+
+
 def _check_stream(index: int, data: bytes) -> bool:
     """Feed a stream whole and in pieces: the same frames, or both broken."""
     whole = _cut(data, len(data) or 1)
@@ -224,6 +236,7 @@ def families() -> list[Family]:
         Family("bodies", tuple(body for body in bodies if body), _check_bodies),
         Family("disk work", _works(), _check_work),
         Family("framing", tuple(stream[:600] for stream in streams), _check_stream),
+        Family("discovery", captured_datagrams(), _check_datagram),
     ]
 
 

@@ -100,6 +100,14 @@ def core_files() -> list[Path]:
 
 
 @cache
+def captured_datagrams() -> tuple[bytes, ...]:
+    """Return the datagrams that two broadcast groups sent, each once, in the order in which they came first."""
+    lines = (FOLDER / "discovery-udp-datagrams.jsonl").read_text().splitlines()
+    found = [bytes.fromhex(line["hex"]) for line in map(json.loads, lines) if line.get("name") == "DATAGRAM"]
+    return tuple(dict.fromkeys(found))
+
+
+@cache
 def all_frames() -> tuple[CapturedFrame, ...]:
     """Return every frame of every file."""
     return tuple(frame for path in (*core_files(), FOLDER / "cluster-packets.jsonl") for frame in frames_of(path))

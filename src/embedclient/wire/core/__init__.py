@@ -96,6 +96,12 @@ if TYPE_CHECKING:
         SubscribeTopology,
         SubscribeTopologyV2,
     )
+    from ._discovery_datagram import (
+        DATAGRAM_BYTES_MAX,
+        DiscoveryDatagram,
+        decode_discovery_datagram,
+        encode_discovery_datagram,
+    )
     from ._enclosed import ReplicaRegistration, ReplicaWaiting, enclose, enclosed_in
     from ._federation_packets import (
         FederationAddressPolicy,
@@ -210,6 +216,7 @@ __all__ = [
     "ACKNOWLEDGE_BODY",
     "ACKNOWLEDGE_RUN",
     "CREDIT_BODY",
+    "DATAGRAM_BYTES_MAX",
     "DUPLICATE_ID_KEY",
     "FRAME_HEADER",
     "FRAME_HEADER_SIZE",
@@ -256,6 +263,7 @@ __all__ = [
     "DisconnectReason",
     "DisconnectV2",
     "DisconnectV3",
+    "DiscoveryDatagram",
     "ExceptionResponse",
     "Farewell",
     "FederationAddressPolicy",
@@ -357,6 +365,7 @@ __all__ = [
     "append_bytes_value",
     "append_stream_item",
     "decode_chunk",
+    "decode_discovery_datagram",
     "decode_map",
     "decode_object",
     "decode_packet",
@@ -369,6 +378,7 @@ __all__ = [
     "encode_acknowledge",
     "encode_chunk",
     "encode_consumer_credit",
+    "encode_discovery_datagram",
     "encode_map",
     "encode_null_response",
     "encode_object",
@@ -402,6 +412,9 @@ __getattr__ = lazy_names(
             "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
         ),
         "._quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
+        "._discovery_datagram": (
+            "DATAGRAM_BYTES_MAX DiscoveryDatagram decode_discovery_datagram encode_discovery_datagram"
+        ),
         "._enclosed": "ReplicaRegistration ReplicaWaiting enclose enclosed_in",
         "._queue_packets": (
             "CreateAddress CreateQueue CreateQueueV2 CreateSharedQueue CreateSharedQueueV2 DeleteQueue "
