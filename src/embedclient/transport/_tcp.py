@@ -135,7 +135,7 @@ class TcpStream:
     def _lost(self, error: OSError) -> TransportLost:
         if error.errno == errno.EBADF and self._socket.fileno() < 0:
             return TransportLost("closed here")
-        return TransportLost(f"connection to {self.peer}: {_error_text(error)}")
+        return TransportLost(f"connection to {self.peer}: {error_text(error)}")
 
 
 class TcpListener:
@@ -342,11 +342,11 @@ async def connect_tcp(
     where = f"{host}:{port}"
     try:
         with trio.fail_at(deadline):
-            found = await _addresses(host, port)
+            found = await addresses(host, port)
     except trio.TooSlowError:
         raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
     except OSError as error:
-        raise TransportLost(f"cannot connect to {where}: {_error_text(error)}") from error
+        raise TransportLost(f"cannot connect to {where}: {error_text(error)}") from error
 
     def prepare(opened: socket.socket) -> None:
         _prepare(opened, no_delay=no_delay)
@@ -364,7 +364,7 @@ async def connect_tcp(
         except trio.TooSlowError:
             failures.append(f"{_address_text(address)}: no answer within {share_s:.3g} s")
         except OSError as error:
-            failures.append(f"{_address_text(address)}: {_error_text(error)}")
+            failures.append(f"{_address_text(address)}: {error_text(error)}")
     raise TransportLost(f"cannot connect to {where} ({'; '.join(failures)})")
 
 
@@ -389,7 +389,7 @@ async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
         OSError: as `listen_tcp` does.
     """
     flags = socket.AI_PASSIVE if host is None else 0
-    found = await _addresses(host, port, flags)
+    found = await addresses(host, port, flags)
     reservation = TcpReservation()
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
@@ -405,7 +405,8 @@ async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
     return reservation
 
 
-async def _addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_Found]:
+async def addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_Found]:
+    """Return the addresses of a host, with OSError for whatever keeps the system from finding one."""
     try:
         return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     except ValueError as error:
@@ -449,7 +450,7 @@ def _bind(address: tuple[str | int | bytes, ...], family: int, kind: int, protoc
 
 
 def _unusable(address: tuple[str | int | bytes, ...], error: OSError) -> OSError:
-    return OSError(error.errno, f"cannot listen on {_address_text(address)}: {_error_text(error)}")
+    return OSError(error.errno, f"cannot listen on {_address_text(address)}: {error_text(error)}")
 
 
 async def _connected(
@@ -493,5 +494,6 @@ def _size_buffers(opened: socket.socket, send_bytes: int | None, receive_bytes: 
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
 
 
-def _error_text(error: OSError) -> str:
+def error_text(error: OSError) -> str:
+    """Return the reason of the system, without its number."""
     return error.strerror or str(error) or type(error).__name__
