@@ -13,7 +13,9 @@ EVERYWHERE = """
     pandas pyarrow pyspark
     embedbroker.cli embedbroker.ledger embedbroker.pipeline embedbroker.testing
     embedclient.wire.core._cluster_packets embedclient.wire.core._federation_packets
-    embedclient.wire.core._xa_packets
+    embedclient.wire.core._discovery_datagram embedclient.wire.core._xa_packets
+    embedclient.engine.core._discovery embedclient.model._multicast embedclient.transport._datagrams
+    embedclient.transport._udp
 """
 BROKER = """
     embedbroker.kernel.selector._evaluation embedbroker.kernel.selector._grammar embedbroker.kernel.selector._tokens

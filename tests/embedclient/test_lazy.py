@@ -22,7 +22,9 @@ PACKAGES = [
     "embedclient",
     "embedclient._client",
     "embedclient.agent",
+    "embedclient.engine.core",
     "embedclient.model",
+    "embedclient.transport",
     "embedclient.wire.core",
 ]
 

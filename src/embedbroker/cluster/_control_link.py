@@ -14,7 +14,7 @@ from typing import Protocol
 from embedbroker.config import ClusterConnection
 from embedclient.engine.core import AnyDisconnect, ChannelReceiver, ConnectionState, Role
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, Instant, TransportConfiguration
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
 from embedclient.wire.core import (
     ClusterConnect,
     ClusterConnectReply,
@@ -25,7 +25,7 @@ from embedclient.wire.core import (
 
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe
 
-__all__ = ["ControlLink", "LinkEnd", "LinkOwner", "LinkState", "can_be_dialled", "where"]
+__all__ = ["ControlLink", "LinkEnd", "LinkOwner", "LinkState", "where"]
 
 
 # What a broker writes for the largest message that a client may send is a little longer than what that client sent.
@@ -234,12 +234,3 @@ def where(connector: TransportConfiguration) -> str:
     if connector.factory == IN_VM_CONNECTOR_FACTORY:
         return f"{connector.name} (vm://{connector.parameters.get('serverId')})"
     return f"{connector.name} ({connector.host}:{connector.port_text})"
-
-
-def can_be_dialled(connector: TransportConfiguration) -> bool:
-    """Return True if a connector, which may come from a peer, names a place and a way to it that are known here."""
-    if connector.factory == IN_VM_CONNECTOR_FACTORY:
-        return "serverId" in connector.parameters
-    if connector.factory != TCP_CONNECTOR_FACTORY:
-        return False
-    return connector.port_text.isascii() and connector.port_text.isdecimal() and 0 < int(connector.port_text) < 65_536

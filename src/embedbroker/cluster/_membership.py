@@ -19,11 +19,11 @@ from typing import Protocol
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
 from embedclient.engine.core import Peer
-from embedclient.model import Instant, TransportConfiguration
+from embedclient.model import Instant, TransportConfiguration, can_be_dialled
 from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, ReplicaWaiting, enclosed_in
 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
-from ._control_link import ControlLink, LinkEnd, can_be_dialled, where
+from ._control_link import ControlLink, LinkEnd, where
 from ._inbound import InboundPeer, InboundPeers
 from ._outbound import ConnectionDialer, OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL

@@ -1,6 +1,6 @@
 """The sync client core: one broker connection, its sessions, flow control, acknowledgement and reconnects.
 
-XA loads with the first session that has it.
+XA loads with the first session that has it, and discovery with the first URL that needs it.
 """
 
 from typing import TYPE_CHECKING
@@ -48,6 +48,8 @@ from .session._queue_state import AddressState, QueueAttributes, QueueState
 from .session._session import Session
 
 if TYPE_CHECKING:
+    from embedclient.engine.core import DiscoveryGroup
+
     from .session._xa import Branches
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "Dial",
     "DialFailed",
     "Dialed",
+    "DiscoveryGroup",
     "Envelope",
     "FailoverCompleted",
     "FailoverFailed",
@@ -107,4 +110,4 @@ __all__ = [
     "from_core",
 ]
 
-__getattr__ = lazy_names(__name__, {".session._xa": "Branches"})
+__getattr__ = lazy_names(__name__, {".session._xa": "Branches", "..engine.core": "DiscoveryGroup"})

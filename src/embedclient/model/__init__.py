@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from embedclient._lazy import lazy_names
 
 from ._checks import Check, instance, number, optional, whole
-from ._connector import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration, Xid
+from ._connector import (
+    IN_VM_CONNECTOR_FACTORY,
+    TCP_CONNECTOR_FACTORY,
+    TransportConfiguration,
+    Xid,
+    can_be_dialled,
+)
 from ._destination import (
     Destination,
     Queue,
@@ -61,6 +67,7 @@ if TYPE_CHECKING:
         ReadableBody,
         is_readable,
     )
+    from ._multicast import MulticastGroup
     from ._saving import SaveTarget, TargetFile
 
 __all__ = [
@@ -89,6 +96,7 @@ __all__ = [
     "MemoryChunks",
     "MessageProperties",
     "MessageSource",
+    "MulticastGroup",
     "ObjectMessage",
     "Origin",
     "Progress",
@@ -116,6 +124,7 @@ __all__ = [
     "XaFlag",
     "Xid",
     "as_tls",
+    "can_be_dialled",
     "describe_name",
     "describe_url",
     "did_you_mean",
@@ -156,6 +165,7 @@ __getattr__ = lazy_names(
         "._jms_selector": "filter_for_selector selector_text",
         "._jms_stream": "StreamMessage",
         "._jms_streams": "DONE_WAITING BodyChunks BodyStream MemoryChunks Progress Readable ReadableBody is_readable",
+        "._multicast": "MulticastGroup",
         "._saving": "SaveTarget TargetFile",
     },
 )

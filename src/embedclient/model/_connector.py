@@ -18,11 +18,14 @@ from ._url import describe_name
 if TYPE_CHECKING:
     from attrs import Attribute
 
-__all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfiguration", "Xid"]
+__all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfiguration", "Xid", "can_be_dialled"]
 
 # Java peers instantiate the class that a connector names, so these two texts are part of the protocol.
 TCP_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
 IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactory"
+
+# More than a port needs, for one that is written with zeros in front.
+_PORT_DIGITS_MAX = 20
 
 # Names of the local host; the broker's configuration decides which of them it announces.
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -179,6 +182,17 @@ class TransportConfiguration:
         if "host" in self.parameters or "host" in other.parameters:
             return self._place == other._place
         return dict(self.parameters) == dict(other.parameters)
+
+
+def can_be_dialled(connector: TransportConfiguration) -> bool:
+    """Return True if a connector, which may come from a peer, names a place and a way to it that are known here."""
+    if connector.factory == IN_VM_CONNECTOR_FACTORY:
+        return "serverId" in connector.parameters
+    if connector.factory != TCP_CONNECTOR_FACTORY:
+        return False
+    port = connector.port_text
+    # The length first: Python raises ValueError for a number of more than some thousand digits.
+    return len(port) <= _PORT_DIGITS_MAX and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
 
 
 @frozen

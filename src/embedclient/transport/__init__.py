@@ -1,7 +1,11 @@
-"""Byte pipes on trio, the same for broker and client: TCP, and memory pipes behind `vm://` names.
+"""Byte pipes on trio, the same for broker and client: TCP, and memory pipes behind `vm://` names. Datagrams, too.
 
 Responsible for moving bytes and for naming why a pipe ended. Does not depend on the meaning of the bytes.
 """
+
+from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 from ._dial import dial
 from ._memory import memory_pair
@@ -11,8 +15,13 @@ from ._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_
 from ._threads import run_in_thread
 from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
+if TYPE_CHECKING:
+    from ._datagrams import Datagrams
+    from ._udp import UdpDatagrams, joined_socket
+
 __all__ = [
     "ByteStream",
+    "Datagrams",
     "Listener",
     "TLSDial",
     "TLSFailed",
@@ -21,8 +30,10 @@ __all__ = [
     "TcpListener",
     "TcpReservation",
     "TransportLost",
+    "UdpDatagrams",
     "connect_tcp",
     "dial",
+    "joined_socket",
     "listen_tcp",
     "memory_pair",
     "reserve_tcp",
@@ -30,3 +41,5 @@ __all__ = [
     "vm_connect",
     "vm_listen",
 ]
+
+__getattr__ = lazy_names(__name__, {"._datagrams": "Datagrams", "._udp": "UdpDatagrams joined_socket"})

@@ -13,7 +13,9 @@ from random import Random
 
 import trio
 
-from ._datagrams import DatagramReceiver, DatagramSender, MulticastGroup
+from embedclient.model import MulticastGroup
+
+from ._datagrams import DatagramReceiver, DatagramSender
 from ._stream import Buffer, TransportLost
 
 __all__ = ["MemoryMulticast"]
@@ -103,7 +105,7 @@ class MemoryDatagrams:
         port = group.local_bind_port
         if port > 0 and port in self._ports:
             raise OSError(
-                errno.EADDRINUSE, f"cannot send to {group} from port {port}: in use; local-bind-port must be free"
+                errno.EADDRINUSE, f"cannot send to {group} from port {port}: in use; the local bind port must be free"
             )
         self._ports.add(port)
         return MemorySender(self._network, self._host, group, self._ports)

@@ -10,16 +10,20 @@ import errno
 import os
 import socket
 import sys
+from typing import Final
 
 import trio
 
-from embedclient.model import describe_name
+from embedclient.model import MulticastGroup, describe_name
 
-from ._datagrams import DatagramReceiver, DatagramSender, MulticastGroup
+from ._datagrams import DatagramReceiver, DatagramSender
 from ._stream import Buffer, TransportLost
 from ._tcp import addresses, error_text
 
-__all__ = ["UdpDatagrams"]
+__all__ = ["UdpDatagrams", "joined_socket"]
+
+# The system chooses.
+ANY_INTERFACE: Final = "0.0.0.0"
 
 _DATAGRAM_BYTES_MAX = 65_535
 # Not compared where it is used: a type checker would leave out what stands behind the comparison.
@@ -93,24 +97,32 @@ class UdpDatagrams:
         except OSError as error:
             opened.close()
             port = f" from port {group.local_bind_port}" if group.local_bind_port > 0 else ""
-            advice = "local-bind-address must be an address of this machine, and local-bind-port must be free"
+            advice = "the local bind address must be one of this machine, and the local bind port must be free"
             raise _failed(where + port, error, advice) from error
         return UdpSender(opened, group)
 
     async def open_receiver(self, group: MulticastGroup) -> DatagramReceiver:
-        where = f"cannot join {group}"
-        interface = await _interface(group, where)
-        opened = _socket()
-        try:
-            _share_port(opened)
-            _bind_to_group(opened, group)
-            membership = socket.inet_aton(group.address) + socket.inet_aton(interface)
-            opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        except OSError as error:
-            opened.close()
-            advice = "set local-bind-address to the address of an interface with multicast, as 127.0.0.1"
-            raise _failed(where, error, advice) from error
-        return UdpReceiver(opened, group)
+        interface = await _interface(group, f"cannot join {group}")
+        return UdpReceiver(joined_socket(group, interface), group)
+
+
+def joined_socket(group: MulticastGroup, interface: str = ANY_INTERFACE) -> socket.socket:
+    """Return a non-blocking socket that has joined a group on the interface with the IPv4 address ``interface``.
+
+    Raises:
+        OSError: the group cannot be joined there; the text names both and what to do.
+    """
+    opened = _socket()
+    try:
+        _share_port(opened)
+        _bind_to_group(opened, group)
+        membership = socket.inet_aton(group.address) + socket.inet_aton(interface)
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+    except OSError as error:
+        opened.close()
+        advice = "set the local bind address to the address of an interface with multicast, as 127.0.0.1"
+        raise _failed(f"cannot join {group}", error, advice) from error
+    return opened
 
 
 def _socket() -> socket.socket:
@@ -143,8 +155,8 @@ async def _interface(group: MulticastGroup, where: str) -> str:
     name = group.local_bind_address
     if name is None:
         await trio.lowlevel.checkpoint()
-        return "0.0.0.0"
-    advice = "local-bind-address must be an address of this machine"
+        return ANY_INTERFACE
+    advice = "the local bind address must be one of this machine"
     try:
         found = await addresses(name, 0)
     except OSError as error:

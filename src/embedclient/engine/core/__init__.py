@@ -1,4 +1,8 @@
-"""CORE protocol state machines: one connection, confirmation numbering of a channel, and the peer's count of it."""
+"""CORE protocol state machines: a connection, the numbering of a channel, the peer's count of it, discovery."""
+
+from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
 
 from ._channel import RESEND_BYTES_MAX, Channel, ChannelReceiver
 from ._connection import (
@@ -12,6 +16,9 @@ from ._connection import (
 from ._peer import Peer
 from ._peer_count import PeerCount
 
+if TYPE_CHECKING:
+    from ._discovery import DiscoveryGroup
+
 __all__ = [
     "CHANNEL_PING",
     "CHANNEL_SESSION",
@@ -21,7 +28,10 @@ __all__ = [
     "Channel",
     "ChannelReceiver",
     "ConnectionState",
+    "DiscoveryGroup",
     "Peer",
     "PeerCount",
     "Role",
 ]
+
+__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryGroup"})
