@@ -33,6 +33,7 @@ from embedbroker.management import CONTROLS, Control
 from embedclient import LocatorSettings, TextMessage, errors
 from embedclient._client._url import FactorySettings
 from embedclient._client._url_parameters import (
+    DISCOVERY_PARAMETERS,
     FACTORY_PARAMETERS,
     LOCATOR_PARAMETERS,
     TRANSPORT_PARAMETERS,
@@ -97,8 +98,9 @@ def test_every_url_parameter_is_there_with_its_default() -> None:
     assert shown == {name: default for name, default in known.items() if name not in idle}
     transport = set(named_defaults(only_table("connections", "Transport") + only_table("tls", "Settings")))
     transport -= ACCEPTOR_PARAMETERS - TRANSPORT_PARAMETERS.keys()
+    discovery = set(named_defaults(only_table("connections", "Discovery parameters")))
     everything = {*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS}
-    assert idle | transport | set(shown) == everything
+    assert idle | transport | discovery | set(shown) == everything | set(DISCOVERY_PARAMETERS)
 
 
 def test_every_address_setting_is_there_with_its_default() -> None:

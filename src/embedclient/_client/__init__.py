@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ._broker_search import BrokerSearch
     from ._browser import QueueBrowser
     from ._closing import settle_closing
     from ._connection import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __getattr__ = lazy_names(
     __name__,
     {
+        "._broker_search": "BrokerSearch",
         "._browser": "QueueBrowser",
         "._closing": "settle_closing",
         "._connection": (
@@ -80,6 +82,7 @@ __all__ = [
     "PAUSES_PER_SWITCH",
     "AcknowledgeMode",
     "Body",
+    "BrokerSearch",
     "ClientConsumer",
     "ClientMessage",
     "ClientProducer",

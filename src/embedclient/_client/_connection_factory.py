@@ -95,6 +95,7 @@ class ConnectionFactory:
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
+            ConnectionTimedOutException: with ``udp://``, no broker announced itself in time.
             JMSSecurityException: wrong user or password.
             InvalidClientIDException: another connection has this client id.
             IllegalStateException: the program does not run the event loop that this client is for.

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedclient.agent import Agent, Call
 from embedclient.model import Entropy, Instant
 
 from ._time_budget import TimeBudget
+
+if TYPE_CHECKING:
+    from ._broker_search import BrokerSearch
 
 T = TypeVar("T")
 
@@ -99,3 +102,11 @@ class Loop(Protocol):
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[Edge]:
         """Return the scope of one agent's tasks; its orderly close takes at most `close_timeout_s` seconds."""
+
+    async def search(self, search: BrokerSearch) -> None:
+        """Pass the datagrams of the search's group to it until it has found a broker or its time is over.
+
+        Raises:
+            IllegalStateException: the program does not run this event loop.
+            OSError: the group cannot be joined; the text names it and what to do.
+        """

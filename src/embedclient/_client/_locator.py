@@ -23,6 +23,7 @@ from embedclient.agent import (
     RoundRobinPolicy,
     Topology,
 )
+from embedclient.errors import ConnectionLostException
 from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration
 
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
@@ -30,7 +31,7 @@ from ._core_session import ClientSession
 from ._edge import Edge, Loop
 from ._opening import Opening
 from ._ownership import own
-from ._url import ClientURL, parse_url
+from ._url import ClientURL, DiscoverySettings, parse_url
 
 DEFAULT_URL = "tcp://localhost:61616"
 _log = logging.getLogger("embedclient")
@@ -74,6 +75,9 @@ class ServerLocator:
         self._loop = loop or self._make_loop()
         self.url = "" if given else parsed.text
         check_tls(tls)
+        self._tls = tls
+        self._discovery = None if given else parsed.discovery
+        # None if discovery finds them.
         self.connectors = tuple(each if tls is None else each.with_tls(tls) for each in given or parsed.connectors)
         self.settings = settings or parsed.settings
         _warn_of_no_effect(self.settings, parsed.ignored)
@@ -95,6 +99,7 @@ class ServerLocator:
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
+            ConnectionTimedOutException: with ``udp://``, no broker announced itself in time.
             IllegalStateException: the program does not run the event loop that this client is for.
         """
         return self._open()
@@ -102,11 +107,34 @@ class ServerLocator:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ClientSessionFactory]:
         learnt = self._learnt.copy() if self.settings.ha else None
-        agent = Agent(self.settings, self.connectors, self.load_balancing_policy, self._loop.entropy, learnt)
+        connectors = self.connectors if self._discovery is None else await self._discovered(self._discovery)
+        agent = Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, learnt)
         async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
             await edge.wait(agent.connect())
             self._learnt = agent.topology
             yield ClientSessionFactory(edge, self.settings)
+
+    async def _discovered(self, discovery: DiscoverySettings) -> tuple[TransportConfiguration, ...]:
+        """Return the broker that announces itself first, in as many attempts as a first connection has."""
+        # Imported here, so that programs without discovery do not load it.
+        from ._broker_search import BrokerSearch
+
+        attempts = self.settings.initial_connect_attempts or 1
+        while True:
+            search = BrokerSearch(discovery)
+            try:
+                await self._loop.search(search)
+            except OSError as error:
+                raise ConnectionLostException(error.strerror or str(error)) from error
+            if search.connectors:
+                return tuple([self._with_tls_of_this_end(connector) for connector in search.connectors])
+            attempts -= 1
+            if attempts == 0:
+                raise search.failure()
+
+    def _with_tls_of_this_end(self, connector: TransportConfiguration) -> TransportConfiguration:
+        """Return a connector that a broker announced. The files of key stores that it names are not of this machine."""
+        return connector.with_local_tls(()) if self._tls is None else connector.with_tls(self._tls)
 
 
 class ClientSessionFactory:

@@ -6,8 +6,10 @@ limit and complete in any case. Does not depend on the work of the tasks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,6 +20,11 @@ from embedclient.model import Entropy
 from ._closing import settle_closing
 from ._entropy import SystemEntropy
 from ._trio_edge import TrioEdge
+
+if TYPE_CHECKING:
+    from embedclient.transport import Datagrams
+
+    from ._broker_search import BrokerSearch
 
 
 @asynccontextmanager
@@ -33,10 +40,7 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
     Raises:
         IllegalStateException: the caller is not a task of a trio run.
     """
-    if not trio.lowlevel.in_trio_task():
-        raise IllegalStateException(
-            "this client needs trio: asyncio programs take embedclient.asyncio, others embedclient.blocking"
-        )
+    _check_loop()
     failure: BaseException | None = None
     breakdown: BaseException | None = None
     try:
@@ -71,6 +75,13 @@ async def open_trio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterator[
         raise failure
 
 
+def _check_loop() -> None:
+    if not trio.lowlevel.in_trio_task():
+        raise IllegalStateException(
+            "this client needs trio: asyncio programs take embedclient.asyncio, others embedclient.blocking"
+        )
+
+
 async def _host_own_tasks(task_status: trio.TaskStatus[trio.Nursery]) -> None:
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as own:
@@ -98,10 +109,24 @@ def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException 
 
 
 class TrioLoop:
-    """A Loop for trio."""
+    """A Loop for trio. Tests give a network of their own for ``datagrams``; None is UDP."""
 
-    def __init__(self) -> None:
+    def __init__(self, datagrams: Datagrams | None = None) -> None:
         self.entropy: Entropy = SystemEntropy()
+        self._datagrams = datagrams
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[TrioEdge]:
         return open_trio_edge(agent, close_timeout_s)
+
+    async def search(self, search: BrokerSearch) -> None:
+        _check_loop()
+        # Imported here, so that programs without discovery do not load it.
+        from embedclient.transport import UdpDatagrams
+
+        receiver = await (self._datagrams or UdpDatagrams()).open_receiver(search.group)
+        try:
+            with trio.move_on_after(math.inf if search.timeout_s is None else search.timeout_s):
+                while not search.on_datagram(await receiver.receive(), trio.current_time()):
+                    pass
+        finally:
+            receiver.close()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from attrs import evolve, field, frozen
@@ -33,6 +33,7 @@ from embedclient.model import (
 from ._url_parameters import (
     ACCEPTOR_ONLY,
     CONNECTOR_SETTINGS,
+    DISCOVERY_PARAMETERS,
     FACTORY_PARAMETERS,
     LOCATOR_PARAMETERS,
     SYNONYMS,
@@ -43,19 +44,26 @@ from ._url_parameters import (
     Value,
 )
 
+if TYPE_CHECKING:
+    from embedclient.model import MulticastGroup
+
 T = TypeVar("T")
 DEFAULT_PORT = 61616
+_DISCOVERY = "udp://"
+_DISCOVERY_PORT = 9876
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]{1,5}", re.ASCII)
-_NAMES = (*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS, *UNSUPPORTED)
+_NAMES = (
+    *(*LOCATOR_PARAMETERS, *FACTORY_PARAMETERS, *TRANSPORT_PARAMETERS, *VM_PARAMETERS, *UNSUPPORTED),
+    *DISCOVERY_PARAMETERS,
+)
 _KNOWN = frozenset((*_NAMES, *ACCEPTOR_ONLY))
 # The placeholder for hidden text in a description.
 HIDDEN = "***"
 _SIGNS = frozenset("&;=#:")
 _SWITCHED_OFF = ("", "false", "null")
 _NOT_YET = {
-    "udp": "discovery groups (udp://) are not supported by this client version: list the brokers, "
-    "as in (tcp://a:61616,tcp://b:61616)",
+    "udp": "udp:// finds all brokers of its group and stands alone, as in udp://231.7.7.7:9876",
     "jgroups": "jgroups:// needs a Java library and is not supported: list the brokers, "
     "as in (tcp://a:61616,tcp://b:61616)",
 }
@@ -81,6 +89,18 @@ class FactorySettings:
 
 
 @frozen
+class DiscoverySettings:
+    """Where a client finds its first broker.
+
+    - `group`: the multicast group to which brokers announce themselves.
+    - `initial_wait_timeout_ms`: milliseconds that an attempt waits for an announcement; 0 for no limit.
+    """
+
+    group: MulticastGroup
+    initial_wait_timeout_ms: int = 10_000
+
+
+@frozen
 class ClientURL:
     """One parsed URL. `text` is safe to show: it contains hosts and names of parameters, and no values."""
 
@@ -90,6 +110,8 @@ class ClientURL:
     connectors: tuple[TransportConfiguration, ...]
     # Parameters of acceptors, which have no effect in a client.
     ignored: tuple[str, ...] = ()
+    # In place of connectors.
+    discovery: DiscoverySettings | None = None
 
 
 def parse_url(text: str) -> ClientURL:
@@ -125,6 +147,8 @@ class _Parser:
         if advice is not None:
             raise self._error(advice)
         members, main_query = self._split()
+        if len(members) == 1 and not self.text.startswith("(") and members[0].lower().startswith(_DISCOVERY):
+            return self._discovery(members[0][len(_DISCOVERY) :], main_query)
         split = [member.partition("?") for member in members]
         shown = [self._described(member) for member in members]
         queries = [self._pairs(query, where) for (_, _, query), where in zip(split, shown, strict=True)]
@@ -152,6 +176,35 @@ class _Parser:
                 settings = evolve(settings, client_failure_check_period_ms=-1)
         factory_settings = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         return ClientURL(self.shown, settings, factory_settings, connectors, tuple(dict.fromkeys(self._ignored)))
+
+    def _discovery(self, place: str, query: str) -> ClientURL:
+        """Read the parts of a URL that names a multicast group in place of brokers."""
+        from embedclient.model import MulticastGroup
+
+        given: dict[str, int | str] = {}
+        for name, value in self._pairs(query, self.shown):
+            if name in DISCOVERY_PARAMETERS:
+                given[name] = self._read(DISCOVERY_PARAMETERS[name], name, value)
+            elif not self._set(name, value) and name != "name":
+                if name in UNSUPPORTED:
+                    raise self._error(f"parameter {name!r} in {self.shown}: {UNSUPPORTED[name]}")
+                raise self._error(
+                    f"parameter {name!r} in {self.shown} concerns one broker, and udp:// leads to brokers that "
+                    "announce the parameters of their connections themselves"
+                )
+        if "@" in place:
+            raise self._error(f"{self.shown!r}: credentials go into the parameters user and password")
+        address, port = self._host_and_port(place.rstrip("/"), self.shown, _DISCOVERY_PORT)
+        interface = str(given.get("localBindAddress", "")) or None
+        try:
+            group = MulticastGroup(address, port, interface, int(given.get("localBindPort", -1)))
+        except ValueError:
+            reason = "names no IPv4 multicast address, from 224.0.0.0 to 239.255.255.255: write udp://231.7.7.7:9876"
+            raise self._error(f"{self.shown!r} {reason}") from None
+        wait_ms = int(given.get("discoveryInitialWaitTimeout", 10_000))
+        factory = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
+        ignored = tuple(dict.fromkeys(self._ignored))
+        return ClientURL(self.shown, self._settings, factory, (), ignored, DiscoverySettings(group, wait_ms))
 
     def _described(self, member: str) -> str:
         """Return a member in a form for errors. A part that the whole URL's description hides may be a password."""
@@ -242,7 +295,7 @@ class _Parser:
                 names = ", ".join(sorted(wanted))
                 raise self._error(f"{names} in {shown} needs sslEnabled=true; write sslEnabled=false to go without TLS")
 
-    def _host_and_port(self, place: str, shown: str) -> tuple[str, int]:
+    def _host_and_port(self, place: str, shown: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
         host, port_text = place, ""
         if place.startswith("["):
             host, closed, rest = place[1:].partition("]")
@@ -258,7 +311,7 @@ class _Parser:
         if not is_host_name(host):
             raise self._error(f"{shown!r}: the host has a sign that no host has; parameters follow a question mark")
         if not port_text:
-            return unquote(host) or "localhost", DEFAULT_PORT
+            return unquote(host) or "localhost", default_port
         if not (port_text.isascii() and port_text.isdigit() and len(port_text) < 30 and 0 < int(port_text) < 65536):
             raise self._error(f"{shown!r}: the port is not a number from 1 to 65535")
         return unquote(host) or "localhost", int(port_text)
@@ -281,6 +334,8 @@ class _Parser:
     def _transport_value(self, name: str, value: str, where: str) -> bool | int | str:
         if name in UNSUPPORTED:
             raise self._error(f"parameter {name!r} in {where}: {UNSUPPORTED[name]}")
+        if name in DISCOVERY_PARAMETERS:
+            raise self._error(f"parameter {name!r} in {where} needs discovery, as in udp://231.7.7.7:9876")
         return self._read(TRANSPORT_PARAMETERS.get(name) or VM_PARAMETERS[name], name, value, where)
 
     def _read(self, reader: Callable[[str], T], name: str, value: str, where: str | None = None) -> T:

@@ -42,6 +42,20 @@ def read_buffer_size(text: str) -> int:
     return size
 
 
+def read_bind_port(text: str) -> int:
+    port = read_integer(text)
+    if not -1 <= port <= 65_535:
+        raise ValueError("expected a port from 0 to 65535, or -1 for any")
+    return port
+
+
+def read_wait(text: str) -> int:
+    milliseconds = read_integer(text)
+    if not 0 <= milliseconds < 2**63:
+        raise ValueError("expected a number of milliseconds, or 0 for no limit")
+    return milliseconds
+
+
 def read_timeout(text: str) -> int:
     milliseconds = read_integer(text)
     if not -1 <= milliseconds < 2**63:
@@ -179,6 +193,14 @@ TRANSPORT_PARAMETERS: dict[str, Callable[[str], bool | int | str]] = {
     **{name: partial(read_tls, name) for name in sorted(TLS_PARAMETERS - _NO_TLS_OF_CLIENTS)},
     # A parameter of other clients of the same brokers; Artemis' client, too, ignores it.
     "tcpKeepAlive": read_boolean,
+}
+# URL name -> reader, of udp:// alone. Those that Artemis has, too, and that have no effect here are listed as well.
+DISCOVERY_PARAMETERS: dict[str, Callable[[str], int | str]] = {
+    "localBindAddress": read_text,
+    "localBindPort": read_bind_port,
+    "discoveryInitialWaitTimeout": read_wait,
+    "refreshTimeout": read_wait,
+    "stoppingTimeout": read_wait,
 }
 # Settings of all connectors that an entry of a list may override for its connector alone.
 CONNECTOR_SETTINGS: dict[str, Callable[[str], bool | int | str]] = {"connect-timeout-millis": read_timeout}

@@ -13,17 +13,29 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import outcome
 
 from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudget, settle_closing
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.errors import IllegalStateException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, ThreadShortage, is_thread_shortage
+from embedclient.model import (
+    IN_VM_CONNECTOR_FACTORY,
+    Entropy,
+    Instant,
+    ThreadShortage,
+    describe_name,
+    is_thread_shortage,
+)
 from embedclient.tls import STALLED, TLSConnection, TLSError, TLSStoreError, connector_tls
 
+if TYPE_CHECKING:
+    from embedclient._client import BrokerSearch
+    from embedclient.model import MulticastGroup
+
 T = TypeVar("T")
+_DATAGRAM_BYTES_MAX = 65_535
 
 
 class AsyncioSignal:
@@ -493,10 +505,7 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
     Raises:
         IllegalStateException: no asyncio loop is running.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise IllegalStateException("embedclient.asyncio needs asyncio: trio programs take embedclient") from None
+    _check_loop()
     failure: BaseException | None = None
     breakdown: BaseException | None = None
     try:
@@ -525,6 +534,13 @@ async def open_asyncio_edge(agent: Agent, close_timeout_s: float) -> AsyncIterat
         raise failure
 
 
+def _check_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise IllegalStateException("embedclient.asyncio needs asyncio: trio programs take embedclient") from None
+
+
 class AsyncioLoop:
     """A Loop for asyncio."""
 
@@ -533,3 +549,36 @@ class AsyncioLoop:
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[AsyncioEdge]:
         return open_asyncio_edge(agent, close_timeout_s)
+
+    async def search(self, search: BrokerSearch) -> None:
+        _check_loop()
+        # Loads trio, which only programs with a URL of this kind need.
+        from embedclient.transport import joined_socket
+
+        loop = asyncio.get_running_loop()
+        joined = joined_socket(search.group, *await _interface(loop, search.group))
+        try:
+            async with asyncio.timeout(search.timeout_s):
+                while not search.on_datagram(await loop.sock_recv(joined, _DATAGRAM_BYTES_MAX), loop.time()):
+                    pass
+        except TimeoutError:
+            pass  # the search has found no broker, which it reports
+        finally:
+            joined.close()
+
+
+async def _interface(loop: asyncio.AbstractEventLoop, group: MulticastGroup) -> tuple[str, ...]:
+    """Return the IPv4 address of the interface that a group names; nothing if it names none."""
+    name = group.local_bind_address
+    if name is None:
+        return ()
+    try:
+        found = await loop.getaddrinfo(name, None, family=socket.AF_INET, type=socket.SOCK_DGRAM)
+    except (OSError, ValueError) as error:  # ValueError is from the codec of host names
+        reason = f"{describe_name(name)} is no IPv4 address or name of this machine"
+        raise OSError(f"cannot join {group}: {reason}") from error
+    except RuntimeError as error:
+        if not is_thread_shortage(error):
+            raise
+        raise OSError(str(ThreadShortage(f"looking up the name {describe_name(name)!r}"))) from error
+    return (str(found[0][4][0]),)

@@ -268,6 +268,7 @@ class ServerLocator:
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
+            ConnectionTimedOutException: with ``udp://``, no broker announced itself in time.
             ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
         """
         portal = Portal.open()

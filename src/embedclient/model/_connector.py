@@ -24,8 +24,17 @@ __all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfigu
 TCP_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
 IN_VM_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactory"
 
-# More than a port needs, for one that is written with zeros in front.
-_PORT_DIGITS_MAX = 20
+# Parameters of a TCP connection that are numbers, with the least and the greatest one that a system accepts.
+_INT_MAX = 2**31 - 1
+_NUMBERS = {
+    "port": (1, 65_535),
+    "localPort": (0, 65_535),
+    "tcpSendBufferSize": (-1, _INT_MAX),
+    "tcpReceiveBufferSize": (-1, _INT_MAX),
+    "connect-timeout-millis": (-1, 2**63 - 1),
+}
+_DIGITS_MAX = 20
+_NO_NUMBER = -(2**63)
 
 # Names of the local host; the broker's configuration decides which of them it announces.
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -190,9 +199,17 @@ def can_be_dialled(connector: TransportConfiguration) -> bool:
         return "serverId" in connector.parameters
     if connector.factory != TCP_CONNECTOR_FACTORY:
         return False
-    port = connector.port_text
+    numbers = {**connector.parameters, "port": connector.port_text}
+    return all(least <= _number(numbers[name]) <= most for name, (least, most) in _NUMBERS.items() if name in numbers)
+
+
+def _number(value: bool | int | str) -> int:
+    """Return the number that a peer sent as text or number; another text is a number out of every range."""
+    if isinstance(value, int):
+        return value
     # The length first: Python raises ValueError for a number of more than some thousand digits.
-    return len(port) <= _PORT_DIGITS_MAX and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
+    is_number = len(value) <= _DIGITS_MAX and value.isascii() and value.removeprefix("-").isdecimal()
+    return int(value) if is_number else _NO_NUMBER
 
 
 @frozen

@@ -68,6 +68,11 @@ class MemoryMulticast:
         """End every partition. What was lost stays lost."""
         self._separated.clear()
 
+    @property
+    def is_empty(self) -> bool:
+        """Return True if no host receives."""
+        return not self._receivers
+
     def join(self, receiver: MemoryReceiver) -> None:
         self._receivers.append(receiver)
 

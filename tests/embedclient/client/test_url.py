@@ -10,7 +10,12 @@ from embedclient import ConnectionFactory
 from embedclient._client import parse_url
 from embedclient.agent import LocatorSettings
 from embedclient.errors import InvalidURLException, JMSException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
+from embedclient.model import (
+    IN_VM_CONNECTOR_FACTORY,
+    TCP_CONNECTOR_FACTORY,
+    MulticastGroup,
+    TransportConfiguration,
+)
 
 
 def places(text: str) -> list[tuple[str, int]]:
@@ -133,7 +138,6 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
         ("tcp://h?sslEnabled=true&sslContext=x", "'sslContext' in .*ssl.SSLContext"),
         ("vm://me:secret@name", "user and password"),
         ("http://h:1", "unknown scheme 'http'"),
-        ("udp://231.7.7.7:9876", "udp://.*not supported"),
         ("jgroups://x", "jgroups://.*not supported"),
         ("tcp://h:port", "the port is not a number from 1 to 65535"),
         ("tcp://h:0", "the port is not"),
@@ -265,3 +269,48 @@ def test_a_url_that_is_no_text_is_refused_in_words(url: object, said: str) -> No
     """A variable of the environment that is not set must not mean localhost."""
     with pytest.raises(InvalidURLException, match=f"the URL of a broker is a str such as .*, not {said}$"):
         ConnectionFactory(url)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_udp_names_a_multicast_group_in_place_of_brokers() -> None:
+    url = parse_url(
+        "UDP://231.7.7.8:1000?localBindAddress=127.0.0.1&localBindPort=2000&discoveryInitialWaitTimeout=500"
+        "&refreshTimeout=1&stoppingTimeout=1&name=group&reconnectAttempts=3&user=me&amqpCredits=1"
+    )
+    assert url.discovery is not None
+    assert url.discovery.group == MulticastGroup("231.7.7.8", 1000, "127.0.0.1", 2000)
+    assert url.discovery.initial_wait_timeout_ms == 500
+    assert url.connectors == ()
+    assert (url.settings.reconnect_attempts, url.factory.user, url.ignored) == (3, "me", ("amqpCredits",))
+
+
+def test_udp_has_the_defaults_of_artemis() -> None:
+    url = parse_url("udp://231.7.7.7")
+    assert url.discovery is not None
+    assert url.discovery.group == MulticastGroup("231.7.7.7", 9876)
+    assert url.discovery.initial_wait_timeout_ms == 10_000
+    assert url.settings == LocatorSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("udp://10.0.0.1:9876", r"'udp://10.0.0.1:9876' names no IPv4 multicast address.*write udp://231.7.7.7:9876"),
+        ("udp://", "names no IPv4 multicast address"),
+        ("udp://[ff02::1]:9876", "names no IPv4 multicast address"),
+        ("udp://231.7.7.7:70000", "the port is not a number from 1 to 65535"),
+        ("(udp://231.7.7.7:9876)", "stands alone"),
+        ("(tcp://a:1,udp://231.7.7.7:9876)", "stands alone"),
+        ("udp://231.7.7.7:9876#tcp://a:1", "stands alone"),
+        ("udp://me:secret@231.7.7.7:9876", "user and password"),
+        ("udp://231.7.7.7:9876?tcpNoDelay=false", "'tcpNoDelay' in .*concerns one broker"),
+        ("udp://231.7.7.7:9876?sslEnabled=true", "'sslEnabled' in .*concerns one broker"),
+        ("udp://231.7.7.7:9876?socksHost=x", "'socksHost' in .*SOCKS"),
+        ("udp://231.7.7.7:9876?localBindPort=70000", "'localBindPort' in .*: expected a port from 0 to 65535, or -1"),
+        ("udp://231.7.7.7:9876?discoveryInitialWaitTimeout=-1", "expected a number of milliseconds, or 0 for no limit"),
+        ("udp://231.7.7.7:9876?refreshTimeot=1", "'refreshTimeot' .*did you mean 'refreshTimeout'"),
+        ("tcp://a?localBindAddress=h", "'localBindAddress' in .* needs discovery, as in udp://231.7.7.7:9876"),
+    ],
+)
+def test_what_is_wrong_with_discovery_is_named_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidURLException, match=message):
+        parse_url(text)

@@ -49,6 +49,12 @@ def test_the_field_that_is_wrong_is_named(
         (TCP_CONNECTOR_FACTORY, {"port": ""}, False),
         # Python converts no text of more than 4300 digits.
         (TCP_CONNECTOR_FACTORY, {"port": "1" * 5_000}, False),
+        (TCP_CONNECTOR_FACTORY, {"port": "1", "localPort": "0", "tcpSendBufferSize": "-1"}, True),
+        (TCP_CONNECTOR_FACTORY, {"port": "1", "localPort": "any"}, False),
+        (TCP_CONNECTOR_FACTORY, {"port": "1", "localPort": 65_536}, False),
+        (TCP_CONNECTOR_FACTORY, {"port": "1", "tcpSendBufferSize": "large"}, False),
+        (TCP_CONNECTOR_FACTORY, {"port": "1", "tcpReceiveBufferSize": 1 << 31}, False),
+        (TCP_CONNECTOR_FACTORY, {"port": "1", "connect-timeout-millis": "soon"}, False),
         (IN_VM_CONNECTOR_FACTORY, {"serverId": "0"}, True),
         (IN_VM_CONNECTOR_FACTORY, {}, False),
         ("com.example.Factory", {"host": "h", "port": 1}, False),

@@ -268,7 +268,8 @@ def test_the_datagram_of_a_broadcast_group_is_the_one_that_artemis_sends() -> No
 
 
 def test_passwords_and_stores_of_private_keys_are_not_broadcast() -> None:
-    parameters = {"host": "h", "port": 1, "sslEnabled": True, "keyStorePath": "k", "keyStorePassword": "secret"}
+    parameters: dict[str, bool | int | str] = {"host": "h", "port": 1, "sslEnabled": True}
+    parameters |= {"keyStorePath": "k", "keyStorePassword": "secret"}
     group = BroadcastGroup("n", "u", [TransportConfiguration("c", TCP_CONNECTOR_FACTORY, parameters)])
     group.start(0.0)
     sent = group.on_time(0.0)

@@ -1,0 +1,63 @@
+"""The search of a client for its first broker: datagrams of a multicast group in, connectors out.
+
+Responsible for which datagrams end the search, and for the error of one that found nothing. Does not depend on the
+event loop, which moves the datagrams and keeps the time.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from embedclient.agent import DiscoveryGroup
+from embedclient.errors import ConnectionTimedOutException, RemoteProtocolError
+from embedclient.model import TransportConfiguration, can_be_dialled
+
+from ._url import DiscoverySettings
+
+_log = logging.getLogger("embedclient")
+
+
+class BrokerSearch:
+    """One search. The first broker that this client can connect to ends it."""
+
+    def __init__(self, settings: DiscoverySettings) -> None:
+        self.group = settings.group
+        wait_ms = settings.initial_wait_timeout_ms
+        #: Seconds until the search must end; None for no limit.
+        self.timeout_s = wait_ms / 1000 if wait_ms else None
+        self._found = DiscoveryGroup()
+        self._unusable = 0
+        self._last_reason = ""
+
+    @property
+    def connectors(self) -> tuple[TransportConfiguration, ...]:
+        """Return the connectors that were found."""
+        return tuple([entry.connector for entry in self._found.entries if can_be_dialled(entry.connector)])
+
+    def on_datagram(self, data: bytes, now: float) -> bool:
+        """Handle a datagram. Return True if the search has found a broker."""
+        try:
+            self._found.on_datagram(data, now)
+        except RemoteProtocolError as error:
+            self._reject(str(error))
+            return False
+        if self.connectors:
+            return True
+        self._reject("its connector names no way that is known here")
+        return False
+
+    def _reject(self, reason: str) -> None:
+        if not self._unusable:
+            _log.warning("%s: a datagram is of no use: %s", self.group, reason)
+        self._unusable += 1
+        self._last_reason = reason
+
+    def failure(self) -> ConnectionTimedOutException:
+        """Return the error of a search that found no broker in time."""
+        got = "no datagram came"
+        if self._unusable:
+            got = f"{self._unusable} datagrams came, and none was of use (the last one: {self._last_reason})"
+        return ConnectionTimedOutException(
+            f"{self.group}: {got} within {self.timeout_s:g} s; a broker must have a broadcast-group with this address "
+            "and port, and localBindAddress must name an interface on which it sends"
+        )

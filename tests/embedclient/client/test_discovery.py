@@ -1,0 +1,182 @@
+"""A client that finds its broker by datagrams, in virtual time and over a network in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+import trio
+
+from embedbroker import EmbeddedBroker
+from embedclient import ServerLocator
+from embedclient._client import TrioLoop
+from embedclient.engine.core._discovery import BroadcastGroup
+from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, MulticastGroup, TransportConfiguration
+from embedclient.transport._memory_datagrams import MemoryMulticast
+
+URL = "udp://231.7.7.7:9876"
+GROUP = MulticastGroup("231.7.7.7", 9876)
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
+
+def locator(network: MemoryMulticast, parameters: str = "") -> ServerLocator:
+    return ServerLocator(URL + parameters, loop=TrioLoop(network.at("client")))
+
+
+def connector_of(broker: EmbeddedBroker) -> TransportConfiguration:
+    return TransportConfiguration("b", IN_VM_CONNECTOR_FACTORY, {"serverId": broker.vm_url.removeprefix("vm://")})
+
+
+async def broadcast(network: MemoryMulticast, host: str, connectors: Sequence[TransportConfiguration]) -> None:
+    group = BroadcastGroup(host, f"start of {host}", connectors)
+    sender = await network.at(host).open_sender(GROUP)
+    group.start(trio.current_time())
+    while True:
+        due = group.next_deadline()
+        assert due is not None
+        await trio.sleep_until(due)
+        data = group.on_time(trio.current_time())
+        if data is not None:
+            sender.send_nowait(data)
+
+
+@asynccontextmanager
+async def broadcasting(network: MemoryMulticast, *connectors: TransportConfiguration) -> AsyncIterator[None]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broadcast, network, "broker", connectors)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_broker_that_announces_itself_is_connected_to() -> None:
+    network = MemoryMulticast(Random(1), latency_s=0.1)
+    async with (
+        EmbeddedBroker() as broker,
+        broadcasting(network, connector_of(broker)),
+        locator(network).create_session_factory() as factory,
+        factory.create_session() as session,
+    ):
+        assert factory.connector == connector_of(broker)
+        await session.create_queue("q")
+
+
+async def test_a_lost_datagram_costs_a_period_and_not_the_connection() -> None:
+    network = MemoryMulticast(Random(1), loss_chance=0.9)
+    async with (
+        EmbeddedBroker() as broker,
+        broadcasting(network, connector_of(broker)),
+        locator(network, "?discoveryInitialWaitTimeout=200000").create_session_factory() as factory,
+    ):
+        assert factory.connector == connector_of(broker)
+
+
+async def test_without_a_broadcast_the_error_names_group_port_and_interface_after_the_initial_wait() -> None:
+    url = locator(MemoryMulticast(Random(1)), "?localBindAddress=127.0.0.1&discoveryInitialWaitTimeout=3000")
+    start = trio.current_time()
+    with pytest.raises(ConnectionTimedOutException) as caught:
+        async with url.create_session_factory():
+            pass
+    assert trio.current_time() - start == pytest.approx(3.0)
+    assert str(caught.value) == (
+        "multicast group 231.7.7.7:9876 on the interface of 127.0.0.1: no datagram came within 3 s; a broker must have "
+        "a broadcast-group with this address and port, and localBindAddress must name an interface on which it sends"
+    )
+
+
+async def test_the_default_interface_is_named_too_after_ten_seconds() -> None:
+    start = trio.current_time()
+    with pytest.raises(ConnectionTimedOutException, match=r"^multicast group 231\.7\.7\.7:9876 on the default interf"):
+        async with locator(MemoryMulticast(Random(1))).create_session_factory():
+            pass
+    assert trio.current_time() - start == pytest.approx(10.0)
+
+
+async def test_each_attempt_of_a_first_connection_waits_once() -> None:
+    start = trio.current_time()
+    parameters = "?initialConnectAttempts=3&discoveryInitialWaitTimeout=1000"
+    with pytest.raises(ConnectionTimedOutException):
+        async with locator(MemoryMulticast(Random(1)), parameters).create_session_factory():
+            pass
+    assert trio.current_time() - start == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("parameters", ["?discoveryInitialWaitTimeout=0", "?initialConnectAttempts=-1"])
+async def test_a_client_without_a_limit_waits_for_a_broker_that_starts_later(parameters: str) -> None:
+    network = MemoryMulticast(Random(1))
+    start = trio.current_time()
+
+    async def start_later(nursery: trio.Nursery, broker: EmbeddedBroker) -> None:
+        await trio.sleep_until(start + 1_005)
+        nursery.start_soon(broadcast, network, "broker", [connector_of(broker)])
+
+    async with EmbeddedBroker() as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(start_later, nursery, broker)
+        async with locator(network, parameters).create_session_factory() as factory:
+            assert factory.connector == connector_of(broker)
+            assert trio.current_time() - start == pytest.approx(1_005)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "useless",
+    [
+        TransportConfiguration("c", "com.example.Factory", {"host": "h", "port": "1"}),
+        TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "http"}),
+        TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "1", "localPort": "any"}),
+    ],
+    ids=["factory", "port", "local port"],
+)
+async def test_datagrams_of_no_use_are_logged_once_and_named_in_the_error(
+    useless: TransportConfiguration, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = MemoryMulticast(Random(1))
+    async with broadcasting(network, useless):
+        with pytest.raises(
+            ConnectionTimedOutException,
+            match=r": [56] datagrams came, and none was of use \(the last one: its connector",
+        ):
+            async with locator(network, "?discoveryInitialWaitTimeout=11000").create_session_factory():
+                pass
+    assert [record.message for record in caplog.records if "is of no use" in record.message] == [
+        f"{GROUP}: a datagram is of no use: its connector names no way that is known here"
+    ]
+
+
+async def test_other_traffic_in_the_group_does_not_disturb_a_search() -> None:
+    network = MemoryMulticast(Random(1))
+
+    async def disturb() -> None:
+        sender = await network.at("other").open_sender(GROUP)
+        while True:
+            sender.send_nowait(Random(2).randbytes(100))
+            await trio.sleep_until(trio.current_time() + 0.3)
+
+    async with EmbeddedBroker() as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(disturb)
+        await trio.testing.wait_all_tasks_blocked()
+        async with (
+            broadcasting(network, connector_of(broker)),
+            locator(network).create_session_factory() as factory,
+        ):
+            assert factory.connector == connector_of(broker)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_group_that_cannot_be_joined_is_an_error_that_names_it() -> None:
+    expected = r"cannot join multicast group 231\.7\.7\.7:9876 on the interface of 203\.0\.113\.7: "
+    with pytest.raises(ConnectionLostException, match=expected):
+        async with ServerLocator(f"{URL}?localBindAddress=203.0.113.7").create_session_factory():
+            pass
+
+
+async def test_a_cancelled_search_leaves_the_group() -> None:
+    network = MemoryMulticast(Random(1))
+    with trio.move_on_after(1) as scope:
+        async with locator(network).create_session_factory():
+            pass
+    assert scope.cancelled_caught
+    assert network.is_empty

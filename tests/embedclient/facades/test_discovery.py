@@ -1,0 +1,84 @@
+"""A client finds its broker by UDP multicast on the loopback, through every facade."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from embedclient.engine.core._discovery import BroadcastGroup
+from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
+from embedclient.model import TransportConfiguration
+from tests.embedclient.facades.conftest import Client, connected
+
+LOOPBACK = "127.0.0.1"
+ADDRESS = "231.7.7.9"
+PERIOD_S = 0.02
+
+
+@pytest.fixture
+def group_port() -> int:
+    """A port that is free, so that tests at the same time have groups of their own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def broadcasting(url: str, group_port: int) -> Iterator[None]:
+    """Send the datagram of the broker at a URL to the group again and again, as a broadcast group does."""
+    place = url.removeprefix("tcp://").split(":")
+    connector = TransportConfiguration("netty", parameters={"host": place[0], "port": place[1]})
+    group = BroadcastGroup("node", "start", [connector])
+    group.start(0.0)
+    data = group.on_time(0.0)
+    assert data is not None
+    stopped = threading.Event()
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.bind((LOOPBACK, 0))
+            while not stopped.wait(PERIOD_S):
+                sender.sendto(data, (ADDRESS, group_port))
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+async def test_messages_pass_over_a_connection_to_a_discovered_broker(
+    client: Client, url: str, group_port: int
+) -> None:
+    with broadcasting(url, group_port):
+        discovering = f"udp://{ADDRESS}:{group_port}?localBindAddress={LOOPBACK}"
+        async with connected(client, discovering) as connection, connection.session() as session:
+            await session.create_producer("q").send("hello")
+            async with session.create_consumer("q") as consumer:
+                message: Any = await consumer.receive(timeout=5)
+                assert message.text == "hello"
+
+
+async def test_without_a_broadcast_the_error_names_group_port_and_interface(client: Client, group_port: int) -> None:
+    url = f"udp://{ADDRESS}:{group_port}?localBindAddress={LOOPBACK}&discoveryInitialWaitTimeout=50"
+    expected = f"multicast group {ADDRESS}:{group_port} on the interface of {LOOPBACK}: no datagram came within 0.05 s"
+    with pytest.raises(ConnectionTimedOutException, match=expected):
+        async with connected(client, url):
+            pass
+
+
+@pytest.mark.parametrize("interface", ["203.0.113.7", "a..b", "::1"])
+async def test_an_interface_that_is_not_there_is_named(client: Client, group_port: int, interface: str) -> None:
+    url = f"udp://{ADDRESS}:{group_port}?localBindAddress={interface}"
+    expected = f"cannot join multicast group {ADDRESS}:{group_port} on the interface of {interface}: "
+    with pytest.raises(ConnectionLostException, match=expected):
+        async with connected(client, url):
+            pass
