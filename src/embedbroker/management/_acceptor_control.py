@@ -6,41 +6,22 @@ host starts and stops them.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-
-from attrs import fields
+from collections.abc import Callable
 
 from embedbroker.config import BrokerConfig
 from embedbroker.kernel import Kernel, TaskKind
-from embedclient.model import TLSSettings, tls_parameter_name
 
 from ._registry import Attribute, Call, Control, HostCall, Operation
+from ._transports import Transport, as_json, as_rows, tls_parameters
 
 __all__ = ["ACCEPTOR", "ACCEPTOR_ATTRIBUTES", "ACCEPTOR_FACTORY"]
 
 ACCEPTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyAcceptorFactory"
-_HIDDEN = "****"
 
 
 def _parameters(config: BrokerConfig) -> dict[str, str]:
     """Return the parameters as a URL of Artemis has them: texts, without passwords."""
-    found = {"scheme": "tcp", "host": config.host, "port": str(config.port)}
-    if config.tls is not None:
-        found["sslEnabled"] = "true"
-    if isinstance(config.tls, TLSSettings):
-        default = TLSSettings()
-        for field in fields(TLSSettings):
-            value = getattr(config.tls, field.name)
-            if value != getattr(default, field.name):
-                found[tls_parameter_name(field.name)] = _HIDDEN if "password" in field.name else _shown(value)
-    return found
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ",".join(value) if isinstance(value, tuple) else str(value)
+    return {"scheme": "tcp", "host": config.host, "port": str(config.port), **tls_parameters(config.tls)}
 
 
 def _same(answer: object) -> object:
@@ -107,26 +88,17 @@ ACCEPTOR = Control(
 )
 
 
-def _configuration(call: Call) -> Mapping[str, object]:
+def _acceptors(call: Call) -> list[Transport]:
     config = call.kernel.config
-    return {
-        "name": config.acceptor_name,
-        "factoryClassName": ACCEPTOR_FACTORY,
-        "params": _parameters(config),
-        "extraProps": {},
-    }
-
-
-def _acceptors(call: Call) -> list[list[object]]:
-    row = _configuration(call)
-    return [[row["name"], row["factoryClassName"], row["params"]]]
-
-
-def _acceptors_as_json(call: Call) -> str:
-    return json.dumps([_configuration(call)], ensure_ascii=False, separators=(",", ":"))
+    return [Transport(config.acceptor_name, ACCEPTOR_FACTORY, _parameters(config))]
 
 
 ACCEPTOR_ATTRIBUTES = (
-    Attribute("Acceptors", "Object[]", _acceptors, "Name, class and parameters of each acceptor; there is one."),
-    Attribute("AcceptorsAsJSON", "String", _acceptors_as_json, "The same as JSON."),
+    Attribute(
+        "Acceptors",
+        "Object[]",
+        lambda call: as_rows(_acceptors(call)),
+        "Name, class and parameters of each acceptor; there is one.",
+    ),
+    Attribute("AcceptorsAsJSON", "String", lambda call: as_json(_acceptors(call)), "The same as JSON."),
 )

@@ -34,6 +34,7 @@ from ._texts import (
     routing_types_of,
 )
 from ._transactions import TRANSACTION_OPERATIONS
+from ._transports import CONNECTOR_ATTRIBUTES
 from ._users import USER_OPERATIONS
 
 __all__ = ["BROKER", "VERSION"]
@@ -112,6 +113,21 @@ _ATTRIBUTES = (
     ),
     Attribute("HAPolicy", "String", _ha_policy, "High availability policy."),
     Attribute(
+        "FailoverOnServerShutdown",
+        "boolean",
+        lambda call: bool(getattr(call.kernel.config.ha_policy, "failover_on_shutdown", False)),
+        "An orderly stop, too, lets a backup of the shared store take over.",
+    ),
+    Attribute(
+        "ReplicaSync", "boolean", lambda call: call.broker.is_in_sync, "A backup has a copy up to the last record."
+    ),
+    Attribute(
+        "ActivationSequence",
+        "long",
+        lambda call: call.broker.activation_sequence,
+        "It grows when a broker of a replicating pair begins to confirm alone; -1 for other policies.",
+    ),
+    Attribute(
         "Uptime",
         "String",
         lambda call: f"{_uptime_ms(call) / 1000:.3f} seconds",
@@ -178,6 +194,7 @@ _ATTRIBUTES = (
     ),
     Attribute("DivertNames", "String[]", divert_names, "Names of diverts."),
     *ACCEPTOR_ATTRIBUTES,
+    *CONNECTOR_ATTRIBUTES,
     Attribute("BridgeNames", "String[]", lambda call: [], "Names of bridges; not available yet."),
     Attribute(
         "SecurityEnabled",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from attrs import frozen
@@ -13,6 +13,7 @@ from embedbroker.kernel import ClientConnection, Consumer, Queue, Session
 from ._dates import time_text
 from ._lists import PAGE_PARAMETERS
 from ._paging import Column, page_of
+from ._queue_figures import awaiting_commit, transit_size
 from ._registry import Call, Kind, Operation, Parameter, Work
 from ._rows import Rows
 
@@ -133,8 +134,8 @@ _CONSUMER_COLUMNS: dict[str, Column] = {
     "remoteAddress": Column(lambda pair: _client_of(pair[0]).peer),
     "creationTime": _time_column(lambda pair: pair[1].created_ms),
     "messagesInTransit": Column(lambda pair: len(pair[1].unsettled), is_number=True),
-    "messagesInTransitSize": Column(lambda pair: _transit_size(pair[1]), is_number=True),
-    "messagesAcknowledgedAwaitingCommit": Column(lambda pair: _awaiting_commit(pair[1]), is_number=True),
+    "messagesInTransitSize": Column(lambda pair: transit_size(pair[1]), is_number=True),
+    "messagesAcknowledgedAwaitingCommit": Column(lambda pair: awaiting_commit(pair[1]), is_number=True),
     "status": Column(lambda pair: "OK"),
 }
 
@@ -221,9 +222,11 @@ def _sessions_json(call: Call, connection_id: str | None) -> Work:
     return _rows_of_sessions(_sessions_of(call, connection_id))
 
 
-def consumer_json(session: Session | None, consumer: Consumer) -> dict[str, object]:
+def _consumer_json(session: Session | None, consumer: Consumer) -> Generator[None, None, dict[str, object]]:
     """Describe a consumer as Artemis' lists of JSON do."""
     connection = session.connection if session is not None else None
+    size = yield from transit_size(consumer)
+    count = yield from awaiting_commit(consumer)
     return {
         "consumerID": consumer.key,
         "sequentialId": consumer.sequential_id,
@@ -232,24 +235,10 @@ def consumer_json(session: Session | None, consumer: Consumer) -> dict[str, obje
         "browseOnly": consumer.browse,
         "creationTime": consumer.created_ms,
         "messagesInTransit": len(consumer.unsettled),
-        "messagesInTransitSize": _transit_size(consumer),
-        "messagesAcknowledgedAwaitingCommit": _awaiting_commit(consumer),
+        "messagesInTransitSize": size,
+        "messagesAcknowledgedAwaitingCommit": count,
         "status": "OK",
     }
-
-
-def _transit_size(consumer: Consumer) -> int:
-    return sum([reference.message.encoded_size for reference in consumer.unsettled.values()])
-
-
-def _awaiting_commit(consumer: Consumer) -> int:
-    """Return the number of messages that the transaction of its session acknowledged."""
-    transaction = consumer.owner.transaction if isinstance(consumer.owner, Session) else None
-    if transaction is None:
-        return 0
-    return sum(
-        [len(references) for _queue, references, _outcome, taker in transaction.acknowledged if taker is consumer]
-    )
 
 
 def consumers_of(queue: Queue) -> list[tuple[Session | None, Consumer]]:
@@ -264,7 +253,8 @@ def consumer_rows(consumers: Iterable[tuple[Session | None, Consumer]]) -> Work:
     """Return a JSON array of the consumers of one queue."""
     rows = Rows()
     for session, consumer in consumers:
-        rows.add(consumer_json(session, consumer))
+        row = yield from _consumer_json(session, consumer)
+        rows.add(row)
         yield
     return rows.text()
 
@@ -273,7 +263,7 @@ def _rows_with_queues(consumers: Iterable[tuple[Session, Consumer]]) -> Work:
     """Return a JSON array of consumers of several queues, which has the older name of the messages in transit, too."""
     rows = Rows()
     for session, consumer in consumers:
-        row = consumer_json(session, consumer)
+        row = yield from _consumer_json(session, consumer)
         row |= {"queueName": consumer.queue.name, "deliveringCount": row["messagesInTransit"]}
         rows.add(row | ({"filter": consumer.filter_text} if consumer.filter_text else {}))
         yield

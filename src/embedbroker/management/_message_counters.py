@@ -1,6 +1,6 @@
 """Operations on message counters, of ``broker`` and of a queue.
 
-Responsible for the JSON of Artemis. Does not depend on when queues are
+Responsible for the JSON and the HTML of Artemis. Does not depend on when queues are
 sampled.
 """
 
@@ -11,6 +11,7 @@ import json
 from embedbroker.kernel import Permission, Queue, QueueCounter
 
 from ._dates import date_text, moment_text
+from ._html import Html, cell, row_color
 from ._registry import Attribute, Call, Kind, ManagementRefused, Operation, Parameter, done
 from ._texts import no_queue
 
@@ -52,9 +53,48 @@ def _list(call: Call) -> str:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":"))
 
 
-def _list_history(call: Call) -> str:
+_COUNTER_COLUMNS = (
+    "Type", "Name", "Subscription", "Durable", "Count", "CountDelta", "Depth", "DepthDelta", "Last Add", "Last Ack",
+    "Last Update",
+)  # fmt: skip
+
+
+def _list_as_html(call: Call) -> str:
+    counter = _counter(call)
+    count_delta, depth_delta = counter.take_deltas()
+    moments = [moment_text(ms) if ms else "-" for ms in (counter.added_ms, counter.acknowledged_ms, counter.updated_ms)]
+    changes = [value or "-" for value in (count_delta, counter.queue.message_count, depth_delta)]
+    # Artemis has no counter of a subscription any more: that one, and its durability, are dashes.
+    values = ("Queue", counter.queue.name, "-", "-", counter.count, *changes, *moments)
+    html = Html()
+    html.add('<table class="activemq-message-counter">\n', "<tr>")
+    html.add(*[cell(name, "th") for name in _COUNTER_COLUMNS], f"</tr>\n<tr{row_color(0)}>", *map(cell, values))
+    html.add("</tr>\n</table>\n")
+    return html.text()
+
+
+def _history_of(call: Call) -> QueueCounter:
+    """Return the counter of the queue, whose history reaches to this hour."""
     counter, kernel = _counter(call), call.kernel
     counter.extend_history(kernel.now_ms, kernel.message_counters.days_max)
+    return counter
+
+
+def _list_history_as_html(call: Call) -> str:
+    counter, html = _history_of(call), Html()
+    html.add("<ul>\n<li>\n  <ul>\n    ", cell(f"Queue '{counter.queue.name}'", "li"), "\n")
+    html.add('    <li><table class="activemq-message-counter-history">\n<tr>', cell("Date", "th"))
+    html.add(*[cell(hour, "th") for hour in range(24)], cell("Total", "th"), "</tr>\n")
+    for number, day in enumerate(counter.days):
+        known = [hour for hour in day.hours if hour >= 0]
+        html.add(f"<tr{row_color(number)}>", cell(date_text(day.day)))
+        html.add(*[cell(hour if hour >= 0 else "") for hour in day.hours], cell(sum(known)), "</tr>\n")
+    html.add("</table></li>\n  </ul>\n</li>\n</ul>\n")
+    return html.text()
+
+
+def _list_history(call: Call) -> str:
+    counter = _history_of(call)
     days = [{"date": date_text(day.day), "counters": day.hours} for day in counter.days]
     return json.dumps({"dayCounters": days}, separators=(",", ":"))
 
@@ -67,6 +107,8 @@ def _reset(call: Call) -> None:
 QUEUE_COUNTER_OPERATIONS = (
     Operation("listMessageCounter", (), "String", _list, "Message counter as JSON, as of the last sample."),
     Operation("listMessageCounterHistory", (), "String", _list_history, "Added messages by day and hour as JSON."),
+    Operation("listMessageCounterAsHTML", (), "String", _list_as_html, "The counter as a table of HTML."),
+    Operation("listMessageCounterHistoryAsHTML", (), "String", _list_history_as_html, "The history in that form."),
     Operation("resetMessageCounter", (), "void", _reset, "Let its message counter begin with 0.", changes=True),
 )
 

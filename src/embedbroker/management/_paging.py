@@ -7,7 +7,7 @@ of a list: each list is data, `Column` by name.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -25,7 +25,10 @@ _PART = 256
 
 @frozen
 class Column:
-    """Describe a column of a list: its value, and whether it is a number for filters and order."""
+    """Describe a column of a list: its value, and whether it is a number for filters and order.
+
+    ``read`` returns the value, or work that returns it after several portions.
+    """
 
     read: Callable[[Any], object]
     is_number: bool = False
@@ -96,15 +99,17 @@ def _number(text: str) -> float | None:
 
 
 def _matcher(options: _Options, columns: Mapping[str, Column]) -> Callable[[object], bool] | None:
-    """Return the filter of the options; None without one. A number that is compared with a text never matches."""
+    """Return the filter of the options for values of their field; None without one.
+
+    A number that is compared with a text never matches.
+    """
     if not options.field or not options.operation:
         return None
-    column, operation, wanted = columns[options.field], options.operation, options.value
-    if column.is_number:
+    operation, wanted = options.operation, options.value
+    if columns[options.field].is_number:
         number = _number(wanted)
 
-        def matches_number(item: object) -> bool:
-            value = column.read(item)
+        def matches_number(value: object) -> bool:
             if number is None or not isinstance(value, int | float):
                 return False
             return {
@@ -118,8 +123,8 @@ def _matcher(options: _Options, columns: Mapping[str, Column]) -> Callable[[obje
 
         return matches_number
 
-    def matches_text(item: object) -> bool:
-        value = plain_text(column.read(item))
+    def matches_text(found: object) -> bool:
+        value = plain_text(found)
         if operation == "EQUALS":
             return value == wanted
         if operation == "NOT_EQUALS":
@@ -154,17 +159,21 @@ def page_of(
     is_paged = page is not None and page_size is not None and page > 0 and page_size > 0
     start = (page - 1) * page_size if is_paged and page is not None and page_size is not None else 0
     end = start + page_size if is_paged and page_size is not None else ROWS_MAX
-    best = _Best(columns[options.sort_field or default_sort], end, is_descending=options.descending)
+    order = columns[options.sort_field or default_sort]
+    best = _Best(order, end, is_descending=options.descending)
     for number, item in enumerate(items):
-        if matches is None or matches(item):
-            best.add(item)
+        if matches is None or matches((yield from _value(columns[options.field], item))):
+            best.add(item, (yield from _value(order, item)))
             if not is_paged and best.count > ROWS_MAX:
                 raise too_many_rows()
         if not number % 4:
             yield
     rows = Rows()
     for item in best.taken()[start:end]:
-        rows.add({name: _shown(each, item) for name, each in columns.items()})
+        row: dict[str, object] = {}
+        for name, column in columns.items():
+            row[name] = _shown(column, (yield from _value(column, item)))
+        rows.add(row)
         yield
     return f'{{"data":{rows.text()},"count":{best.count}}}'
 
@@ -181,9 +190,8 @@ class _Best:
         #: Elements that were added.
         self.count = 0
 
-    def add(self, item: object) -> None:
-        """Add an element. Elements with the same value keep their order."""
-        value = self._column.read(item)
+    def add(self, item: object, value: Any) -> None:
+        """Add an element with its value. Elements with the same value keep their order."""
         if not (self._column.is_number and isinstance(value, int | float)):
             value = plain_text(value)
         rank, key = _sort_key(value)
@@ -210,8 +218,14 @@ def _sort_key(value: object) -> tuple[int, Any]:
     return (0, value) if isinstance(value, int | float) else (-1 if value == "" else 1, value)
 
 
-def _shown(column: Column, item: object) -> object:
+def _value(column: Column, item: object) -> Work:
     value = column.read(item)
+    if isinstance(value, Generator):
+        value = yield from value
+    return value
+
+
+def _shown(column: Column, value: object) -> object:
     if column.show is not None:
         return column.show(value)
     return value if column.stays_number else plain_text(value)

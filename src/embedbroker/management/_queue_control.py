@@ -28,6 +28,7 @@ from ._groups import GROUP_ATTRIBUTES, GROUP_OPERATIONS
 from ._message_counters import QUEUE_COUNTER_OPERATIONS
 from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, shown
 from ._paging import plain_text
+from ._queue_figures import CONTENT_ATTRIBUTES, HELD_ATTRIBUTES
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._rows import RESULT_CHARS_MAX, Rows
 from ._scheduled import SCHEDULED_ATTRIBUTES, SCHEDULED_OPERATIONS
@@ -36,8 +37,7 @@ from ._texts import ROUTING_TYPES, no_queue
 
 __all__ = ["QUEUE", "remove_all"]
 
-
-# Messages of a queue that are examined between two pauses.
+# Messages of a queue that are compared between two pauses.
 _PORTION = 512
 
 
@@ -90,53 +90,6 @@ def _first_age(call: Call) -> int | None:
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
-
-
-def _held(call: Call) -> Iterator[list[Message]]:
-    """Return the messages in delivery, with those that undecided transactions acknowledged, in portions.
-
-    Other requests may be carried out between two of them: what is settled meanwhile counts all the same.
-    """
-    queue = _of(call)
-    for consumer in list(queue.consumers):
-        held = list(consumer.unsettled.values())
-        for first in range(0, len(held), _PORTION):
-            yield [reference.message for reference in held[first : first + _PORTION]]
-    local = [session.transaction for session in sessions_of(call) if session.transaction is not None]
-    for transaction in dict.fromkeys([*local, *call.kernel.branches.transactions()]):
-        if queue in transaction.taken_from:
-            yield [reference.message for taken, reference in transaction.deliveries() if taken is queue]
-
-
-def _sum_of_held(call: Call, measure: Callable[[Message], int]) -> Work:
-    total = 0
-    for messages in _held(call):
-        total += sum(map(measure, messages))
-        yield
-    return total
-
-
-def _delivering_size(call: Call) -> Work:
-    return _sum_of_held(call, lambda message: message.encoded_size)
-
-
-def _durable_held_count(call: Call) -> object:
-    return _sum_of_held(call, lambda message: int(message.durable)) if _of(call).durable else 0
-
-
-def _durable_held_size(call: Call) -> object:
-    measured = _sum_of_held(call, lambda message: message.encoded_size if message.durable else 0)
-    return measured if _of(call).durable else 0
-
-
-def _prepared_count(call: Call) -> Work:
-    """Return how many messages prepared branches acknowledged."""
-    queue, count = _of(call), 0
-    for branch in list(call.kernel.branches.prepared()):
-        if queue in branch.transaction.taken_from:
-            count += sum([taken is queue for taken, _reference in branch.transaction.deliveries()])
-        yield
-    return count
 
 
 def _settings_of(call: Call) -> AddressSettings:
@@ -193,23 +146,9 @@ _ATTRIBUTES = (
     ),
     Attribute("Enabled", "boolean", lambda call: _of(call).definition.enabled, "It takes messages."),
     Attribute("MessageCount", "long", lambda call: _of(call).message_count, "Messages that wait or are in delivery."),
+    *CONTENT_ATTRIBUTES,
     Attribute("DeliveringCount", "int", lambda call: _of(call).delivering_count, "Messages in delivery."),
-    Attribute("DeliveringSize", "long", _delivering_size, "Their bytes."),
-    Attribute(
-        "DurableDeliveringCount",
-        "int",
-        _durable_held_count,
-        "Those of them that survive a restart.",
-    ),
-    Attribute(
-        "DurableDeliveringSize",
-        "long",
-        _durable_held_size,
-        "The bytes of these.",
-    ),
-    Attribute(
-        "PreparedTransactionMessageCount", "int", _prepared_count, "Messages that XA branches in doubt acknowledged."
-    ),
+    *HELD_ATTRIBUTES,
     *SCHEDULED_ATTRIBUTES,
     *GROUP_ATTRIBUTES,
     Attribute("ConsumerCount", "int", lambda call: _of(call).consumer_count, "Consumers, without browsers."),
@@ -711,6 +650,10 @@ def _retry_one(call: Call, message_id: int | None) -> Work:
     return _one(call, retry.act, message_id, retry.matches)
 
 
+def _flush(_call: Call) -> None:
+    """Return at once: a queue has no thread whose work is not done yet."""
+
+
 def _pause(call: Call, persist: bool | None = False) -> None:
     done(call.session.addresses.pause_queue(call.name, persist=bool(persist)))
 
@@ -865,6 +808,7 @@ _OPERATIONS = (
     *operations(_send, "Send a message to this queue alone; return its id."),
     Operation("retryMessage", (_ID,), "boolean", _retry_one, "Move one message back to its queue.", changes=True),
     Operation("retryMessages", (), "int", _retry_all, "Move messages back to the queues they left.", changes=True),
+    Operation("flushExecutor", (), "void", _flush, "Wait for work under way; there is none between two requests."),
     Operation("pause", (), "void", _pause, "Deliver nothing until it is resumed, or until a restart.", changes=True),
     Operation("pause", (_PERSIST,), "void", _pause, "With persist: after a restart, too.", changes=True),
     Operation("resume", (), "void", _resume, "Deliver again, unless its address is paused.", changes=True),

@@ -170,6 +170,12 @@ class UserStore(Protocol):
     def statistics(self) -> SecurityFigures:
         """Return the current figures."""
 
+    def clear_authentication_cache(self) -> None:
+        """Forget the results of logins."""
+
+    def clear_authorization_cache(self) -> None:
+        """Forget the grants."""
+
     @property
     def roles_by_user(self) -> dict[str, list[str]]:
         """Return the roles of each user."""
@@ -200,6 +206,14 @@ class BrokerView(Protocol):
     @property
     def security(self) -> UserStore | None:
         """Return the users; None for a broker that admits every client."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Return True if another broker has a copy up to the last record."""
+
+    @property
+    def activation_sequence(self) -> int:
+        """Return the activation sequence of the data of a replicating broker; -1 for others."""
 
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member of the cluster."""

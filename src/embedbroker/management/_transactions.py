@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 
 from embedbroker.kernel import Branch, Message
 from embedclient.model import Xid
 
 from ._dates import moment_text
+from ._html import Html, cell
 from ._messages import message_map
 from ._registry import Call, Kind, ManagementRefused, Operation, Parameter, Work
 from ._rows import RESULT_CHARS_MAX, Rows
@@ -73,32 +75,83 @@ def _message(kind: str, message: Message) -> dict[str, object]:
     }
 
 
+def _messages_of(branch: Branch) -> Iterator[tuple[str, Message]]:
+    """Return what a branch sent and received. It may be decided meanwhile: then the rest may be left out."""
+    for message, queues, _place in branch.transaction.sent:
+        for _queue in queues:
+            yield _SENT, message
+    for _queue, references in branch.transaction.portions():
+        for reference in references:
+            yield _RECEIVED, reference.message
+
+
+def _head(call: Call, branch: Branch) -> dict[str, object]:
+    xid = branch.xid
+    return {
+        "creation_time": _created(call, branch),
+        "xid_as_base64": _id_of(xid),
+        "xid_format_id": xid.format_id,
+        "xid_global_txid": xid.global_transaction_id.decode(errors="replace"),
+        "xid_branch_qual": xid.branch_qualifier.decode(errors="replace"),
+    }
+
+
 def _details(call: Call) -> Work:
     """Return the branches with what they sent and received; an empty text for none."""
     rows, size = [], 0
     for branch in call.kernel.branches.prepared():
-        xid, messages = branch.xid, Rows()
-        for message, queues, _place in branch.transaction.sent:
-            for _queue in queues:
-                messages.add(_message(_SENT, message))
-                yield
-        for _queue, reference in branch.transaction.deliveries():
-            messages.add(_message(_RECEIVED, reference.message))
+        messages = Rows()
+        for kind, message in _messages_of(branch):
+            messages.add(_message(kind, message))
             yield
-        head = {
-            "creation_time": _created(call, branch),
-            "xid_as_base64": _id_of(xid),
-            "xid_format_id": xid.format_id,
-            "xid_global_txid": xid.global_transaction_id.decode(errors="replace"),
-            "xid_branch_qual": xid.branch_qualifier.decode(errors="replace"),
-        }
-        text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(_head(call, branch), ensure_ascii=False, separators=(",", ":"))
         rows.append(f'{text[:-1]},"tx_related_messages":{messages.text()}}}')
         size += len(rows[-1])
         if size > RESULT_CHARS_MAX:
             raise ManagementRefused("the messages of the prepared transactions are too large for one result")
         yield
     return f"[{','.join(rows)}]" if rows else ""
+
+
+_TITLE = "<h3>*** Prepared Transaction Details ***</h3>"
+_ACROSS_3, _ACROSS_6 = ' colspan="3"', ' colspan="6"'
+
+
+def _json_cell(value: object, attributes: str = "") -> str:
+    """Return a cell with a value of JSON; texts have quotes, as in Artemis."""
+    return cell(json.dumps(value, ensure_ascii=False), attributes=attributes)
+
+
+def _add_head(html: Html, call: Call, branch: Branch) -> None:
+    head = _head(call, branch)
+    html.add('<table border="1"><tr>', cell("creation_time", "th"), _json_cell(head["creation_time"]))
+    html.add(cell("xid_as_base_64", "th"), _json_cell(head["xid_as_base64"], _ACROSS_3), "</tr><tr>")
+    for name in ("xid_format_id", "xid_global_txid", "xid_branch_qual"):
+        html.add(cell(name, "th"), _json_cell(head[name]))
+    html.add("</tr><tr>", cell("Message List", "th", _ACROSS_6), f"</tr><tr><td{_ACROSS_6}>")
+    html.add('<table border="1" cellspacing="0" cellpadding="0">')
+
+
+def _details_as_html(call: Call) -> Work:
+    """Return the same as `_details` in tables of HTML. The tags of Artemis do not match in some places; these do."""
+    html, count = Html(), 0
+    html.add(_TITLE)
+    for branch in call.kernel.branches.prepared():
+        count += 1
+        _add_head(html, call, branch)
+        for kind, message in _messages_of(branch):
+            row = _message(kind, message)
+            html.add("<tr>", cell("operation_type", "th"), _json_cell(row["message_operation_type"]))
+            html.add(cell("message_type", "th"), _json_cell(row["message_type"]), "</tr>")
+            properties = message_map(message).items()
+            shown = "".join([f"{name}={json.dumps(value, ensure_ascii=False)}, " for name, value in properties])
+            html.add("<tr>", cell("properties", "th"), cell(shown, attributes=_ACROSS_3), "</tr>")
+            yield
+        html.add("</table></td></tr></table><br>")
+        yield
+    if not count:
+        html.add("<p>No entry.</p>")
+    return html.text()
 
 
 def _decide(call: Call, identifier: str | None, *, commit: bool) -> Work:
@@ -135,6 +188,7 @@ _BRANCH = Parameter("transactionAsBase64", Kind.TEXT)
 TRANSACTION_OPERATIONS = (
     Operation("listPreparedTransactions", (), "String[]", _prepared, "XA branches that are in doubt."),
     Operation("listPreparedTransactionDetailsAsJSON", (), "String", _details, "The same with their messages, as JSON."),
+    Operation("listPreparedTransactionDetailsAsHTML", (), "String", _details_as_html, "The same in tables of HTML."),
     Operation(
         "commitPreparedTransaction",
         (_BRANCH,),

@@ -149,6 +149,17 @@ def _remove(call: Call, name: str | None) -> HostCall | None:
     return _carry_out(call, change, f"removed user {change.name!r:.200}")
 
 
+def _clear_logins(call: Call) -> None:
+    """Clear the cache of logins. A broker without security has none, which is no error, as in Artemis."""
+    if call.broker.security is not None:
+        call.broker.security.clear_authentication_cache()
+
+
+def _clear_grants(call: Call) -> None:
+    if call.broker.security is not None:
+        call.broker.security.clear_authorization_cache()
+
+
 _NAME = Parameter("username", Kind.TEXT)
 _PASSWORD = Parameter("password", Kind.TEXT)
 _ROLES = Parameter("roles", Kind.TEXT)
@@ -181,4 +192,6 @@ USER_OPERATIONS = (
         changes=True,
     ),
     Operation("removeUser", (_NAME,), "void", _remove, "Remove a user. Its sessions go on.", changes=True),
+    Operation("clearAuthenticationCache", (), "void", _clear_logins, "Check credentials again at each next login."),
+    Operation("clearAuthorizationCache", (), "void", _clear_grants, "Check each permission again."),
 )

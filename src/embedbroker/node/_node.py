@@ -107,6 +107,7 @@ class Node:
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = self.core.cluster = roles.cluster
         self.activation: Activation | None = roles.activation
+        self.core.activation = roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
         self.replica_disk: ReplicaDisk | None = roles.replica_disk
         self._completions = DiskCompletions(journal, self.replica_disk, roles.grants)

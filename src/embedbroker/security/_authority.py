@@ -177,6 +177,16 @@ class SecurityManager(CommitObserver):
             users[change.name] = User(change.name, password, roles or (), certificate)
         self.replace(evolve(self._config, users=tuple(users.values())))
 
+    def clear_authentication_cache(self) -> None:
+        """Compare credentials with users again at each next login. Sessions go on."""
+        self._credentials.clear_cache()
+
+    def clear_authorization_cache(self) -> None:
+        """Decide each permission again, for the sessions that exist, too."""
+        self._permissions.clear_cache()
+        for session in self._sessions:
+            session.forget_admitted()
+
     def statistics(self) -> SecurityStatistics:
         """Return the current figures."""
         return SecurityStatistics(

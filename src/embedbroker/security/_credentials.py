@@ -72,6 +72,11 @@ class Credentials:
         """Return the number of results that are kept."""
         return len(self._valid.entries) + len(self._wrong.entries)
 
+    def clear_cache(self) -> None:
+        """Forget the results that are kept. Those that logins wait for stay."""
+        self._valid.entries.clear()
+        self._wrong.entries.clear()
+
     def user(self, name: str) -> User:
         """Return a user whose credentials were found valid."""
         return self._users[name]

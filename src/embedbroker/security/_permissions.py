@@ -45,6 +45,10 @@ class Permissions:
         """Return the number of grants that are kept."""
         return len(self._granted)
 
+    def clear_cache(self) -> None:
+        """Decide each permission again."""
+        self._granted.clear()
+
     def allows(self, roles: frozenset[str], permission: Permission, address: str, queue: str | None) -> bool:
         """Return True if one of the roles has the permission."""
         question = roles, permission, address, queue

@@ -35,6 +35,11 @@ class Bundle:
     def __contains__(self, reference: object) -> bool:
         return any(reference in portion for portion in self._portions)
 
+    def portions(self) -> Iterator[list[Reference]]:
+        """Return all references, in lists of a limited size. For queries: they may be drained meanwhile."""
+        for portion in list(self._portions):
+            yield list(portion)
+
     def drain(self) -> Iterator[Reference]:
         """Yield each reference; release a portion when it is over, so that nothing is left in the end."""
         while self._portions:
@@ -74,6 +79,11 @@ class Deliveries:
     def values(self) -> Iterator[Reference]:
         """Return all references, in order."""
         return chain.from_iterable(chunk.values() for chunk in self._chunks)
+
+    def portions(self) -> Iterator[list[Reference]]:
+        """Return all references, in lists of `CHUNK_ENTRIES` at most. For queries: messages may leave meanwhile."""
+        for chunk in list(self._chunks):
+            yield list(chunk.values())
 
     def pop(self, message_id: int) -> Reference:
         """Take one reference out.

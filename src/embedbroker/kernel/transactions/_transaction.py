@@ -18,6 +18,7 @@ from .._observer import Observers
 from .._store import Store
 from ..message._message import Message
 from ..queueing._backlog import Reference
+from ..queueing._deliveries import Bundle
 from ..queueing._queue import Consumer, Queue
 from ..settling._outcome import Outcome
 from ..settling._removal import Removal
@@ -201,6 +202,15 @@ class Transaction:
         for queue, references, _outcome, _consumer in self.acknowledged:
             for reference in references:
                 yield queue, reference
+
+    def portions(self) -> Iterator[tuple[Queue, list[Reference]]]:
+        """Return the deliveries in lists of a limited size. For queries: they may be settled meanwhile."""
+        for queue, references, _outcome, _consumer in self.acknowledged:
+            if isinstance(references, Bundle):
+                for portion in references.portions():
+                    yield queue, portion
+            else:
+                yield queue, list(references)
 
     def fail(self, reason: str, code: int = ErrorCode.TRANSACTION_ROLLED_BACK) -> None:
         """Allow only a rollback from now on. The first reason is kept, with the code that a commit returns."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .._port import ConnectionPort
 
-__all__ = ["Cluster", "Gate", "LargeSession", "Releasable", "SessionConnection"]
+__all__ = ["ActivationView", "Cluster", "Gate", "LargeSession", "Releasable", "SessionConnection"]
 
 
 class Releasable(Protocol):
@@ -145,3 +145,15 @@ class Cluster(Protocol):
 
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Return True if a session claims to be a broker of this cluster, and is not."""
+
+
+class ActivationView(Protocol):
+    """Provide what management shows of a broker's activation."""
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Return True if another broker has a copy up to the last record."""
+
+    @property
+    def activation_sequence(self) -> int:
+        """Return the activation sequence of the data here; -1 for a broker that does not replicate."""
