@@ -6,8 +6,11 @@ import json
 
 import pytest
 
+from embedbroker.config import SharedStoreBackup, SharedStorePrimary
 from embedbroker.management._dates import time_text
 from embedbroker.node import TaskDone, TaskKind
+from embedbroker.testing._locks import SimulatedLocks
+from embedclient.model import TLSSettings, TransportConfiguration
 from embedclient.wire.core import (
     CreateQueueV2,
     MessageType,
@@ -20,7 +23,7 @@ from embedclient.wire.core import (
     decode_text,
 )
 
-from .managing import Manager, request_of
+from .managing import Manager, manager_of, request_of
 from .scripted import Peer, Stage, letter, text_of
 
 ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
@@ -146,6 +149,68 @@ def test_every_attribute_of_every_control_can_be_read(manager: Manager) -> None:
         for attribute in control.attributes.values():
             value = manager.read(resource, attribute.name)
             assert value is None or type(value) is java[attribute.type], attribute.name
+
+
+NETTY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
+IN_VM = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactory"
+
+
+def test_connectors_are_those_of_the_configuration_without_passwords() -> None:
+    tls = TLSSettings(trust_store_path="ca.pem", trust_store_password="hush", enabled_protocols=["TLSv1.3"])
+    other = {"host": "c", "port": 1, "proxyPassword": "hush"}
+    stage = Stage(
+        connectors={
+            "b": "tcp://b:61617?sslEnabled=true&keyStorePath=k.p12&keyStorePassword=hush",
+            "c": TransportConfiguration("", parameters=other, extra={"aPassword": "hush", "k": "v"}, tls=tls),
+            "d": "vm://d",
+        }
+    )
+    manager = Manager(stage.connect().open_session())
+    of_b = {"host": "b", "port": "61617", "sslEnabled": "true", "keyStorePath": "k.p12", "keyStorePassword": "****"}
+    of_c = {
+        "host": "c", "port": 1, "proxyPassword": "****", "sslEnabled": "true", "trustStorePath": "ca.pem",
+        "trustStorePassword": "****", "enabledProtocols": "TLSv1.3",
+    }  # fmt: skip
+    rows = manager.read("broker", "Connectors")
+    assert rows == [["b", NETTY, of_b], ["c", NETTY, of_c], ["d", IN_VM, {"serverId": "d"}]]
+    text = manager.read("broker", "ConnectorsAsJSON")
+    assert "hush" not in text
+    assert json.loads(text) == [
+        {"name": name, "factoryClassName": factory, "params": parameters, "extraProps": extra}
+        for (name, factory, parameters), extra in zip(rows, [{}, {"aPassword": "****", "k": "v"}, {}], strict=True)
+    ]
+    assert manager.read("broker", "ConnectorServices") == []
+
+
+def test_a_broker_without_connectors_lists_none(manager: Manager) -> None:
+    assert (manager.read("broker", "Connectors"), manager.read("broker", "ConnectorsAsJSON")) == ([], "[]")
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+@pytest.mark.parametrize("policy", [SharedStorePrimary, SharedStoreBackup])
+def test_the_failover_at_a_stop_is_that_of_the_policy(
+    policy: type[SharedStorePrimary | SharedStoreBackup], fails_over: bool
+) -> None:
+    locks = SimulatedLocks()
+    stage = Stage(durable=True, locks=locks, ha_policy=policy(failover_on_shutdown=fails_over))
+    stage.settle_disk()
+    while not stage.ready:
+        stage.advance(0.05)
+        stage.settle_disk()
+    manager = manager_of(stage)
+    assert manager.read("broker", "FailoverOnServerShutdown") is fails_over
+    # There are no copies.
+    assert (manager.read("broker", "ReplicaSync"), manager.read("broker", "ActivationSequence")) == (False, -1)
+
+
+def test_a_broker_without_a_policy_has_no_other_broker(manager: Manager) -> None:
+    names = ("FailoverOnServerShutdown", "ReplicaSync", "ActivationSequence")
+    assert [manager.read("broker", name) for name in names] == [False, False, -1]
+
+
+def test_work_of_a_queue_is_flushed_at_once(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    assert manager.call("queue.q", "flushExecutor") is None
 
 
 # -- pause and update ------------------------------------------------------------------------------------------------

@@ -733,3 +733,100 @@ def test_figures_of_what_is_in_delivery_take_portions(manager: Manager) -> None:
     assert sizes[0] == sizes[1] > 1500 * 50
     assert manager.read("queue.q", "DurableDeliveringCount") == 1500
     assert manager.read("queue.q", "PreparedTransactionMessageCount") == 0
+
+
+FIGURES = ("DurableMessageCount", "PersistentSize", "DurablePersistentSize")
+
+
+def test_figures_of_all_messages_of_a_queue(manager: Manager) -> None:
+    fill(manager, 3000)
+    stage = manager.peer.stage
+    manager.peer.post("not durable")
+    schedule(manager, 1, 60)
+    schedule(manager, 2, 60, durable=False)
+    queue = stage.node.kernel.address_manager.queues["q"]
+    messages = [reference.message for reference in queue.undelivered()]
+    durable = [message.encoded_size for message in messages if message.durable]
+    expected = [3001, sum(message.encoded_size for message in messages), sum(durable)]
+    sealed = queue.backlog.statistics().sealed_chunks
+    assert len(messages) == queue.message_count == 3003 and sealed > 0
+    assert [manager.read("queue.q", name) for name in FIGURES] == expected
+    # What is deep in the queue stays as it is: a look must not take memory.
+    assert queue.backlog.statistics().sealed_chunks == sealed
+    other = stage.connect().open_session("other", transacted=True)
+    other.consume()
+    stage.run()
+    other.send(SessionAcknowledge(0, other.packets(SessionReceiveMessage)[1500].message.message_id, False))
+    stage.run()
+    assert queue.delivering_count == 3001
+    assert [manager.read("queue.q", name) for name in FIGURES] == expected
+    other.lose()
+    stage.run()
+    assert queue.delivering_count == 0 and queue.backlog.statistics().returned == 3001
+    assert [manager.read("queue.q", name) for name in FIGURES] == expected
+
+
+def test_nothing_survives_in_a_queue_that_is_not_durable(manager: Manager) -> None:
+    manager.peer.create_queue("q", temporary=True)
+    fill(manager, 2)
+    assert [manager.read("queue.q", name) > 0 for name in FIGURES] == [False, True, False]
+
+
+def consumer_held(slow: Manager) -> Peer:
+    """A client whose consumer has 3000 messages of ``q`` in delivery."""
+    fill(slow, 3000)
+    other = slow.peer.stage.connect().open_session("other")
+    other.consume()
+    slow.peer.stage.run()
+    assert len(other.packets(SessionReceiveMessage)) == 3000
+    slow.peer.clear()
+    return other
+
+
+@pytest.mark.parametrize(
+    ("resource", "operation", "arguments"),
+    [
+        ("broker", "listAllConsumersAsJSON", ()),
+        ("queue.q", "listConsumersAsJSON", ()),
+        ("broker", "listConsumers", ("", 1, 10)),
+    ],
+)
+def test_lists_of_consumers_take_portions(
+    slow: Manager, resource: str, operation: str, arguments: tuple[object, ...]
+) -> None:
+    other = consumer_held(slow)
+    body = json.dumps(arguments) if arguments else None
+    slow.peer.send(SessionSend(request_of(resource, operation=operation, body=body), False, -1))
+    assert not slow.peer.packets(SessionReceiveMessage)
+    # What is settled between two portions does no harm.
+    last = other.packets(SessionReceiveMessage)[-1].message.message_id
+    other.send(SessionAcknowledge(0, last, False))
+    found = json.loads(str(outcome(slow)))
+    sizes = [int(row["messagesInTransitSize"]) for row in (found["data"] if isinstance(found, dict) else found)]
+    assert max(sizes) > 1000 * 50
+
+
+def test_a_filter_of_consumers_by_size_takes_portions(slow: Manager) -> None:
+    consumer_held(slow)
+    options = {"field": "messagesInTransitSize", "operation": "GREATER_THAN", "value": str(3000 * 50)}
+    for wanted in (options, {**options, "sortField": "messagesInTransitSize"}):
+        body = json.dumps([json.dumps(wanted), 1, 10])
+        slow.peer.send(SessionSend(request_of("broker", operation="listConsumers", body=body), False, -1))
+        assert not slow.peer.packets(SessionReceiveMessage)
+        (row,) = json.loads(str(outcome(slow)))["data"]
+        assert int(row["messagesInTransitSize"]) > 3000 * 50 and row["queue"] == "q"
+
+
+def test_lists_of_consumers_count_what_a_transaction_acknowledged_in_portions(slow: Manager) -> None:
+    fill(slow, 6000)
+    stage = slow.peer.stage
+    other = stage.connect().open_session("other", transacted=True)
+    other.consume()
+    stage.run()
+    for delivery in other.packets(SessionReceiveMessage):
+        other.send(SessionAcknowledge(0, delivery.message.message_id, False))
+    slow.peer.clear()
+    begin(slow, "q", "listConsumersAsJSON")
+    assert not slow.peer.packets(SessionReceiveMessage)
+    (row,) = json.loads(str(outcome(slow)))
+    assert row["messagesAcknowledgedAwaitingCommit"] == 6000

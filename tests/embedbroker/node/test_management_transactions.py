@@ -8,11 +8,20 @@ import re
 import pytest
 
 from embedbroker.management._dates import date_text, moment_text, time_text
-from embedclient.model import XaCode, Xid
-from embedclient.wire.core import SessionXaCommit, SessionXaEnd, SessionXaForget, SessionXaPrepare, SessionXaStart
+from embedclient.model import Properties, PropertyType, XaCode, Xid
+from embedclient.wire.core import (
+    CoreMessage,
+    SessionReceiveMessage,
+    SessionSend,
+    SessionXaCommit,
+    SessionXaEnd,
+    SessionXaForget,
+    SessionXaPrepare,
+    SessionXaStart,
+)
 
-from .branches import another, answer, fill, in_doubt, prepared, query_count, sent_in, taken_in, xid
-from .managing import Manager, manager_of
+from .branches import another, answer, committed, fill, in_doubt, prepared, query_count, sent_in, taken_in, xid
+from .managing import Manager, manager_of, request_of
 from .scripted import Peer, Stage
 
 LISTED = "listPreparedTransactionDetailsAsJSON"
@@ -131,3 +140,49 @@ def test_dates_have_the_forms_of_java() -> None:
     )  # fmt: skip
     assert (moment_text(0), time_text(0)) == ("1/1/70, 12:00:00 AM", "Thu Jan 01 00:00:00 UTC 1970")
     assert time_text(951_782_400_000) == "Tue Feb 29 00:00:00 UTC 2000"
+
+
+def test_tables_have_what_a_branch_sent_and_received(manager: Manager, peer: Peer, stage: Stage) -> None:
+    operation = "listPreparedTransactionDetailsAsHTML"
+    title = "<h3>*** Prepared Transaction Details ***</h3>"
+    assert manager.call("broker", operation) == f"{title}<p>No entry.</p>"
+    properties = Properties()
+    properties.set("<p>", "</td>&", PropertyType.STRING)
+    fill(stage, "one")
+    peer.consume()
+    taken_in(peer, 1, end=False)
+    message = CoreMessage.build(address="q", durable=True, properties=properties)
+    peer.send(SessionSend(message, False, -1))
+    assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_OK
+    prepared(peer, 1)
+    text = manager.call("broker", operation)
+    assert text.startswith(title) and text.endswith("</table></td></tr></table><br>")
+    (row,) = json.loads(manager.call("broker", LISTED))
+    heads = {"creation_time": "", "xid_as_base64": ' colspan="3"', "xid_format_id": "", "xid_global_txid": ""}
+    for name, attributes in heads.items():
+        assert f"<td{attributes}>{json.dumps(row[name])}</td>" in text
+    for each in ("(+) send", "(-) receive"):
+        assert text.count(f'<th>operation_type</th><td>"{each}"</td><th>message_type</th><td>"Default"</td>') == 1
+    assert '&lt;p&gt;="&lt;/td&gt;&amp;", ' in text and "<p>" not in text
+    # Each tag is closed.
+    assert all(text.count(f"<{tag}") == text.count(f"</{tag}>") for tag in ("table", "tr", "td", "h3"))
+
+
+@pytest.mark.parametrize("operation", [LISTED, "listPreparedTransactionDetailsAsHTML"])
+def test_a_branch_is_decided_while_it_is_listed(operation: str) -> None:
+    stage = Stage(durable=True, work_per_step_max=16)
+    peer, manager = another(stage, "s"), manager_of(stage)
+    peer.create_queue()
+    fill(stage, *map(str, range(60)))
+    peer.consume()
+    taken_in(peer, 1, end=False)
+    peer.post(*map(str, range(60)), durable=True)
+    assert answer(peer, SessionXaEnd(xid(1))) == XaCode.XA_OK
+    prepared(peer, 1)
+    manager.peer.send(SessionSend(request_of("broker", operation=operation), False, -1))
+    assert not manager.peer.packets(SessionReceiveMessage)
+    assert committed(peer, 1) == XaCode.XA_OK
+    (reply,) = manager.peer.packets(SessionReceiveMessage)
+    assert reply.message.property("_AMQ_OperationSucceeded") is True
+    assert query_count(peer) == 60
+    stage.node.kernel.check()

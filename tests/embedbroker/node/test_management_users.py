@@ -251,3 +251,33 @@ def test_a_password_that_is_not_plaintext_is_stored_as_a_hash() -> None:
     manager.call("broker", "addUser", "new", "p", "amq", False)
     stage.checks_passwords = False
     assert not is_admitted(stage, "new", "p") and len(stage.password_checks) == 1
+
+
+def test_the_caches_are_cleared_and_sessions_go_on() -> None:
+    stage, manager = staged()
+    security = stage.node.core.security
+    assert security is not None
+    peer = stage.connect().open_session(user="app", password="secret")
+    peer.create_queue()
+    peer.post("one")
+    granted = security.statistics().granted
+    peer.post("two")
+    assert security.statistics().granted == granted
+    assert manager.read("broker", "AuthenticationCacheSize") == 2
+    grants = manager.read("broker", "AuthorizationCacheSize")
+    assert manager.call("broker", "clearAuthenticationCache") is None
+    assert manager.read("broker", "AuthenticationCacheSize") == 0
+    assert is_admitted(stage, "app", "secret") and not is_admitted(stage, "app", "wrong")
+    assert manager.call("broker", "clearAuthorizationCache") is None
+    # The request to read the figure needs grants itself.
+    assert 0 < manager.read("broker", "AuthorizationCacheSize") < grants
+    granted = security.statistics().granted
+    peer.post("three")
+    assert security.statistics().granted == granted + 1
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 3
+
+
+def test_a_broker_without_security_has_no_caches_to_clear() -> None:
+    manager = Manager(Stage().connect().open_session())
+    for operation in ("clearAuthenticationCache", "clearAuthorizationCache"):
+        assert manager.call("broker", operation) is None

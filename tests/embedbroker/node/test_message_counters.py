@@ -231,3 +231,48 @@ def test_a_short_period_is_used_with_a_warning() -> None:
     counted.manager.call("broker", "setMessageCounterSamplePeriod", 100)
     assert "AMQ224072: Message Counter Sample Period too short: 100" in counted.stage.warnings()
     assert counted.manager.read("broker", "MessageCounterSamplePeriod") == 100
+
+
+def test_a_counter_as_html() -> None:
+    counted = Counted(message_counter_enabled=True)
+    counted.send(3)
+    counted.stage.advance(10)
+    names = (
+        "Type", "Name", "Subscription", "Durable", "Count", "CountDelta", "Depth", "DepthDelta", "Last Add",
+        "Last Ack", "Last Update",
+    )  # fmt: skip
+    head = "".join(f"<th>{name}</th>" for name in names)
+    moment = "11/26/26, 1:00:10 PM"
+    for changed in ("3", "-"):
+        values = ("Queue", "q", "-", "-", "3", changed, "3", changed, moment, "-", moment)
+        cells = "".join(f"<td>{value}</td>" for value in values)
+        assert counted.manager.call("queue.q", "listMessageCounterAsHTML") == (
+            f'<table class="activemq-message-counter">\n<tr>{head}</tr>\n<tr bgcolor="#FFFFFF">{cells}</tr>\n</table>\n'
+        )
+
+
+def test_a_history_as_html() -> None:
+    counted = Counted(hour=23, message_counter_enabled=True)
+    counted.send(3)
+    counted.stage.advance(10)
+    counted.pass_hours(1)
+    counted.send(4)
+    counted.stage.advance(10)
+    text = counted.manager.call("queue.q", "listMessageCounterHistoryAsHTML")
+    head = "<th>Date</th>" + "".join(f"<th>{hour}</th>" for hour in range(24)) + "<th>Total</th>"
+    empty = "<td></td>" * 23
+    assert text == (
+        "<ul>\n<li>\n  <ul>\n    <li>Queue 'q'</li>\n"
+        f'    <li><table class="activemq-message-counter-history">\n<tr>{head}</tr>\n'
+        f'<tr bgcolor="#FFFFFF"><td>11/26/26</td>{empty}<td>3</td><td>3</td></tr>\n'
+        f'<tr bgcolor="#F0F0F0"><td>11/27/26</td><td>4</td>{empty}<td>4</td></tr>\n'
+        "</table></li>\n  </ul>\n</li>\n</ul>\n"
+    )
+
+
+@pytest.mark.parametrize("operation", ["listMessageCounterAsHTML", "listMessageCounterHistoryAsHTML"])
+def test_a_name_is_no_html(operation: str) -> None:
+    counted = Counted()
+    counted.peer.create_queue("<b>&c")
+    text = counted.manager.call("queue.<b>&c", operation)
+    assert "&lt;b&gt;&amp;c" in text and "<b>" not in text

@@ -55,6 +55,26 @@ def test_the_backup_is_announced_to_clients_when_it_is_in_sync(manager: bool) ->
 
 
 @both
+def test_management_shows_whether_there_is_a_copy_and_which_life_changed_the_data(manager: bool) -> None:
+    brokers, writer = pair(manager=manager)
+
+    def shown(name: str) -> tuple[bool, int]:
+        core = brokers.node(name).core
+        return core.is_in_sync, core.activation_sequence
+
+    before = shown("p")[1]
+    assert before > 0 and shown("p") == shown("q") == (True, before)
+    brokers.crash("p")
+    goes_on(brokers, writer, "q")
+    is_in_sync, after = shown("q")
+    assert not is_in_sync and after > before
+    brokers.hosts["p"].start()
+    brokers.until_in_sync("q")
+    brokers.run(0.5)
+    assert shown("p") == shown("q") == (True, after)
+
+
+@both
 def test_a_lost_backup_costs_a_moment_and_joins_again(manager: bool) -> None:
     brokers, writer = pair(manager=manager)
     brokers.crash("q")
