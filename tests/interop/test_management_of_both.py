@@ -17,6 +17,7 @@ from embedbroker.cli._commands import commands
 from embedclient import (
     BytesMessage,
     ConnectionFactory,
+    DeliveryMode,
     JMSContext,
     MapMessage,
     PropertyValue,
@@ -33,19 +34,20 @@ from tests.interop.artemis import ArtemisBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
-PLUGIN = """<broker-plugins><broker-plugin
+ADDED = """<connectors><connector name="other">tcp://localhost:61999?tcpNoDelay=true</connector></connectors>
+<broker-plugins><broker-plugin
   class-name="org.apache.activemq.artemis.core.server.plugin.impl.NotificationActiveMQServerPlugin">
   <property key="SEND_CONNECTION_NOTIFICATIONS" value="true"/><property key="SEND_ADDRESS_NOTIFICATIONS" value="true"/>
 </broker-plugin></broker-plugins></core>"""
 
 
 class NotifyingArtemis(ArtemisBroker):
-    """An Artemis that makes notifications of addresses and connections, too."""
+    """An Artemis that makes notifications of addresses and connections, too, and has a connector."""
 
     def _create(self) -> None:
         super()._create()
         file = self.directory / "etc" / "broker.xml"
-        file.write_text(file.read_text().replace("</core>", PLUGIN))
+        file.write_text(file.read_text().replace("</core>", ADDED))
 
 
 @pytest.fixture(scope="module")
@@ -485,6 +487,46 @@ async def test_lists_have_the_fields_types_and_values_of_artemis(
     expected, found = await lists_of(theirs.url), await lists_of(ours.url)
     assert expected["closed"] is True and len(expected["messages"]) == 3
     assert [each for label, rows in expected.items() for each in differences(label, rows, found[label])] == []
+
+
+# -- figures and tables ----------------------------------------------------------------------------------------------
+
+
+async def figures_of(url: str) -> dict[str, Any]:
+    """Connectors, caches, and the figures and tables of a queue with three messages, of which two are durable."""
+    found: dict[str, Any] = {}
+    async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
+
+        async def call(operation: str, resource: str = "broker") -> Any:
+            found[operation] = await invoke(context, resource, operation)
+            return found[operation]
+
+        wanted = json.dumps({"name": "figures.q", "routing-type": "ANYCAST"})
+        await invoke(context, "broker", "createQueue", wanted)
+        producer = context.create_producer()
+        for mode in (DeliveryMode.PERSISTENT, DeliveryMode.PERSISTENT, DeliveryMode.NON_PERSISTENT):
+            await producer.set_delivery_mode(mode).send(Queue("figures.q"), "text")
+        for operation in (
+            "getConnectors", "getConnectorsAsJSON", "getConnectorServices", "isReplicaSync",
+            "isFailoverOnServerShutdown", "clearAuthenticationCache", "clearAuthorizationCache",
+            "listPreparedTransactionDetailsAsHTML",
+        ):  # fmt: skip
+            await call(operation)
+        of_queue = "queue.figures.q"
+        assert await call("getDurableMessageCount", of_queue) == 2
+        sizes = [await invoke(context, of_queue, f"get{name}") for name in ("PersistentSize", "DurablePersistentSize")]
+        assert sizes[0] > sizes[1] > 0
+        await call("flushExecutor", of_queue)
+        await call("listMessageCounterAsHTML", of_queue)
+        history = await invoke(context, of_queue, "listMessageCounterHistoryAsHTML")
+        found["history"] = "".join(re.sub(r"<td>[^<]*</td>", "<td></td>", history).split())
+    return found
+
+
+async def test_figures_and_tables_are_those_of_artemis(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    expected = await figures_of(theirs.url)
+    assert [row[0] for row in expected["getConnectors"]] == ["other"]
+    assert await figures_of(ours.url) == expected
 
 
 # -- disabled queues -------------------------------------------------------------------------------------------------
