@@ -64,7 +64,7 @@ def _list_as_html(call: Call) -> str:
     count_delta, depth_delta = counter.take_deltas()
     moments = [moment_text(ms) if ms else "-" for ms in (counter.added_ms, counter.acknowledged_ms, counter.updated_ms)]
     changes = [value or "-" for value in (count_delta, counter.queue.message_count, depth_delta)]
-    # Artemis has no counter of a subscription any more: that one, and its durability, are dashes.
+    # Artemis names no subscription any more: it, and its durability, are dashes.
     values = ("Queue", counter.queue.name, "-", "-", counter.count, *changes, *moments)
     html = Html()
     html.add('<table class="activemq-message-counter">\n', "<tr>")

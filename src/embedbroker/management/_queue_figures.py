@@ -21,7 +21,7 @@ __all__ = ["CONTENT_ATTRIBUTES", "HELD_ATTRIBUTES", "awaiting_commit", "transit_
 _PORTION = 16
 # The same for entries of which only the length counts.
 _ENTRIES = 64
-# Messages that a queue is asked for at once.
+# Messages that one read of a queue returns, about.
 _READ = 256
 
 Measure: TypeAlias = Callable[[Message], int]
@@ -38,7 +38,8 @@ def _of(call: Call) -> Queue:
 def _sum(references: Iterable[list[Reference]], measure: Measure) -> Count:
     total = 0
     for portion in references:
-        for first in range(0, len(portion), _PORTION):
+        # An empty portion, too, takes its turn: a queue may have any number of consumers.
+        for first in range(0, max(len(portion), 1), _PORTION):
             total += sum([measure(reference.message) for reference in portion[first : first + _PORTION]])
             yield
     return total
