@@ -39,14 +39,6 @@ class Activation(Protocol):
     def replica_disk(self) -> ReplicaDisk | None:
         """Return the disk of a broker that replicates; None with a shared store."""
 
-    @property
-    def is_in_sync(self) -> bool:
-        """Return True if this broker is a copy of another one, or has a copy, up to the last work."""
-
-    @property
-    def activation_sequence(self) -> int:
-        """Return the epoch of the data here, Artemis' activation sequence; -1 with a shared store."""
-
     # -- life ----------------------------------------------------------------------------------------------------
 
     def begin(self, now: Instant) -> None:

@@ -107,9 +107,9 @@ class Node:
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = self.core.cluster = roles.cluster
         self.activation: Activation | None = roles.activation
-        self.core.activation = roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
         self.replica_disk: ReplicaDisk | None = roles.replica_disk
+        self.core.replica = self.replica_disk
         self._completions = DiskCompletions(journal, self.replica_disk, roles.grants)
         self._admission = Admission(self.core, self.connections, self.cluster, step.output)
         interval_s = config.connection_check_interval_ms / 1000

@@ -118,16 +118,6 @@ class ReplicationActivation:
         return self._record.journal_identity
 
     @property
-    def is_in_sync(self) -> bool:
-        """Return True if this broker is a copy of another one, or has a copy, up to the last work."""
-        return self.replica_disk.is_in_sync
-
-    @property
-    def activation_sequence(self) -> int:
-        """Return the epoch of the record, which grows whenever a broker begins to confirm what no other copy has."""
-        return self._record.epoch
-
-    @property
     def admits_peers(self) -> bool:
         """Return True if this broker must accept peer connections although it is not active, because a cold start may
         need its answer. That is False while the node has an active broker, which may refuse this one as its backup

@@ -66,6 +66,11 @@ class ReplicaDisk:
         return self.replicator is not None and self.replicator.state is ReplicatorState.SYNCHRONISED
 
     @property
+    def activation_sequence(self) -> int:
+        """Return the epoch of the record, which grows whenever a broker begins to confirm what no other copy has."""
+        return self.record_file.record.epoch
+
+    @property
     def has_late_work(self) -> bool:
         """Return True if there is work behind the last `take_work`, from connections that were given up since."""
         return self._journal.point() != self._point

@@ -48,8 +48,6 @@ class SharedStoreActivation:
     is_undecided = False
     is_blocked = False
     admits_peers = False
-    is_in_sync = False
-    activation_sequence = -1
     is_calm = True
 
     def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .._port import ConnectionPort
 
-__all__ = ["ActivationView", "Cluster", "Gate", "LargeSession", "Releasable", "SessionConnection"]
+__all__ = ["Cluster", "Gate", "LargeSession", "Releasable", "Replica", "SessionConnection"]
 
 
 class Releasable(Protocol):
@@ -147,13 +147,13 @@ class Cluster(Protocol):
         """Return True if a session claims to be a broker of this cluster, and is not."""
 
 
-class ActivationView(Protocol):
-    """Provide what management shows of a broker's activation."""
+class Replica(Protocol):
+    """Provide what management shows of a broker that replicates."""
 
     @property
     def is_in_sync(self) -> bool:
-        """Return True if another broker has a copy up to the last record."""
+        """Return True if this broker has a copy, or is one, up to the last record."""
 
     @property
     def activation_sequence(self) -> int:
-        """Return the activation sequence of the data here; -1 for a broker that does not replicate."""
+        """Return the activation sequence of the data here."""

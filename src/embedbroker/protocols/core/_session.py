@@ -60,7 +60,7 @@ from embedclient.wire.core import (
 )
 
 from .._large_codec import header_of, large_message
-from ._interfaces import ActivationView, Cluster, Gate, SessionConnection
+from ._interfaces import Cluster, Gate, Replica, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
 from ._message_traits import MessageTraits, traits_of
 from ._notifications import NotificationWatch
@@ -132,7 +132,6 @@ class CoreService:
         "_management_server",
         "_notifications",
         "_request_server",
-        "activation",
         "cluster",
         "entropy",
         "gate",
@@ -141,6 +140,7 @@ class CoreService:
         "metadata",
         "node_id",
         "now",
+        "replica",
         "resend",
         "security",
         "sessions",
@@ -175,8 +175,8 @@ class CoreService:
         self.waits = False
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
-        # None on a broker that is active at once.
-        self.activation: ActivationView | None = None
+        # None on a broker that does not replicate.
+        self.replica: Replica | None = None
         # None on a broker that admits every client.
         self.security: SecurityManager | None = None
         management = InternalBinding(kernel.config.management_address, self._manage, Permission.MANAGE)
@@ -198,12 +198,12 @@ class CoreService:
     @property
     def is_in_sync(self) -> bool:
         """Return True if another broker has a copy up to the last record."""
-        return self.activation is not None and self.activation.is_in_sync
+        return self.replica is not None and self.replica.is_in_sync
 
     @property
     def activation_sequence(self) -> int:
         """Return the activation sequence of the data of a replicating broker; -1 for others."""
-        return -1 if self.activation is None else self.activation.activation_sequence
+        return -1 if self.replica is None else self.replica.activation_sequence
 
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member of the cluster."""
