@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .._port import ConnectionPort
 
-__all__ = ["Cluster", "Gate", "LargeSession", "Releasable", "Replica", "SessionConnection"]
+__all__ = ["Cluster", "Gate", "LargeSession", "Releasable", "ReplicaView", "SessionConnection"]
 
 
 class Releasable(Protocol):
@@ -147,7 +147,7 @@ class Cluster(Protocol):
         """Return True if a session claims to be a broker of this cluster, and is not."""
 
 
-class Replica(Protocol):
+class ReplicaView(Protocol):
     """Provide what management shows of a broker that replicates."""
 
     @property

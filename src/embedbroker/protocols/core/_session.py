@@ -60,7 +60,7 @@ from embedclient.wire.core import (
 )
 
 from .._large_codec import header_of, large_message
-from ._interfaces import Cluster, Gate, Replica, SessionConnection
+from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
 from ._message_traits import MessageTraits, traits_of
 from ._notifications import NotificationWatch
@@ -176,7 +176,7 @@ class CoreService:
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
         # None on a broker that does not replicate.
-        self.replica: Replica | None = None
+        self.replica: ReplicaView | None = None
         # None on a broker that admits every client.
         self.security: SecurityManager | None = None
         management = InternalBinding(kernel.config.management_address, self._manage, Permission.MANAGE)
