@@ -7,8 +7,9 @@ import json
 import pytest
 
 from embedbroker.config import SharedStoreBackup, SharedStorePrimary
+from embedbroker.locks import Acquire, LiveState, Lock, StoreRecord, WriteRecord
 from embedbroker.management._dates import time_text
-from embedbroker.node import TaskDone, TaskKind
+from embedbroker.node import Command, CommandKind, TaskDone, TaskKind
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient.model import TLSSettings, TransportConfiguration
 from embedclient.wire.core import (
@@ -192,11 +193,16 @@ def test_the_failover_at_a_stop_is_that_of_the_policy(
     policy: type[SharedStorePrimary | SharedStoreBackup], fails_over: bool
 ) -> None:
     locks = SimulatedLocks()
-    stage = Stage(durable=True, locks=locks, ha_policy=policy(failover_on_shutdown=fails_over))
-    stage.settle_disk()
-    while not stage.ready:
-        stage.advance(0.05)
+    # A backup takes over from a broker that was active.
+    before = locks.open("primary 'before'")
+    before.run((Acquire(Lock.LIVE), WriteRecord(StoreRecord(LiveState.ACTIVE, "the node", 7))))
+    before.close()
+    stage = Stage(durable=True, locks=locks, start=False, ha_policy=policy(failover_on_shutdown=fails_over))
+    stage.step(Command(CommandKind.START))
+    for _ in range(3):
         stage.settle_disk()
+        stage.advance(0.1)
+    assert stage.ready
     manager = manager_of(stage)
     assert manager.read("broker", "FailoverOnServerShutdown") is fails_over
     # There are no copies.
