@@ -88,7 +88,8 @@ def _transport_of(connector: TransportConfiguration) -> Transport:
 
 
 def _connectors(call: Call) -> list[Transport]:
-    return [_transport_of(connector) for connector in call.kernel.config.connectors.values()]
+    config = call.kernel.config
+    return [_transport_of(connector) for connector in config.connectors.values()]
 
 
 CONNECTOR_ATTRIBUTES = (

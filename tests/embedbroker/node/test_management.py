@@ -158,7 +158,7 @@ IN_VM = "org.apache.activemq.artemis.core.remoting.impl.invm.InVMConnectorFactor
 
 def test_connectors_are_those_of_the_configuration_without_passwords() -> None:
     tls = TLSSettings(trust_store_path="ca.pem", trust_store_password="hush", enabled_protocols=["TLSv1.3"])
-    other = {"host": "c", "port": 1, "proxyPassword": "hush"}
+    other: dict[str, bool | int | str] = {"host": "c", "port": 1, "proxyPassword": "hush"}
     stage = Stage(
         connectors={
             "b": "tcp://b:61617?sslEnabled=true&keyStorePath=k.p12&keyStorePassword=hush",
