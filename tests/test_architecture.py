@@ -70,8 +70,8 @@ SYNC = {*SYNC_BROKER.split(), "b.node", "b.ledger", "b.testing", "c.errors", "c.
 # Standard modules without I/O, clock or chance. What reads a clock, a file or random bits is handed in from the edges.
 PURE_NAMES = """
     __future__ abc array ast base64 binascii bisect codecs collections contextlib copy decimal difflib enum fractions
-    functools gc graphlib hashlib heapq hmac inspect io ipaddress itertools json math numbers operator re statistics
-    string struct sys textwrap traceback types typing unicodedata urllib warnings weakref zlib
+    functools gc graphlib hashlib heapq hmac html inspect io ipaddress itertools json math numbers operator re
+    statistics string struct sys textwrap traceback types typing unicodedata urllib warnings weakref zlib
 """
 PURE = set(PURE_NAMES.split())
 # A module's own additions: the reason stands in its docstring.
