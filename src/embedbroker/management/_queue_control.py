@@ -808,7 +808,7 @@ _OPERATIONS = (
     *operations(_send, "Send a message to this queue alone; return its id."),
     Operation("retryMessage", (_ID,), "boolean", _retry_one, "Move one message back to its queue.", changes=True),
     Operation("retryMessages", (), "int", _retry_all, "Move messages back to the queues they left.", changes=True),
-    Operation("flushExecutor", (), "void", _flush, "Wait for work under way; there is none between two requests."),
+    Operation("flushExecutor", (), "void", _flush, "Return at once: between two requests, no work is under way."),
     Operation("pause", (), "void", _pause, "Deliver nothing until it is resumed, or until a restart.", changes=True),
     Operation("pause", (_PERSIST,), "void", _pause, "With persist: after a restart, too.", changes=True),
     Operation("resume", (), "void", _resume, "Deliver again, unless its address is paused.", changes=True),

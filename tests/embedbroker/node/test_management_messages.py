@@ -751,7 +751,7 @@ def test_figures_of_all_messages_of_a_queue(manager: Manager) -> None:
     sealed = queue.backlog.statistics().sealed_chunks
     assert len(messages) == queue.message_count == 3003 and sealed > 0
     assert [manager.read("queue.q", name) for name in FIGURES] == expected
-    # What is deep in the queue stays as it is: a look must not take memory.
+    # What is deep in the queue stays packed: a look must not take memory.
     assert queue.backlog.statistics().sealed_chunks == sealed
     other = stage.connect().open_session("other", transacted=True)
     other.consume()
