@@ -1,0 +1,98 @@
+"""Discovery by datagrams between ours and a real Artemis, over multicast on the loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from embedbroker import EmbeddedBroker
+from embedclient import ServerLocator, TransportConfiguration
+from embedclient.agent import DiscoveryGroup
+from embedclient.engine.core._discovery import BroadcastGroup, EntryAdded, EntryExpired
+from embedclient.model import MulticastGroup
+from embedclient.transport import UdpDatagrams
+from tests.interop.artemis import ArtemisBroker, command_line, free_port
+
+SECONDS_MAX = 30
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+ADDRESS, LOOPBACK = "231.7.7.7", "127.0.0.1"
+
+
+@pytest.fixture
+def group() -> MulticastGroup:
+    return MulticastGroup(ADDRESS, free_port(), LOOPBACK)
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, group: MulticastGroup) -> Iterator[ArtemisBroker]:
+    """An Artemis that announces itself to the group, and looks for others there."""
+    address = f"<group-address>{ADDRESS}</group-address>"
+    changes = {
+        address: f"<local-bind-address>{LOOPBACK}</local-bind-address>{address}",
+        "<group-port>9876</group-port>": f"<group-port>{group.port}</group-port>",
+        "<broadcast-period>5000</broadcast-period>": "<broadcast-period>500</broadcast-period>",
+    }
+    options = ["--clustered", "--cluster-user", "user", "--cluster-password", "password", "--name", "theirs"]
+    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options, changes=changes) as running:
+        yield running
+
+
+def url_of(group: MulticastGroup) -> str:
+    return f"udp://{group.address}:{group.port}?localBindAddress={group.local_bind_address}"
+
+
+async def broadcast(group: MulticastGroup, url: str) -> None:
+    """Announce a broker at a URL, as `broadcast-group` does."""
+    host, _, port = url.removeprefix("tcp://").partition(":")
+    broadcasts = BroadcastGroup("ours", "start", [TransportConfiguration("c", parameters={"host": host, "port": port})])
+    sender = await UdpDatagrams().open_sender(group)
+    broadcasts.start(trio.current_time())
+    try:
+        while (due := broadcasts.next_deadline()) is not None:
+            await trio.sleep_until(due)
+            data = broadcasts.on_time(trio.current_time())
+            if data is not None:
+                sender.send_nowait(data)
+    finally:
+        sender.close()
+
+
+async def test_our_client_finds_an_artemis_which_leaves_the_list_when_it_is_killed(
+    theirs: ArtemisBroker, group: MulticastGroup
+) -> None:
+    async with (
+        ServerLocator(url_of(group)).create_session_factory() as factory,
+        factory.create_session() as session,
+    ):
+        assert factory.connector is not None
+        assert factory.connector.port == theirs.port
+        await session.create_queue("q")
+    refresh_s = 2.0
+    receiver = await UdpDatagrams().open_receiver(group)
+    discovery = DiscoveryGroup(refresh_timeout_ms=int(refresh_s * 1000))
+    with trio.fail_after(SECONDS_MAX):
+        [added] = discovery.on_datagram(await receiver.receive(), trio.current_time())
+        assert isinstance(added, EntryAdded)
+        assert discovery.on_datagram(await receiver.receive(), trio.current_time()) == []
+        theirs.kill()
+        with trio.move_on_after(refresh_s):
+            while True:
+                assert discovery.on_datagram(await receiver.receive(), trio.current_time()) == []
+        due = discovery.next_deadline()
+        assert due is not None
+        await trio.sleep_until(due)
+    assert discovery.on_time(trio.current_time()) == [EntryExpired(added.entry)]
+    receiver.close()
+
+
+async def test_a_client_of_artemis_finds_our_broker(group: MulticastGroup) -> None:
+    async with EmbeddedBroker() as broker, trio.open_nursery() as nursery:
+        nursery.start_soon(broadcast, group, broker.url)
+        target = ("--url", url_of(group), "--destination", "queue://found", "--silent", "--message-count", 5)
+        await trio.to_thread.run_sync(partial(command_line, "producer", *target))
+        assert await broker.management.message_count("found") == 5
+        nursery.cancel_scope.cancel()
