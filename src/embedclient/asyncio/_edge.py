@@ -27,6 +27,7 @@ from embedclient.model import (
     ThreadShortage,
     describe_name,
     is_thread_shortage,
+    unfit_parameter,
 )
 from embedclient.tls import STALLED, TLSConnection, TLSError, TLSStoreError, connector_tls
 
@@ -423,6 +424,9 @@ class AsyncioEdge:
         parameters = configuration.parameters
         if configuration.factory == IN_VM_CONNECTOR_FACTORY:
             raise OSError("vm:// works inside a trio program only; use broker.url")
+        unfit = unfit_parameter(configuration)
+        if unfit is not None:
+            raise OSError(unfit)
         make_wire = self._wire_maker(order)
         local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
         opened: AsyncioWire | None = None
@@ -472,7 +476,9 @@ async def _established(wire: EncryptedWire) -> None:
 def _place(order: Dial) -> str:
     configuration = order.connector
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:
-        return f"vm://{configuration.parameters['serverId']}"
+        return f"vm://{configuration.parameters.get('serverId', '')}"
+    if unfit_parameter(configuration) is not None:
+        return configuration.host
     return f"{configuration.host}:{configuration.port}"
 
 

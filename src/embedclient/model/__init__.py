@@ -16,6 +16,7 @@ from ._connector import (
     TransportConfiguration,
     Xid,
     can_be_dialled,
+    unfit_parameter,
 )
 from ._destination import (
     Destination,
@@ -148,6 +149,7 @@ __all__ = [
     "start_thread",
     "subscription_queue_name",
     "tls_parameter_name",
+    "unfit_parameter",
     "unsupported_scheme",
     "url_parameters",
     "uuid_text",

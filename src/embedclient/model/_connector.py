@@ -18,7 +18,14 @@ from ._url import describe_name
 if TYPE_CHECKING:
     from attrs import Attribute
 
-__all__ = ["IN_VM_CONNECTOR_FACTORY", "TCP_CONNECTOR_FACTORY", "TransportConfiguration", "Xid", "can_be_dialled"]
+__all__ = [
+    "IN_VM_CONNECTOR_FACTORY",
+    "TCP_CONNECTOR_FACTORY",
+    "TransportConfiguration",
+    "Xid",
+    "can_be_dialled",
+    "unfit_parameter",
+]
 
 # Java peers instantiate the class that a connector names, so these two texts are part of the protocol.
 TCP_CONNECTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
@@ -31,9 +38,9 @@ _NUMBERS = {
     "localPort": (0, 65_535),
     "tcpSendBufferSize": (-1, _INT_MAX),
     "tcpReceiveBufferSize": (-1, _INT_MAX),
-    "connect-timeout-millis": (-1, 2**63 - 1),
 }
 _DIGITS_MAX = 20
+_SHOWN_CHARACTERS_MAX = 31
 _NO_NUMBER = -(2**63)
 
 # Names of the local host; the broker's configuration decides which of them it announces.
@@ -195,12 +202,27 @@ class TransportConfiguration:
 
 def can_be_dialled(connector: TransportConfiguration) -> bool:
     """Return True if a connector, which may come from a peer, names a place and a way to it that are known here."""
-    if connector.factory == IN_VM_CONNECTOR_FACTORY:
-        return "serverId" in connector.parameters
-    if connector.factory != TCP_CONNECTOR_FACTORY:
+    if connector.factory not in (IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY):
         return False
-    numbers = {**connector.parameters, "port": connector.port_text}
-    return all(least <= _number(numbers[name]) <= most for name, (least, most) in _NUMBERS.items() if name in numbers)
+    return unfit_parameter(connector) is None
+
+
+def unfit_parameter(connector: TransportConfiguration) -> str | None:
+    """Return why a parameter cannot be used to connect; None if each can. A peer may announce any value.
+
+    Values are shown for the port only: another one may be part of a password.
+    """
+    if connector.factory == IN_VM_CONNECTOR_FACTORY:
+        is_named = "serverId" in connector.parameters
+        return None if is_named else f"the connector {describe_name(connector.name)!r} has no serverId"
+    numbers = {**connector.parameters, "port": connector.parameters.get("port", 61616)}
+    for name, (least, most) in _NUMBERS.items():
+        if name in numbers and not least <= _number(numbers[name]) <= most:
+            shown = repr(numbers[name])
+            shown = shown if len(shown) <= _SHOWN_CHARACTERS_MAX else f"{shown[:_SHOWN_CHARACTERS_MAX]}..."
+            value = f"{shown}, not" if name == "port" else "not"
+            return f"the parameter {name} is {value} a number from {least} to {most}"
+    return None
 
 
 def _number(value: bool | int | str) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import trio
 
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration, unfit_parameter
 
 from ._registry import vm_connect
-from ._stream import ByteStream
+from ._stream import ByteStream, TransportLost
 from ._tcp import connect_tcp
 from ._tls_stream import TLSDial
 
@@ -23,11 +23,15 @@ async def dial(configuration: TransportConfiguration, timeout_s: float) -> ByteS
         timeout_s: seconds for the whole attempt.
 
     Raises:
-        TransportLost: no peer answered within ``timeout_s``, or TLS could not be established; the reason names the
-            address.
+        TransportLost: no peer answered within ``timeout_s``, TLS could not be established, or a parameter of the
+            connector has an impossible value; the reason names the address.
     """
     deadline = trio.current_time() + timeout_s
     parameters = configuration.parameters
+    unfit = unfit_parameter(configuration)
+    if unfit is not None:
+        await trio.lowlevel.checkpoint()
+        raise TransportLost(f"cannot connect to {configuration.host}: {unfit}")
     if configuration.factory == IN_VM_CONNECTOR_FACTORY:
         await trio.lowlevel.checkpoint()
         return vm_connect(str(parameters["serverId"]))

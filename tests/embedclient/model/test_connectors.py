@@ -54,7 +54,6 @@ def test_the_field_that_is_wrong_is_named(
         (TCP_CONNECTOR_FACTORY, {"port": "1", "localPort": 65_536}, False),
         (TCP_CONNECTOR_FACTORY, {"port": "1", "tcpSendBufferSize": "large"}, False),
         (TCP_CONNECTOR_FACTORY, {"port": "1", "tcpReceiveBufferSize": 1 << 31}, False),
-        (TCP_CONNECTOR_FACTORY, {"port": "1", "connect-timeout-millis": "soon"}, False),
         (IN_VM_CONNECTOR_FACTORY, {"serverId": "0"}, True),
         (IN_VM_CONNECTOR_FACTORY, {}, False),
         ("com.example.Factory", {"host": "h", "port": 1}, False),
