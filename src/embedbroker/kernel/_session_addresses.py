@@ -5,7 +5,7 @@ Responsible for the permission that each verb requires. Does not depend on messa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from embedbroker.config import DivertConfiguration
 from embedclient.errors import ErrorCode
@@ -222,13 +222,13 @@ class SessionAddresses:
             self._memory.unblock(name)
         return address
 
-    def forget_duplicate_ids(self, name: str) -> Iterator[None] | Refused:
-        """Forget the duplicate ids in force at an address, one with each step. A restart may restore them."""
+    def forget_duplicate_ids(self, name: str) -> Address | Refused:
+        """Forget the duplicate ids in force at an address, for good."""
         address = self._address_to_pause(name)
-        if isinstance(address, Refused):
-            return address
-        cache = address.duplicate_ids
-        return iter(()) if cache is None else cache.owner.forget_all(cache)
+        if isinstance(address, Address) and address.duplicate_ids is not None:
+            cache = address.duplicate_ids
+            cache.owner.forget_all(cache, address.definition.id)
+        return address
 
     def _address_to_pause(self, name: str) -> Address | Refused:
         address = self._manager.addresses.get(name)

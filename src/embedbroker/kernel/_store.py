@@ -67,6 +67,9 @@ class Store(Protocol):
     def forget_duplicate_id(self, number: int) -> None:
         """Record that an id is no longer in force, because newer ones took its place."""
 
+    def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
+        """Record that the ids with these numbers are no longer in force: all that an address has."""
+
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         """Record that one queue has finished with one message."""
 
@@ -133,6 +136,9 @@ class MemoryStore:
         pass
 
     def forget_duplicate_id(self, number: int) -> None:
+        pass
+
+    def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
         pass
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:

@@ -116,8 +116,8 @@ def _send(call: Call, *arguments: Any) -> str:
     return send(call, call.name, headers, type, body, durable, user, password, rest[0] if rest else None)
 
 
-def _clear_duplicate_ids(call: Call) -> Work:
-    yield from done(call.session.addresses.forget_duplicate_ids(call.name))
+def _clear_duplicate_ids(call: Call) -> bool:
+    done(call.session.addresses.forget_duplicate_ids(call.name))
     return True
 
 
@@ -167,7 +167,7 @@ _OPERATIONS = (
         (),
         "boolean",
         _clear_duplicate_ids,
-        "Forget its ids for duplicate detection, until a restart; return true.",
+        "Forget its ids for duplicate detection, for good; return true.",
         changes=True,
     ),
 )

@@ -78,6 +78,9 @@ class LaggingStore:
     def forget_duplicate_id(self, number: int) -> None:
         self.records.append(("forget", number))
 
+    def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
+        self._note("clear ids", address_id, list(numbers))
+
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         self._note("acknowledge", message_id, queue_id, transaction_id)
 

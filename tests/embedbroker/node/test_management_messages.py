@@ -201,7 +201,7 @@ def test_a_move_finds_what_it_moved_itself(manager: Manager) -> None:
     assert numbers(listed(manager, "other")) == [1]
 
 
-def test_duplicate_ids_are_cleared_until_a_restart() -> None:
+def test_duplicate_ids_are_cleared_for_good() -> None:
     stage = Stage(durable=True)
     manager = manager_of(stage)
     manager.peer.create_queue("q")
@@ -217,8 +217,10 @@ def test_duplicate_ids_are_cleared_until_a_restart() -> None:
     stage.settle_disk()
     stage.boot()
     manager = manager_of(stage)
+    assert manager.read("address.q", "CurrentDuplicateIdCacheSize") == 1
     send_with_id(manager, "q", "id 1", 6)
-    assert numbers(listed(manager)) == [0, 1, 2, 5]
+    send_with_id(manager, "q", "id 2", 7)
+    assert numbers(listed(manager)) == [0, 1, 2, 5, 7]
 
 
 def test_figures_of_messages_in_delivery(manager: Manager) -> None:

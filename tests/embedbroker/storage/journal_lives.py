@@ -75,6 +75,7 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     hits["divert"] += bool(state.diverts)
     hits["settings"] += bool(state.settings)
     count_changes(recorded, hits)
+    hits["ids cleared"] += sum([name == "clear_duplicate_ids" for (name, _), _ in recorded.history])
     hits["prepared transaction"] += bool(state.prepared)
     writing = recorded.under_way.get(Lane.JOURNAL)
     hits["segment switch"] += writing is not None and any(
@@ -136,6 +137,7 @@ def live(
     reads: bool = False,
     diverts: bool = False,
     manages: bool = False,
+    clears: bool = False,
 ) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
@@ -146,7 +148,7 @@ def live(
         previous = recorded = RecordedJournal(disk, SMALL, state, journal=journal)
         workload = manner.workload.on(random, state)
         workload.decides, workload.marks, workload.reads = decides, marks, reads
-        workload.diverts, workload.manages = diverts, manages
+        workload.diverts, workload.manages, workload.clears = diverts, manages, clears
         use(recorded, workload, random.choice(manner.calls), looks=manner.looks)
         assert journal.state is JournalState.READY, (seed, journal.failure)
         assert not any("compaction found damage" in note for note in journal.notes), (seed, journal.notes)

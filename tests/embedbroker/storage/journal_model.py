@@ -133,6 +133,9 @@ class ModelState:
     def forget_duplicate_id(self, number: int) -> None:
         self.forgotten.add(number)
 
+    def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
+        self.duplicate_ids.pop(address_id, None)
+
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         if transaction_id:
             self.transactions.setdefault(transaction_id, []).append(("acknowledge", (message_id, queue_id, 0)))

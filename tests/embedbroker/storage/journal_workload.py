@@ -58,6 +58,8 @@ class Workload:
     diverts: bool = False
     # Whether queues, addresses and settings change as management changes them.
     manages: bool = False
+    # Whether the duplicate ids of addresses are cleared.
+    clears: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -99,6 +101,7 @@ class Workload:
             *([(3, self._set), (1, self._remove_settings)] if self.diverts else ()),
             *([(4, self._change_queue), (2, self._pause_address)] if self.manages else ()),
             *([(3, self._set_address), (3, self._set_security), (1, self._remove_settings)] if self.manages else ()),
+            *([(1, self._clear), (6, self._add_once)] if self.clears else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
@@ -154,6 +157,14 @@ class Workload:
             if len(left) > 2:
                 return "forget_duplicate_id", (left[0],)
         return None
+
+    def _clear(self) -> Call | None:
+        """All ids in force at an address leave at once."""
+        if not self.state.duplicate_ids:
+            return None
+        address_id, entries = self.random.choice(list(self.state.duplicate_ids.items()))
+        numbers = [entry.number for entry in entries if entry.number not in self.state.forgotten]
+        return "clear_duplicate_ids", (address_id, numbers)
 
     def _reference(self) -> tuple[int, int] | None:
         known = list(self.state.messages)
@@ -423,6 +434,7 @@ class Flow(Workload):
             *[(0.2, each) for each in (self._add_queue, self._change)],
             (0.05, self._remove_queue),
             *([(2, self._move_cursor), (0.3, self._remove_cursor)] if self.reads else ()),
+            *([(2, self._add_once), (1, self._identify_in_transaction), (0.1, self._clear)] if self.clears else ()),
             *[(1, each) for each in (self._decide, self._forget_outcome) if self.decides],
             *([(2, self._mark), (0.3, self._unmark), (4, self._commit_set), (4, self._prepare)] if self.marks else ()),
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import Protocol
 
 __all__ = ["IdCache", "IdCacheOwner"]
@@ -15,8 +14,8 @@ class IdCacheOwner(Protocol):
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of an address that is removed."""
 
-    def forget_all(self, cache: IdCache) -> Iterator[None]:
-        """Forget the ids that an address has now, one with each step. A restart may restore them."""
+    def forget_all(self, cache: IdCache, address_id: int) -> None:
+        """Forget the ids in force at an address, for good."""
 
 
 class IdCache:

@@ -6,7 +6,7 @@ not depend on properties: a protocol finds the id of a message.
 
 An id is in force from its send, or from the commit of its transaction. A prepared transaction holds its ids, because it
 must be able to commit. The oldest ids of an address leave when newer ones need the room. That is not recorded: after a
-restart the newest are in force again, in order of arrival.
+restart the newest are in force again, in order of arrival. A request to clear an address is recorded.
 """
 
 from __future__ import annotations
@@ -313,13 +313,11 @@ class DuplicateIds:
             else:
                 self._forget(entry.number)
 
-    def forget_all(self, cache: IdCache) -> Iterator[None]:
-        """Forget the ids that an address has now, one with each step. A restart may restore them."""
-        for _ in range(len(cache)):
-            if not cache.numbers:
-                return
-            self._drop_oldest(cache)
-            yield
+    def forget_all(self, cache: IdCache, address_id: int) -> None:
+        """Forget the ids in force at an address, for good. Those of open transactions may still come into force."""
+        recorded = [number for number in cache.numbers.values() if number]
+        self.clear(cache)
+        self._store.clear_duplicate_ids(address_id, recorded)
 
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of a removed address. They need no records: that of the address' removal is enough."""

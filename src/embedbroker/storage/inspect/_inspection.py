@@ -367,6 +367,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             | RecordKind.REMOVE_CURSOR
             | RecordKind.REMOVE_DIVERT
             | RecordKind.REMOVE_SETTINGS
+            | RecordKind.CLEAR_DUPLICATE_IDS
             | RecordKind.RESERVE_IDS
             | RecordKind.SEAL
         ):

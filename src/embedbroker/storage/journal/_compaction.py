@@ -62,6 +62,8 @@ class Compaction:
     complete: bool = True  # every copied message has all the references its record names, and no delivery count
     transactions: set[int] = Factory(set)
     definitions: set[tuple[int, int]] = Factory(set)
+    # Addresses with duplicate ids in the result.
+    identified: set[int] = Factory(set)
     end: int = FIRST_BATCH_OFFSET
     number: int = 0
     _outside: list[Segment] = Factory(list)
@@ -146,7 +148,7 @@ class Compaction:
         it any more, and those without live content can be dropped without being read. An acknowledgement in one of them
         still refers to the result if its transaction was committed while the result grew.
         """
-        if not self.complete or self.transactions or self.definitions or result.dead or result.orphans:
+        if not self.complete or self.transactions or self.definitions or result.dead or result.orphans or result.ended:
             return False
         if self.live_index.has_unsettled:
             return False
@@ -252,7 +254,10 @@ class Compaction:
         kind = RecordKind(number)
         if kind is RecordKind.DUPLICATE_ID:
             entry, transaction_id = codec.decode_duplicate_id(data, position, size)
-            return self._needs_living(entry.number, transaction_id, 1)
+            living = self._needs_living(entry.number, transaction_id, 1)
+            if living:
+                self.identified.add(entry.address_id)
+            return living
         if kind is RecordKind.UPDATE_DELIVERY_COUNT:
             needed = self._needs_delivery_count(data, position, segment)
         elif kind is RecordKind.PREPARE:
@@ -271,6 +276,8 @@ class Compaction:
             self.refers_outside |= outside
             # A commit set may be here for its transactions alone: then the removal of its marker is still needed.
             needed = outside or (kind is RecordKind.REMOVE_MARKER and key in self.definitions)
+        elif kind is RecordKind.CLEAR_DUPLICATE_IDS:
+            needed = self._needs_clearing(codec.IDENTIFIER.unpack_from(data, position)[4])
         elif kind is RecordKind.COMMIT_SET:
             needed = self._needs_commit_set(data, position, size, segment)
         elif kind in _REMOVED.values():
@@ -291,6 +298,15 @@ class Compaction:
         self.complete = False
         self.refers_outside |= message_id not in self.seen
         return True
+
+    def _needs_clearing(self, address_id: int) -> bool:
+        """Return True if earlier records of duplicate ids would bring them into force again.
+
+        In the run, those are ids that the index has not forgotten yet, and ids of open transactions.
+        """
+        outside = (RecordKind.CLEAR_DUPLICATE_IDS, address_id) in self._ended_outside
+        self.refers_outside |= outside
+        return outside or address_id in self.identified
 
     def _needs_definition(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> bool:
         if kind is RecordKind.HEURISTIC_OUTCOME:
@@ -379,4 +395,6 @@ class Compaction:
         kind, number = key
         if kind in _END_OF_TRANSACTION:
             return number in self.transactions
+        if kind == RecordKind.CLEAR_DUPLICATE_IDS:
+            return number in self.identified
         return key in self.definitions

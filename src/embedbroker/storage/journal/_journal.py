@@ -227,6 +227,11 @@ class Journal:
         """
         self._live_index.forget(number)
 
+    def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
+        """Append that the ids with these numbers are not in force any more: all that an address has."""
+        self._append(codec.encode_id(RecordKind.CLEAR_DUPLICATE_IDS, address_id))
+        self._live_index.clear_duplicate_ids(address_id, numbers, self._segment, self._segments)
+
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
         """Append the delivery count of one message in one queue, and when it is due, 0 for at once."""
         if due_ms:

@@ -106,6 +106,18 @@ class LiveIndex:
         else:
             self.add(entry.number, (entry.address_id,), segment)
 
+    def clear_duplicate_ids(
+        self, address_id: int, numbers: Iterable[int], segment: Segment, segments: Iterable[Segment]
+    ) -> None:
+        """Remove the ids in force at an address; ``segment`` has the record of that.
+
+        Segments may also have records of ids that were forgotten without a record. Those need it, too.
+        """
+        for earlier in segments:
+            if address_id in earlier.by_queue:
+                self._note_end((RecordKind.CLEAR_DUPLICATE_IDS, address_id), earlier, segment)
+        self._settle_later(OpenTransaction(adds=list(numbers)))
+
     def acknowledge(self, message_id: int, queue_id: int, segment: Segment) -> None:
         """Remove one reference. Unknown ones are no error: compaction may have dropped the message already."""
         home = self._settle(message_id, queue_id)

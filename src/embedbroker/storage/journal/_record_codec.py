@@ -27,8 +27,8 @@ record of a transaction thus keeps its position when compaction drops its neighb
 ordinals to messages that are not recorded, too, so that positions are the same after a restart.
 
 DUPLICATE_ID: an id with which no second message may come to an address. It ends when it is one of the oldest there or
-the address is removed. It has a number from the counter of message ids. Outside a transaction it stands in the batch of
-its message::
+the address is removed, or when CLEAR_DUPLICATE_IDS ends all that are in force at the address. It has a number from the
+counter of message ids. Outside a transaction it stands in the batch of its message::
 
      0  size u32 | kind u8 | flags u8 | two bytes, 0
      8  number i64 | address id i64 | transaction id i64
@@ -152,6 +152,7 @@ class RecordKind(IntEnum):
     REMOVE_DIVERT = 24
     SETTINGS = 25
     REMOVE_SETTINGS = 26
+    CLEAR_DUPLICATE_IDS = 27
 
 
 Definition: TypeAlias = AddressDefinition | QueueDefinition | CursorDefinition | DivertDefinition | SettingsDefinition
@@ -185,6 +186,7 @@ OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid byt
 MARKER = Struct("<IBBHqq")  # id, value; the name follows, UTF-8
 COMMIT_SET = Struct("<IBBHqqqII")  # see above
 # REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR, REMOVE_DIVERT, REMOVE_SETTINGS: id
+# CLEAR_DUPLICATE_IDS: address id
 # FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
 IDENTIFIER = Struct("<IBBHq")
 SEGMENT_START = Struct("<IBBHq")  # id limit; extents follow
@@ -310,7 +312,7 @@ def decode_commit_set(data: bytes, start: int, size: int) -> tuple[FencingToken,
 
 
 def encode_id(kind: RecordKind, value: int) -> bytes:
-    """Encode one number: all REMOVE records, FORGET_OUTCOME, RESERVE_IDS and SEAL."""
+    """Encode one number: all REMOVE records, CLEAR_DUPLICATE_IDS, FORGET_OUTCOME, RESERVE_IDS and SEAL."""
     return IDENTIFIER.pack(IDENTIFIER.size, kind, 0, 0, value)
 
 

@@ -242,6 +242,10 @@ class Replay:
                 self.live_index.update_delivery_count(message_id, queue_id, count, segment)
             case RecordKind.DUPLICATE_ID:
                 self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
+            case RecordKind.CLEAR_DUPLICATE_IDS:
+                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
+                numbers = self.duplicate_ids.pop(identifier, {})
+                self.live_index.clear_duplicate_ids(identifier, numbers, segment, segments)
             case RecordKind.PREPARE:
                 transaction_id = TRANSACTION.unpack_from(data, position)[4]
                 self._prepare(transaction_id, data[position + TRANSACTION.size : position + size], segment)

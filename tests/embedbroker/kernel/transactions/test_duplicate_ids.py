@@ -46,6 +46,22 @@ def ids_of(stage: Stage, address: str = "orders") -> list[bytes]:
     return list(cache.numbers) if cache is not None else []
 
 
+def test_ids_that_are_cleared_are_recorded_as_such_and_accepted_again(stage: Stage) -> None:
+    for number in range(3):
+        send(stage, f"message {number}", b"id %d" % number)
+    send(stage, "not durable", b"id 3", durable=False)
+    address = stage.kernel.address_manager.addresses["orders"]
+    cache = address.duplicate_ids
+    assert cache is not None and len(cache) == 4
+    recorded = [number for number in cache.numbers.values() if number]
+    stage.kernel.duplicates.forget_all(cache, address.definition.id)
+    assert stage.kernel.duplicates.used_bytes == 0 and ids_of(stage) == []
+    assert stage.store.of_kind("clear ids") == [("clear ids", address.definition.id, recorded)]
+    assert send(stage, "message 0 again", b"id 0") is None
+    stage.run()
+    assert stage.waiting("orders") == ["message 0", "message 1", "message 2", "not durable", "message 0 again"]
+
+
 def test_a_second_message_with_the_id_is_dropped_and_its_sender_sees_success(stage: Stage) -> None:
     assert send(stage, "first", b"id") is None
     assert send(stage, "second", b"id") is None

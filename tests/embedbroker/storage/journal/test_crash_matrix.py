@@ -15,7 +15,7 @@ import pytest
 from embedbroker.storage.journal import _journal
 from embedbroker.storage.journal import _live_index as _live_index
 from embedbroker.testing._disk import SimulatedDisk
-from tests.embedbroker.storage.journal_lives import MOMENTS, flow, live
+from tests.embedbroker.storage.journal_lives import FLOWING, MOMENTS, flow, live
 from tests.embedbroker.storage.twin_disk import TwinDisk
 
 pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
@@ -76,6 +76,21 @@ def test_changes_by_management_are_as_before_or_as_after_any_crash() -> None:
         hits += live(seed, SimulatedDisk(), manages=True)
     assert min(hits[f"{change} safe"] for change in CHANGES) >= 100, hits
     assert min(hits[f"{change} on its way"] for change in CHANGES) >= 20, hits
+
+
+@pytest.mark.parametrize("settles_late", [False, True])
+def test_duplicate_ids_that_were_cleared_come_back_after_no_crash(
+    settles_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if settles_late:
+        monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
+        monkeypatch.setattr(_journal, "SETTLED_PER_CALL", 1)
+    hits: Counter[str] = Counter()
+    for seed in range(8000 + 500 * settles_late, 8000 + 500 * settles_late + CASES):
+        hits += live(seed, SimulatedDisk(), clears=True)
+    for seed in range(9000 + 500 * settles_late, 9000 + 500 * settles_late + FLOW_CASES):
+        hits += live(seed, SimulatedDisk(), FLOWING, clears=True)
+    assert hits["ids cleared"] >= 200 and hits["merged segment"] >= 30 and hits["compaction"] >= 3, hits
 
 
 @pytest.mark.parametrize("settles_late", [False, True])

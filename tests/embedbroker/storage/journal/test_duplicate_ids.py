@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from random import Random
 
 from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
@@ -63,6 +64,49 @@ def test_what_was_forgotten_leaves_the_disk_and_the_rest_comes_back() -> None:
         assert len(portion) <= 7
         found += portion
     assert found[-20:] == entries and len(found) < 500
+
+
+def ids_after_a_restart(recorded: RecordedJournal) -> list[DuplicateId]:
+    recorded.settle()
+    journal = recover(deepcopy(recorded.disk))
+    assert journal.recovered is not None
+    return journal.recovered.take_duplicate_ids(100_000)
+
+
+def test_ids_that_were_cleared_do_not_come_back_and_later_ones_do() -> None:
+    recorded = journal_with_a_queue()
+    entries = [send_once(recorded, number) for number in range(100, 400)]
+    recorded.call("add_duplicate_id", DuplicateId(900, ADDRESS, b"in a transaction"), 901)
+    for entry in entries[:200]:
+        recorded.call("forget_duplicate_id", entry.number)  # without a record
+    recorded.call("clear_duplicate_ids", ADDRESS, [entry.number for entry in entries[200:]])
+    assert ids_after_a_restart(recorded) == []
+    recorded.call("commit", 901, [])
+    later = send_once(recorded, 500)
+    assert ids_after_a_restart(recorded) == [DuplicateId(900, ADDRESS, b"in a transaction"), later]
+    recorded.close()
+    rows = [row for row in journal_rows(recorded.disk) if isinstance(row, RecordRow)]
+    assert [row.text for row in rows if row.kind == "CLEAR_DUPLICATE_IDS"] == [str(ADDRESS)]
+
+
+def test_ids_that_were_cleared_leave_the_disk_and_so_do_the_records_of_that() -> None:
+    recorded = journal_with_a_queue()
+    entries: list[DuplicateId] = []
+    files = []
+    for number in range(100, 4100):
+        entries.append(send_once(recorded, number))
+        recorded.call("acknowledge", 2 * number, QUEUE, 0)
+        if len(entries) == 100:
+            recorded.call("clear_duplicate_ids", ADDRESS, [entry.number for entry in entries])
+            entries.clear()
+        recorded.journal.on_tick(NOW)
+        recorded.settle()
+        files.append(len(recorded.file_names()))
+    assert max(files[2000:]) <= max(files[:2000]) < 15
+    assert ids_after_a_restart(recorded) == entries
+    recorded.close()
+    kinds = [row.kind for row in journal_rows(recorded.disk) if isinstance(row, RecordRow)]
+    assert kinds.count("CLEAR_DUPLICATE_IDS") < 20 and kinds.count("DUPLICATE_ID") < 2000
 
 
 def test_ids_of_an_address_that_is_gone_are_gone() -> None:
