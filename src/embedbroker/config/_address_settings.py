@@ -95,6 +95,9 @@ class AddressSettings:
         default_group_first_key: Property that is true in the first message of a group for a consumer.
         default_purge_on_no_consumers: Whether a queue declared without that attribute is purged without consumers.
         default_consumer_window_size: Window returned to clients that query it.
+        config_delete_queues: Whether queues that a configuration created, and no longer contains, are deleted.
+        config_delete_addresses: Whether addresses that the configuration does not contain are deleted with all their
+            queues, unless they were created on demand.
         config_delete_diverts: Whether diverts that the configuration no longer contains are removed at the start.
         id_cache_size: Duplicate ids that the address keeps, 0 for none; None: ``BrokerConfig.id_cache_size``.
     """
@@ -137,6 +140,8 @@ class AddressSettings:
     default_group_first_key: str | None = field(default=None, validator=_text)
     default_purge_on_no_consumers: bool | None = field(default=None, validator=_flag)
     default_consumer_window_size: int | None = field(default=None, validator=_int32)
+    config_delete_queues: bool | None = field(default=None, validator=_flag)
+    config_delete_addresses: bool | None = field(default=None, validator=_flag)
     config_delete_diverts: bool | None = field(default=None, validator=_flag)
     id_cache_size: int | None = field(default=None, validator=optional(whole(0, 2**31 - 1)))
 
@@ -190,6 +195,8 @@ DEFAULT_SETTINGS = AddressSettings(
     default_group_rebalance_pause_dispatch=False,
     default_purge_on_no_consumers=False,
     default_consumer_window_size=1024 * 1024,
+    config_delete_queues=False,
+    config_delete_addresses=False,
     config_delete_diverts=False,
 )
 

@@ -28,6 +28,7 @@ _RENAMED = {
 }
 _POLICIES = {"BLOCK": AddressFullPolicy.BLOCK, "FAIL": AddressFullPolicy.FAIL}
 _DELETION = {"OFF": False, "FORCE": True}
+_DELETIONS = ("config_delete_queues", "config_delete_addresses", "config_delete_diverts")
 # By the number of a routing type.
 _ROUTING_TYPES = ("MULTICAST", "ANYCAST")
 
@@ -63,7 +64,7 @@ def _shown(name: str, value: object) -> object:
         return value.value
     if name == "default_queue_routing_type" and isinstance(value, int):
         return _ROUTING_TYPES[value]
-    if name == "config_delete_diverts":
+    if name in _DELETIONS:
         return "FORCE" if value else "OFF"
     return value
 
@@ -91,7 +92,7 @@ def _value(name: str, shown: str, value: object) -> object:
         words = dict(_POLICIES)
     elif name == "default_queue_routing_type":
         words = {word: number for number, word in enumerate(_ROUTING_TYPES)}
-    elif name == "config_delete_diverts":
+    elif name in _DELETIONS:
         words = dict(_DELETION)
     if words is None or value is None:
         return value

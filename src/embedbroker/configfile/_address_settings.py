@@ -15,6 +15,7 @@ from ._values import boolean, number, one_of, size, text_or_nothing, whole
 
 __all__ = ["address_settings"]
 
+_DELETION = one_of({"OFF": False, "FORCE": True})
 _FIELDS: Fields = {
     # An empty name removes the value of a wider match.
     "dead-letter-address": ("dead_letter_address", text_or_nothing),
@@ -54,7 +55,9 @@ _FIELDS: Fields = {
     "default-group-first-key": ("default_group_first_key", text_or_nothing),
     "default-purge-on-no-consumers": ("default_purge_on_no_consumers", boolean),
     "default-consumer-window-size": ("default_consumer_window_size", whole),
-    "config-delete-diverts": ("config_delete_diverts", one_of({"OFF": False, "FORCE": True})),
+    "config-delete-queues": ("config_delete_queues", _DELETION),
+    "config-delete-addresses": ("config_delete_addresses", _DELETION),
+    "config-delete-diverts": ("config_delete_diverts", _DELETION),
     "id-cache-size": ("id_cache_size", whole),
 }
 _FULL_POLICIES = {"BLOCK": "BLOCK", "FAIL": "FAIL", "PAGE": "PAGE", "DROP": "DROP"}

@@ -82,7 +82,6 @@ _AS_IT_IS_BELOW = {
         "0": """
             retroactive-message-count default-consumers-before-dispatch
         """,
-        "off": "config-delete-queues config-delete-addresses",
     },
     "core/cluster-connections/cluster-connection": {"off": "message-load-balancing"},
 }

@@ -30,7 +30,6 @@ from ._statistics import BacklogStatistics, KernelStatistics, QueueStatistics
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
-from .addressing._configured_addresses import ConfiguredAddresses
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
 from .addressing._internal_bindings import InternalBinding
@@ -91,7 +90,6 @@ __all__ = [
     "CommitSetDone",
     "CommitSets",
     "CommittedWork",
-    "ConfiguredAddresses",
     "Consumer",
     "ConsumerPort",
     "CountCredit",

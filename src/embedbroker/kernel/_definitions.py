@@ -42,7 +42,8 @@ class QueueDefinition:
     ``group_buckets`` of -1 means one for each group, and 0 that groups have no effect. ``group_rebalance`` assigns
     groups anew when a consumer joins; with ``group_rebalance_pause_dispatch`` not before consumers have settled what
     they hold. The first message of a group for a consumer has the property ``group_first_key``. A queue
-    that is not ``enabled`` takes no message; what it has is delivered.
+    that is not ``enabled`` takes no message; what it has is delivered. A queue is ``configuration_managed`` if a
+    configuration contained it.
     """
 
     id: int
@@ -67,6 +68,7 @@ class QueueDefinition:
     group_first_key: str | None = None
     group_rebalance_pause_dispatch: bool = False
     enabled: bool = True
+    configuration_managed: bool = False
 
 
 @frozen

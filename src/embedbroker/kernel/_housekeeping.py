@@ -18,6 +18,7 @@ from ._schedule import Schedule
 from ._teardown import Teardown
 from .addressing._address import Address
 from .addressing._addresses import AddressManager
+from .addressing._configured_addresses import ConfiguredAddresses
 from .addressing._divert_table import DivertTable
 from .cursors._cursors import Cursors
 from .queueing._queue import Queue
@@ -42,6 +43,7 @@ class Housekeeping:
         "_calls",
         "_clock",
         "_config",
+        "_configured",
         "_counters",
         "_counting",
         "_cursors",
@@ -67,6 +69,7 @@ class Housekeeping:
         settings: AddressSettingsRepository,
         clock: Clock,
         address_manager: AddressManager,
+        configured: ConfiguredAddresses,
         diverts: DivertTable,
         cursors: Cursors,
         branches: XaBranches,
@@ -81,6 +84,7 @@ class Housekeeping:
         self._settings = settings
         self._clock = clock
         self._address_manager = address_manager
+        self._configured = configured
         self._diverts = diverts
         self._cursors = cursors
         self._branches = branches
@@ -132,6 +136,7 @@ class Housekeeping:
         for address_name, wanted in self._config.addresses.items():
             for refused in self._address_manager.declare(address_name, wanted):
                 self._log(f"address {address_name!r} of the configuration: {refused.text}")
+        self._configured.remove_missing(self._config.addresses)
         for settings in self._settings.entries.values():
             self._address_manager.provide_targets(settings)
 

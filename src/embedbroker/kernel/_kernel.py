@@ -30,6 +30,7 @@ from ._statistics import KernelStatistics
 from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
+from .addressing._configured_addresses import ConfiguredAddresses
 from .addressing._divert_table import DivertTable
 from .addressing._settings_table import SettingsTable
 from .cursors._cursors import Cursors
@@ -128,9 +129,11 @@ class Kernel:
         """Create the parts that work by time."""
         self.message_counters = MessageCounters(self.config, self.clock, self.address_manager)
         self.observers.decision.queue_removed.append(self.message_counters.forget)
+        self.configured_addresses = ConfiguredAddresses(self.address_manager, self.teardown, self.inform)
         self.housekeeping = Housekeeping(
-            self.config, self.settings, self.clock, self.address_manager, self.diverts, self.cursors, self.branches,
-            self.expiry, self.teardown, self.schedule, self.message_counters, self.log, self.inform,
+            self.config, self.settings, self.clock, self.address_manager, self.configured_addresses, self.diverts,
+            self.cursors, self.branches, self.expiry, self.teardown, self.schedule, self.message_counters, self.log,
+            self.inform,
         )  # fmt: skip
 
     def _compose_branches(self) -> None:

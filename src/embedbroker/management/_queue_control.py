@@ -121,6 +121,12 @@ _ATTRIBUTES = (
         lambda call: _of(call).definition.purge_on_no_consumers,
         "It is purged when its last consumer closes.",
     ),
+    Attribute(
+        "ConfigurationManaged",
+        "boolean",
+        lambda call: _of(call).definition.configuration_managed,
+        "A configuration contained it.",
+    ),
     Attribute("InternalQueue", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
     Attribute("LastValue", "boolean", lambda call: False, "Last-value queue; not available yet."),
     Attribute("LastValueKey", "String", lambda call: None, "Its property; null, as there are none yet."),

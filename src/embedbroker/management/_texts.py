@@ -119,7 +119,7 @@ def queue_configuration(queue: Queue) -> dict[str, object]:
         "auto-delete-delay": definition.auto_delete_delay,
         "auto-delete-message-count": definition.auto_delete_message_count,
         "ring-size": -1,
-        "configuration-managed": False,
+        "configuration-managed": definition.configuration_managed,
         "temporary": definition.temporary,
         "auto-create-address": True,
         "internal": False,

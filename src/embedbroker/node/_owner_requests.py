@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from embedbroker.kernel import ALLOW_ALL, ConfiguredAddresses, Kernel, Session
+from embedbroker.kernel import ALLOW_ALL, Kernel, Session
 from embedbroker.protocols import CoreService
 
 from ._current_step import CurrentStep
@@ -54,7 +54,9 @@ class OwnerRequests(Part):
         refusals: list[str] = []
         if wanted.diverts is not None:
             refusals += [refused.text for refused in kernel.diverts.reload(wanted.diverts)]
-        addresses = ConfiguredAddresses(kernel.address_manager)
+        addresses = kernel.configured_addresses
+        if wanted.addresses is not None:
+            addresses.remove_missing(wanted.addresses)
         for name, address in (wanted.addresses or {}).items():
             refusals += [f"address {name!r}: {refused.text}" for refused in addresses.reload(name, address)]
         for settings in (wanted.address_settings or {}).values():

@@ -112,7 +112,8 @@ class ThreadedSettingsCalls(ThreadedManagementCalls):
         """Adopt security settings, address settings, diverts and addresses of a configuration that has changed.
 
         As in Artemis: settings that management set stay in force, queues that exist get the configured values, diverts
-        change as with `reload_diverts`, and what is missing stays. All other values need a restart. A broker with the
+        change as with `reload_diverts`. Queues and addresses that are missing stay, unless ``config_delete_queues`` or
+        ``config_delete_addresses`` is set for their address. All other values need a restart. A broker with the
         configuration of `load_config` does this by itself when its file changes.
 
         Args:

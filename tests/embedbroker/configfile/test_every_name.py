@@ -225,6 +225,8 @@ SETTINGS: dict[str, tuple[str, str, object]] = {
     "default-group-first-key": ("begins", "default_group_first_key", "begins"),
     "default-purge-on-no-consumers": ("true", "default_purge_on_no_consumers", True),
     "default-consumer-window-size": ("7", "default_consumer_window_size", 7),
+    "config-delete-queues": ("FORCE", "config_delete_queues", True),
+    "config-delete-addresses": ("FORCE", "config_delete_addresses", True),
     "config-delete-diverts": ("FORCE", "config_delete_diverts", True),
     "id-cache-size": ("8", "id_cache_size", 8),
 }

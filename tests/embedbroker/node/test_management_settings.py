@@ -35,6 +35,8 @@ def test_settings_of_an_address_are_those_that_a_match_sets() -> None:
             default_queue_routing_type=1,
             redelivery_delay_multiplier=2.5,
             send_to_dla_on_no_route=True,
+            config_delete_queues=False,
+            config_delete_addresses=True,
             config_delete_diverts=True,
         ),
     }
@@ -46,6 +48,8 @@ def test_settings_of_an_address_are_those_that_a_match_sets() -> None:
         "defaultQueueRoutingType": "ANYCAST",
         "redeliveryMultiplier": 2.5,
         "sendToDLAOnNoRoute": True,
+        "configDeleteQueues": "OFF",
+        "configDeleteAddresses": "FORCE",
         "configDeleteDiverts": "FORCE",
     }
     assert json.loads(manager.call("broker", "getAddressSettingsAsJSON", "b")) == {

@@ -547,6 +547,35 @@ async def test_a_program_adopts_a_configuration() -> None:
         assert await management.divert_names() == ["copy"]
 
 
+async def test_what_a_configuration_created_goes_when_it_is_missing_where_settings_order_that(tmp_path: Path) -> None:
+    settings = {
+        "stock.#": AddressSettings(config_delete_queues=True),
+        "old.#": AddressSettings(config_delete_addresses=True),
+    }
+    config = BrokerConfig(
+        data_directory=str(tmp_path),
+        address_settings=settings,
+        addresses={
+            "stock": AddressConfiguration(anycast={"stock": QueueConfiguration(), "more": QueueConfiguration()}),
+            "old": AddressConfiguration(anycast={"old": QueueConfiguration()}),
+            "other": AddressConfiguration(anycast={"other": QueueConfiguration()}),
+        },
+    )
+    left = {"stock": AddressConfiguration(anycast={"stock": QueueConfiguration()})}
+    async with EmbeddedBroker(config) as broker:
+        management = broker.management
+        await management.create_queue("mine", address="stock")
+        assert await management.get("queue.more", "ConfigurationManaged") is True
+        assert await management.get("queue.mine", "ConfigurationManaged") is False
+    # At a start, after a journal, and then while the broker runs.
+    async with EmbeddedBroker(evolve(config, addresses=left | {"old": config.addresses["old"]})) as broker:
+        management = broker.management
+        assert set(await management.queue_names()) == {"stock", "mine", "old", "other"}
+        await management.reload_configuration(evolve(config, addresses=left))
+        assert set(await management.queue_names()) == {"stock", "mine", "other"}
+        assert "old" not in await management.address_names()
+
+
 @pytest.mark.parametrize(("configured", "expected"), [(None, False), (True, True)])
 async def test_configuration_that_does_not_state_it_leaves_a_queue_disabled(
     configured: bool | None, expected: bool

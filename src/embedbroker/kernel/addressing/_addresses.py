@@ -356,7 +356,7 @@ class AddressManager:
     def declare(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
         """Ensure that an address and its queues exist, and are never auto-deleted; return the refusals.
 
-        An existing queue is not changed. Routing types of an existing address stay, too: its queues may need them.
+        An existing queue keeps its settings. Routing types of an existing address stay, too: its queues may need them.
         """
         if self.is_reserved(name):
             return [_is_reserved(name)]
@@ -388,12 +388,22 @@ class AddressManager:
                 auto_delete=False,
                 ignore_if_exists=True,
                 user=configured.user,
+                configuration_managed=True,
             )
             for routing_type, queues in ((_ANYCAST, wanted.anycast), (_MULTICAST, wanted.multicast))
             for queue, configured in (queues or {}).items()
         ]
         made = [self.create_queue(request, limited=False) for request in requests]
+        for queue in made:
+            if isinstance(queue, Queue) and queue.definition.address == name:
+                self._note_configured(queue)
         return [each for each in made if isinstance(each, Refused)]
+
+    def _note_configured(self, queue: Queue) -> None:
+        if not queue.definition.configuration_managed:
+            queue.definition = evolve(queue.definition, configuration_managed=True)
+            if queue.durable:
+                self.store.add_queue(queue.definition)
 
     def provide_targets(self, settings: AddressSettings) -> None:
         """Ensure that the dead letter and expiry addresses of settings exist, with their queues."""
@@ -469,6 +479,7 @@ class AddressManager:
             ),
             group_first_key=request.group_first_key or settings.default_group_first_key or None,
             enabled=default(request.enabled, True),
+            configuration_managed=request.configuration_managed,
         )
 
     def drop_queue(self, queue: Queue) -> None:

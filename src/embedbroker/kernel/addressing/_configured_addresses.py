@@ -1,17 +1,24 @@
 """Addresses of a configuration that changes while the broker runs.
 
-Responsible for what becomes of queues that exist. Does not depend on how a change is noticed.
+Responsible for the treatment of queues that exist, and for the deletion of what a configuration no longer contains. Does
+not depend on how a change is noticed.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from embedbroker.config import AddressConfiguration, QueueConfiguration
 
 from .._refusal import Refused
+from ..queueing._queue import Queue
+from ._address import Address
 from ._addresses import AddressManager
 from ._views import QueueUpdate
+
+if TYPE_CHECKING:
+    from .._teardown import Teardown
 
 __all__ = ["ConfiguredAddresses"]
 
@@ -21,15 +28,57 @@ T = TypeVar("T")
 
 
 class ConfiguredAddresses:
-    """Adopt addresses, with their queues, of a configuration that has changed."""
+    """Adopt addresses, with their queues, of a configuration.
 
-    __slots__ = ("_manager",)
+    Args:
+        manager: Holds the addresses and queues.
+        teardown: Deletes queues.
+        inform: Receives one line about each queue and address that is deleted.
+    """
 
-    def __init__(self, manager: AddressManager) -> None:
+    __slots__ = ("_inform", "_manager", "_teardown")
+
+    def __init__(self, manager: AddressManager, teardown: Teardown, inform: Callable[[str], None]) -> None:
         self._manager = manager
+        self._teardown = teardown
+        self._inform = inform
+
+    def remove_missing(self, wanted: Mapping[str, AddressConfiguration]) -> None:
+        """Delete what a configuration does not contain, where address settings require it, as Artemis does.
+
+        ``config_delete_addresses`` deletes an address with all its queues, unless it was created on demand.
+        ``config_delete_queues`` deletes those queues of all other addresses that a configuration created. Dead letter
+        and expiry addresses count as configured: settings contain them.
+        """
+        targets: set[str | None] = set()
+        for settings in self._manager.settings.entries.values():
+            targets |= {settings.dead_letter_address, settings.expiry_address}
+        for address in list(self._manager.addresses.values()):
+            settings = self._manager.settings.of(address.name)
+            is_missing = address.name not in wanted and address.name not in targets
+            if is_missing and settings.config_delete_addresses and not address.definition.auto_created:
+                self._delete_address(address)
+            elif settings.config_delete_queues:
+                configured = _queue_names(wanted.get(address.name))
+                for queue in list(address.queues):
+                    if queue.definition.configuration_managed and queue.name not in configured:
+                        self._delete_queue(queue)
+
+    def _delete_address(self, address: Address) -> None:
+        for queue in list(address.queues):
+            self._delete_queue(queue)
+        if self._manager.is_bound(address):
+            self._inform(f"address {address.name!r} is not deleted: it has diverts")
+            return
+        self._inform(f"address {address.name!r} is deleted: the configuration does not contain it")
+        self._manager.remove_address(address)
+
+    def _delete_queue(self, queue: Queue) -> None:
+        self._inform(f"queue {queue.name!r} is deleted: the configuration does not contain it")
+        self._teardown.delete_queue(queue)
 
     def reload(self, name: str, wanted: AddressConfiguration) -> list[Refused]:
-        """Adopt an address, as Artemis does; return the refusals. What is not configured stays.
+        """Adopt an address, as Artemis does; return the refusals. Queues that are not configured stay.
 
         Existing queues get the configured values; an attribute that is not configured gets the default of the address.
         The address stops serving a routing type that the configuration no longer contains, if no queue has it.
@@ -79,3 +128,8 @@ class ConfiguredAddresses:
         multicast = wanted.multicast is not None or _MULTICAST in kept
         if (anycast, multicast) != (address.definition.anycast, address.definition.multicast):
             self._manager.create_address(name, anycast=anycast, multicast=multicast, auto_created=False, limited=False)
+
+
+def _queue_names(wanted: AddressConfiguration | None) -> set[str]:
+    """Return the names of the queues that an address has in a configuration."""
+    return set() if wanted is None else {*(wanted.anycast or ()), *(wanted.multicast or ())}

@@ -37,6 +37,7 @@ class QueueRequest:
     shared: bool = False
     ignore_if_exists: bool = False
     user: str | None = None
+    configuration_managed: bool = False
 
 
 @frozen

@@ -67,7 +67,7 @@ def queue_response(view: QueueView, version: int, *, to_query: bool = True) -> P
         ring_size=-1,
         enabled=definition.enabled if view.exists else None,
         group_rebalance_pause_dispatch=definition.group_rebalance_pause_dispatch,
-        configuration_managed=False,
+        configuration_managed=definition.configuration_managed,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from embedbroker.config import AddressConfiguration, AddressSettings, QueueConfiguration
-from embedbroker.kernel import AddressDefinition, QueueDefinition
+from embedbroker.config import AddressConfiguration, AddressSettings, DivertConfiguration, QueueConfiguration
+from embedbroker.kernel import AddressDefinition, QueueDefinition, Refused
 from tests.embedbroker.kernel.letters import letter
 from tests.embedbroker.kernel.stage import ANYCAST, MULTICAST, Stage
 
@@ -88,11 +89,20 @@ def restarted(address: AddressDefinition, queue: QueueDefinition, wanted: Addres
 def test_what_the_journal_kept_stays_and_is_not_written_again() -> None:
     address, queue = (
         AddressDefinition(1_001, "a", True, False),
-        QueueDefinition(1_002, "q", "a", ANYCAST, max_consumers=2),
+        QueueDefinition(1_002, "q", "a", ANYCAST, max_consumers=2, configuration_managed=True),
     )
     stage = restarted(address, queue, AddressConfiguration(anycast={"q": QueueConfiguration(max_consumers=5)}))
     assert stage.store.records == []
     assert stage.kernel.address_manager.queues["q"].definition == queue
+
+
+def test_a_queue_of_other_origin_is_noted_once_as_one_of_the_configuration() -> None:
+    address, queue = AddressDefinition(1_001, "a", True, False), QueueDefinition(1_002, "q", "a", ANYCAST)
+    elsewhere = {"a": AddressConfiguration(anycast={"q": QUEUE}), "b": AddressConfiguration(anycast={"q": QUEUE})}
+    stage = Stage({}, restored=(address, queue), addresses={"b": elsewhere["b"]})
+    assert stage.store.of_kind("queue") == []
+    stage = Stage({}, restored=(address, queue), addresses=elsewhere)
+    assert stage.store.of_kind("queue") == [("queue", evolve(queue, configuration_managed=True))]
 
 
 def test_an_address_that_was_made_on_demand_becomes_one_of_the_configuration() -> None:
@@ -118,3 +128,71 @@ def test_they_may_be_one_too_many(limit: str) -> None:
     limits: dict[str, Any] = {limit: 1}
     stage = Stage({}, addresses={"a": AddressConfiguration(anycast={"a": QUEUE, "b": QUEUE})}, **limits)
     assert list(definitions(stage)) == ["a", "b"]
+
+
+# -- deletion of what the configuration does not contain --------------------------------------------------------------
+
+FORCED_QUEUES = AddressSettings(config_delete_queues=True)
+FORCED_ADDRESSES = AddressSettings(config_delete_addresses=True)
+KEPT = (
+    AddressDefinition(1, "a", True, False),
+    QueueDefinition(2, "a.configured", "a", ANYCAST, configuration_managed=True),
+    QueueDefinition(3, "a.other", "a", ANYCAST),
+    AddressDefinition(4, "b", True, False),
+    QueueDefinition(5, "b.configured", "b", ANYCAST, configuration_managed=True),
+    AddressDefinition(6, "demanded", True, False, auto_created=True),
+    QueueDefinition(7, "demanded", "demanded", ANYCAST),
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "queues", "addresses"),
+    [
+        (AddressSettings(), {"a.configured", "a.other", "b.configured", "demanded", "new"}, {"a", "b", "demanded"}),
+        (FORCED_QUEUES, {"a.other", "demanded", "new"}, {"a", "b", "demanded"}),
+        (FORCED_ADDRESSES, {"a.configured", "a.other", "demanded", "new"}, {"a", "demanded"}),
+    ],
+)
+def test_what_is_missing_at_the_start_goes_where_the_settings_want_it(
+    settings: AddressSettings, queues: set[str], addresses: set[str]
+) -> None:
+    wanted = {"a": AddressConfiguration(anycast={"new": QUEUE})}
+    stage = Stage({"#": settings}, restored=KEPT, addresses=wanted)
+    assert set(definitions(stage)) == queues
+    assert set(stage.kernel.address_manager.addresses) == addresses
+    gone = {each.id for each in KEPT} - {queue.id for queue in stage.kernel.address_manager.queues.values()}
+    gone -= {address.definition.id for address in stage.kernel.address_manager.addresses.values()}
+    assert {record[1] for record in stage.store.of_kind("no queue", "no address")} == gone
+
+
+def test_a_reload_deletes_missing_queues_with_messages_and_consumers() -> None:
+    wanted = {"a": AddressConfiguration(anycast={"a": QUEUE, "rest": QUEUE})}
+    stage = Stage({"a": FORCED_QUEUES}, addresses=wanted)
+    session = stage.session()
+    consumer, taker = stage.consumer(session, "a")
+    stage.send(letter("m", "a::rest"))
+    left = {"a": AddressConfiguration(anycast={"rest": QUEUE})}
+    stage.kernel.configured_addresses.remove_missing(left)
+    assert set(definitions(stage)) == {"rest"}
+    assert taker.closed == [consumer.key]
+    stage.kernel.configured_addresses.remove_missing({"a": AddressConfiguration(multicast={})})
+    stage.run_all()
+    assert definitions(stage) == {} and "a" in stage.kernel.address_manager.addresses
+    assert stage.kernel.statistics().used_bytes == 0
+    assert stage.log == [
+        "queue 'a' is deleted: the configuration does not contain it",
+        "queue 'rest' is deleted: the configuration does not contain it",
+    ]
+    stage.kernel.check()
+
+
+def test_addresses_of_dead_letters_and_diverted_ones_stay() -> None:
+    settings = AddressSettings(
+        dead_letter_address="dead", expiry_address="late", config_delete_addresses=True, config_delete_queues=True
+    )
+    stage = Stage({"#": settings}, addresses={"a": AddressConfiguration(anycast={"a": QUEUE})})
+    assert not isinstance(stage.kernel.diverts.create("copy", DivertConfiguration("a", "b")), Refused)
+    stage.kernel.configured_addresses.remove_missing({})
+    assert set(definitions(stage)) == {"dead", "late"}
+    assert set(stage.kernel.address_manager.addresses) == {"a", "dead", "late"}
+    assert stage.log[-1] == "address 'a' is not deleted: it has diverts"
