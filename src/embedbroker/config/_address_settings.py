@@ -208,11 +208,12 @@ class AddressSettingsRepository:
     entries: dict[str, AddressSettings] = field(factory=dict)
     wildcards: WildcardConfiguration = field(factory=WildcardConfiguration)
     uuid_namespace: str = ""
+    literal_markers: str = ""
     _matches: Matches[AddressSettings] = field(init=False)
     _cache: dict[str, AddressSettings] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        self._matches = Matches(self.entries, self.wildcards, self.uuid_namespace)
+        self._matches = Matches(self.entries, self.wildcards, self.uuid_namespace, self.literal_markers)
 
     def of(self, address: str) -> AddressSettings:
         """Return the merged settings of one address; every value is set but names and id_cache_size.
@@ -251,7 +252,7 @@ class AddressSettingsRepository:
         Raises:
             ValueError: A text is not a match; nothing is changed.
         """
-        self._matches = Matches(entries, self.wildcards, self.uuid_namespace)
+        self._matches = Matches(entries, self.wildcards, self.uuid_namespace, self.literal_markers)
         self.entries = dict(entries)
         self._cache.clear()
 

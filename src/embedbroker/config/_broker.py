@@ -19,7 +19,7 @@ from ._checks import as_path, instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._diverts import DivertConfiguration, as_diverts
 from ._ha_policy import HAPolicy, PrimaryOnly
-from ._matches import check_match
+from ._matches import check_markers, check_match
 from ._security import (
     ANY_ROLE,
     GuestLogin,
@@ -169,12 +169,22 @@ def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressS
     return dict(entries)
 
 
+def _markers(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
+    text(config, attribute, value)
+    try:
+        check_markers(str(value))
+    except ValueError as error:
+        raise ValueError(f"{attribute.name} {error}") from None
+
+
 def _matches(config: BrokerConfig, attribute: Attribute[Any], value: object) -> None:
     assert value is None or isinstance(value, Mapping)
     kind = attribute.name.removesuffix("s").replace("_", "-")
     for match in value or {}:
         try:
-            check_match(match, kind, config.wildcard_addresses)
+            # As in Artemis, only matches of address settings may be literal.
+            markers = config.literal_match_markers if kind == "address-setting" else ""
+            check_match(match, kind, config.wildcard_addresses, markers)
         except ValueError as error:
             raise ValueError(f"{attribute.name}: {error}") from None
 
@@ -247,6 +257,8 @@ class BrokerConfig:
         cluster_user: User by which brokers of a cluster recognise each other; must be the same everywhere.
         cluster_password: Password with that user; must be the same everywhere.
         wildcard_addresses: Characters of wildcards in addresses, address settings and security settings.
+        literal_match_markers: First and last character of a match of address settings in which wildcards are plain
+            text, such as ``()``; empty: there are none.
         address_settings: Settings by match text. By default dead letters go to ``DLQ`` and expired messages to
             ``ExpiryQueue``, as in a broker that ``artemis create`` made.
         addresses: Addresses that exist from the start, with their queues: ``{"orders":
@@ -349,6 +361,7 @@ class BrokerConfig:
     wildcard_addresses: WildcardConfiguration = field(
         factory=WildcardConfiguration, validator=instance(WildcardConfiguration)
     )
+    literal_match_markers: str = field(default="", validator=_markers)
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings, validator=_matches)
     addresses: dict[str, AddressConfiguration] = field(factory=dict, converter=as_addresses)
     diverts: dict[str, DivertConfiguration] = field(factory=dict, converter=as_diverts)

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from ._wildcards import WildcardConfiguration
 
-__all__ = ["Matches", "check_match"]
+__all__ = ["Matches", "check_match", "check_markers"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,19 @@ _USUAL = WildcardConfiguration()
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-def check_match(match: str, kind: str = "address-setting", wildcards: WildcardConfiguration = _USUAL) -> None:
+def check_markers(markers: str) -> None:
+    """Refuse a text that is neither empty nor the two characters around a literal match.
+
+    Raises:
+        ValueError: The text has another length.
+    """
+    if len(markers) not in (0, 2):
+        raise ValueError(f"must be the first and the last character of a literal match, such as '()', not {markers!r}")
+
+
+def check_match(
+    match: str, kind: str = "address-setting", wildcards: WildcardConfiguration = _USUAL, literal_markers: str = ""
+) -> None:
     """Refuse a text that is not a match.
 
     Raises:
@@ -30,7 +42,8 @@ def check_match(match: str, kind: str = "address-setting", wildcards: WildcardCo
     if not match:
         article = "an" if kind[0] in "aeiou" else "a"
         raise ValueError(f"{article} {kind} match must not be empty; {wildcards.any_words!r} matches every address")
-    if wildcards.any_words in match[:-1]:
+    literal = _literal(match, literal_markers)
+    if wildcards.any_words in (match if literal is None else literal)[:-1]:
         raise ValueError(f"{kind} match {match!r}: {wildcards.any_words!r} is allowed at the end only")
 
 
@@ -41,16 +54,29 @@ class Matches(Generic[T]):
         entries: The entries by match text.
         wildcards: Characters of wildcards.
         uuid_namespace: First words of the texts that stand for addresses whose name is a UUID; empty: their names.
+        literal_markers: First and last character of a match without wildcards; empty: no match is literal.
 
     Raises:
         ValueError: A text is not a match.
     """
 
     def __init__(
-        self, entries: Mapping[str, T], wildcards: WildcardConfiguration = _USUAL, uuid_namespace: str = ""
+        self,
+        entries: Mapping[str, T],
+        wildcards: WildcardConfiguration = _USUAL,
+        uuid_namespace: str = "",
+        literal_markers: str = "",
     ) -> None:
-        for match in entries:
-            check_match(match, wildcards=wildcards)
+        self._literal: dict[str, T] = {}
+        others: dict[str, T] = {}
+        for match, entry in entries.items():
+            check_match(match, wildcards=wildcards, literal_markers=literal_markers)
+            literal = _literal(match, literal_markers)
+            if literal is None:
+                others[match] = entry
+            else:
+                self._literal[literal] = entry
+        entries = others
         characters = wildcards.any_words, wildcards.single_word
         wild = [match for match in entries if any(each in match for each in characters)]
         are_wild = frozenset(wild)
@@ -68,10 +94,17 @@ class Matches(Generic[T]):
         if self._uuid_prefix and _UUID.fullmatch(address):
             address = self._uuid_prefix + address
         matching = [entry for pattern, entry in self._wildcards if pattern.fullmatch(address)]
-        exact = self._exact.get(address)
-        if exact is not None:
-            matching.insert(0, exact)
+        for exact in (self._literal.get(address), self._exact.get(address)):
+            if exact is not None:
+                matching.insert(0, exact)
         return matching
+
+
+def _literal(match: str, markers: str) -> str | None:
+    """Return the text between the markers of a literal match; None for another match."""
+    if not markers or len(match) < 2 or (match[0], match[-1]) != (markers[0], markers[1]):
+        return None
+    return match[1:-1]
 
 
 def _pattern(match: str, wildcards: WildcardConfiguration) -> re.Pattern[str]:

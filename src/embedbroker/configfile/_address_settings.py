@@ -63,7 +63,9 @@ _FIELDS: Fields = {
 _FULL_POLICIES = {"BLOCK": "BLOCK", "FAIL": "FAIL", "PAGE": "PAGE", "DROP": "DROP"}
 
 
-def address_settings(core: Element, wildcards: WildcardConfiguration, findings: Findings) -> dict[str, AddressSettings]:
+def address_settings(
+    core: Element, wildcards: WildcardConfiguration, literal_markers: str, findings: Findings
+) -> dict[str, AddressSettings]:
     """Return the settings by match. A file without any has none, as in Artemis: dead letters are then dropped."""
     settings: dict[str, AddressSettings] = {}
     holder = core.take("address-settings")
@@ -77,7 +79,7 @@ def address_settings(core: Element, wildcards: WildcardConfiguration, findings: 
         if match is None or found is None:
             continue
         try:
-            AddressSettingsRepository({match: found}, wildcards)
+            AddressSettingsRepository({match: found}, wildcards, literal_markers=literal_markers)
         except ValueError as error:
             findings.refuse(element.place, str(error))
         else:

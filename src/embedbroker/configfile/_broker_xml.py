@@ -48,6 +48,7 @@ _FIELDS: Fields = {
     "reject-empty-validated-user": ("reject_empty_validated_user", boolean),
     "authentication-cache-size": ("authentication_cache_size", whole),
     "authorization-cache-size": ("authorization_cache_size", whole),
+    "literal-match-markers": ("literal_match_markers", text),
     "uuid-namespace": ("uuid_namespace", text_or_nothing),
     "temporary-queue-namespace": ("uuid_namespace", text_or_nothing),
     "management-address": ("management_address", text),
@@ -108,7 +109,8 @@ def broker_config(
     wanted = getattr(policy, "cluster_name", None)
     values["cluster_connection"] = cluster_connection(core, wanted, connectors, findings)
     values["wildcard_addresses"] = characters = wildcards(core, findings)
-    values["address_settings"] = address_settings(core, characters, findings)
+    markers = values.get("literal_match_markers", "")
+    values["address_settings"] = address_settings(core, characters, markers, findings)
     values["addresses"] = addresses(root, core, findings)
     values["diverts"] = diverts(core, findings)
     values |= security_values(core, folder, properties, findings)

@@ -95,7 +95,10 @@ class Kernel:
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)
         self.settings = AddressSettingsRepository(
-            config.address_settings, config.wildcard_addresses, config.uuid_namespace
+            config.address_settings,
+            config.wildcard_addresses,
+            config.uuid_namespace,
+            config.literal_match_markers,
         )
         self.duplicates = DuplicateIds(
             config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform

@@ -50,6 +50,27 @@ def test_matches(match: str, address: str, applies: bool) -> None:
     assert found({match: attempts(77)}, address) == (77 if applies else 10)
 
 
+def test_a_literal_match_counts_for_the_address_of_its_text_alone() -> None:
+    """Artemis' RepositoryTest.testLiteral."""
+    addresses = {"#": "0", "(a.#)": "1", "a.#": "2", "a.b": "3", "a.*": "4"}
+    entries = {match: AddressSettings(dead_letter_address=name) for match, name in addresses.items()}
+    matches = Matches(entries, literal_markers="()")
+    assert [each.dead_letter_address for each in matches.of("a.b")] == ["3", "4", "2", "0"]
+    assert [each.dead_letter_address for each in matches.of("a.#")] == ["1", "4", "2", "0"]
+    repository = AddressSettingsRepository(entries, literal_markers="()")
+    assert (repository.of("a.#").dead_letter_address, repository.of("(a.#)").dead_letter_address) == ("1", "0")
+    # Without markers in the configuration they are plain text.
+    assert found({"(a)": attempts(7)}, "(a)") == 7 and found({"(a)": attempts(7)}, "a") == 10
+    repository.replace("(a.*)", attempts(5))
+    assert (repository.of("a.*").max_delivery_attempts, repository.of("a.x").max_delivery_attempts) == (5, 10)
+
+
+@pytest.mark.parametrize("match", ["(a.#.b)", "(#.a)", "(a.#"])
+def test_a_hash_stands_at_the_end_of_a_literal_match_only(match: str) -> None:
+    with pytest.raises(ValueError, match="'#' is allowed at the end only"):
+        AddressSettingsRepository({}, literal_markers="()").replace(match, AddressSettings())
+
+
 def test_more_specific_matches_come_first() -> None:
     """Artemis' RepositoryTest.testMultipleMatchesHasRightOrder."""
     matches = ["m.a.c", "m.*.c", "m.a.#", "m.#", "#"]

@@ -173,6 +173,7 @@ CORE: dict[str, tuple[str, str, object]] = {
     "audit-directory": ("/some/audit", "audit_directory", "/some/audit"),
     "configuration-file-refresh-period": ("700", "configuration_file_refresh_period_ms", 700),
     "audit-retention": ("1GiB", "audit_retention", 1024**3),
+    "literal-match-markers": ("()", "literal_match_markers", "()"),
     "uuid-namespace": ("temp", "uuid_namespace", "temp"),
     "temporary-queue-namespace": ("temp", "uuid_namespace", "temp"),
     "management-address": ("orders.management", "management_address", "orders.management"),

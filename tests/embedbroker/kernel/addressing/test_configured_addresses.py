@@ -135,13 +135,13 @@ def test_they_may_be_one_too_many(limit: str) -> None:
 FORCED_QUEUES = AddressSettings(config_delete_queues=True)
 FORCED_ADDRESSES = AddressSettings(config_delete_addresses=True)
 KEPT = (
-    AddressDefinition(1, "a", True, False),
-    QueueDefinition(2, "a.configured", "a", ANYCAST, configuration_managed=True),
-    QueueDefinition(3, "a.other", "a", ANYCAST),
-    AddressDefinition(4, "b", True, False),
-    QueueDefinition(5, "b.configured", "b", ANYCAST, configuration_managed=True),
-    AddressDefinition(6, "demanded", True, False, auto_created=True),
-    QueueDefinition(7, "demanded", "demanded", ANYCAST),
+    AddressDefinition(1_001, "a", True, False),
+    QueueDefinition(1_002, "a.configured", "a", ANYCAST, configuration_managed=True),
+    QueueDefinition(1_003, "a.other", "a", ANYCAST),
+    AddressDefinition(1_004, "b", True, False),
+    QueueDefinition(1_005, "b.configured", "b", ANYCAST, configuration_managed=True),
+    AddressDefinition(1_006, "demanded", True, False, auto_created=True),
+    QueueDefinition(1_007, "demanded", "demanded", ANYCAST),
 )
 
 
