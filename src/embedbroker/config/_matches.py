@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from ._wildcards import WildcardConfiguration
 
-__all__ = ["Matches", "check_match", "check_markers"]
+__all__ = ["Matches", "check_markers", "check_match"]
 
 T = TypeVar("T")
 

@@ -65,7 +65,7 @@ def test_a_literal_match_counts_for_the_address_of_its_text_alone() -> None:
     assert (repository.of("a.*").max_delivery_attempts, repository.of("a.x").max_delivery_attempts) == (5, 10)
 
 
-@pytest.mark.parametrize("match", ["(a.#.b)", "(#.a)", "(a.#"])
+@pytest.mark.parametrize("match", ["(a.#.b)", "(#.a)", "(a.#)b"])
 def test_a_hash_stands_at_the_end_of_a_literal_match_only(match: str) -> None:
     with pytest.raises(ValueError, match="'#' is allowed at the end only"):
         AddressSettingsRepository({}, literal_markers="()").replace(match, AddressSettings())

@@ -8,7 +8,7 @@ import pytest
 from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
 
-from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares
+from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares, SecuritySetting
 
 
 def test_by_default_it_listens_on_a_free_local_port_and_keeps_dead_letters() -> None:

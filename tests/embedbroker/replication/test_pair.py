@@ -38,9 +38,10 @@ from tests.embedbroker.storage.journal_model import NOW
 from tests.embedbroker.storage.journal_workload import Workload
 
 
-def work(pair: Pair, calls: int, steps: int = 3) -> None:
+def work(pair: Pair, calls: int, steps: int = 3, *, clears: bool = False) -> None:
     """Traffic, with some steps of the world behind each call."""
     workload = Workload.on(pair.random, pair.primary.recorded.state_at(pair.primary.journal.point()))
+    workload.clears = clears
     for _ in range(calls):
         name, arguments = workload.call()
         pair.primary.recorded.call(name, *arguments)
@@ -91,6 +92,23 @@ def test_a_backup_that_joins_gets_everything_and_what_follows(pair: Pair) -> Non
     assert pair.backup.endings[0].in_sync
     pair.check(pair.backup.disk)
     assert pair.primary.replicator.state is ReplicatorState.ALONE
+
+
+def test_duplicate_ids_that_were_cleared_do_not_come_back_on_a_backup() -> None:
+    pair = Pair.new(Random(5))
+    work(pair, 400, clears=True)
+    pair.settle()
+    pair.synchronise()
+    work(pair, 400, clears=True)
+    pair.settle()
+    cleared = [
+        arguments for (name, arguments), _point in pair.primary.recorded.history if name == "clear_duplicate_ids"
+    ]
+    assert len(cleared) > 5 and any(numbers for _, numbers in cleared)
+    pair.cut()
+    pair.settle()
+    pair.check(pair.backup.disk)
+    pair.check(pair.primary.disk)
 
 
 def test_the_copy_has_the_same_files_with_the_same_records(pair: Pair) -> None:

@@ -1,6 +1,6 @@
 """Addresses of a configuration that changes while the broker runs.
 
-Responsible for the treatment of queues that exist, and for the deletion of what a configuration no longer contains. Does
+Responsible for the treatment of queues that exist, and for the deletion of what a configuration does not contain. Does
 not depend on how a change is noticed.
 """
 

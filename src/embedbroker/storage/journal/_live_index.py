@@ -72,7 +72,8 @@ class LiveIndex:
     recounted: dict[int, dict[int, int]] = Factory(dict)
     transactions: dict[int, OpenTransaction] = Factory(dict)
     # Transactions that ended, with the messages they took off: those of the acknowledgements after a commit, those of
-    # the adds after a rollback. Until they are settled their messages count as live, which errs on the safe side.
+    # the adds after a rollback. Duplicate ids that were cleared, too. Until they are settled their messages count as
+    # live, which errs on the safe side.
     unsettled: deque[OpenTransaction] = Factory(deque)
     # Commit sets: the transactions that have not ended here yet, and the segment of the record. Those count as open
     # until then, which is safe as long as no segment goes and no compaction begins meanwhile.

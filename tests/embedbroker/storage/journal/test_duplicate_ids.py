@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from random import Random
 
 from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
@@ -68,7 +67,7 @@ def test_what_was_forgotten_leaves_the_disk_and_the_rest_comes_back() -> None:
 
 def ids_after_a_restart(recorded: RecordedJournal) -> list[DuplicateId]:
     recorded.settle()
-    journal = recover(deepcopy(recorded.disk))
+    journal = recover(recorded.disk.copy())
     assert journal.recovered is not None
     return journal.recovered.take_duplicate_ids(100_000)
 
