@@ -240,12 +240,8 @@ class Replay:
                 else:
                     self.delayed.pop((message_id, queue_id), None)
                 self.live_index.update_delivery_count(message_id, queue_id, count, segment)
-            case RecordKind.DUPLICATE_ID:
-                self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
-            case RecordKind.CLEAR_DUPLICATE_IDS:
-                identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
-                numbers = self.duplicate_ids.pop(identifier, {})
-                self.live_index.clear_duplicate_ids(identifier, numbers, segment, segments)
+            case RecordKind.DUPLICATE_ID | RecordKind.CLEAR_DUPLICATE_IDS as noted:
+                self._note_duplicate_ids(noted, data, position, size, segment, segments)
             case RecordKind.PREPARE:
                 transaction_id = TRANSACTION.unpack_from(data, position)[4]
                 self._prepare(transaction_id, data[position + TRANSACTION.size : position + size], segment)
@@ -397,6 +393,17 @@ class Replay:
         else:
             self.messages[message_id] = stored
             self.live_index.add(message_id, queues, segment)
+
+    def _note_duplicate_ids(
+        self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment, segments: Iterable[Segment]
+    ) -> None:
+        """Apply a duplicate id, or the end of all that are in force at an address."""
+        if kind is RecordKind.DUPLICATE_ID:
+            self._add_duplicate_id(*codec.decode_duplicate_id(data, position, size), segment)
+        else:
+            address_id = codec.IDENTIFIER.unpack_from(data, position)[4]
+            numbers = self.duplicate_ids.pop(address_id, {})
+            self.live_index.clear_duplicate_ids(address_id, numbers, segment, segments)
 
     def _add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
         if transaction_id:

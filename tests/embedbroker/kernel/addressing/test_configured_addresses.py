@@ -98,10 +98,10 @@ def test_what_the_journal_kept_stays_and_is_not_written_again() -> None:
 
 def test_a_queue_of_other_origin_is_noted_once_as_one_of_the_configuration() -> None:
     address, queue = AddressDefinition(1_001, "a", True, False), QueueDefinition(1_002, "q", "a", ANYCAST)
-    elsewhere = {"a": AddressConfiguration(anycast={"q": QUEUE}), "b": AddressConfiguration(anycast={"q": QUEUE})}
-    stage = Stage({}, restored=(address, queue), addresses={"b": elsewhere["b"]})
+    wanted = AddressConfiguration(anycast={"q": QUEUE})
+    stage = Stage({}, restored=(address, queue), addresses={"elsewhere": wanted})
     assert stage.store.of_kind("queue") == []
-    stage = Stage({}, restored=(address, queue), addresses=elsewhere)
+    stage = Stage({}, restored=(address, queue), addresses={"a": wanted})
     assert stage.store.of_kind("queue") == [("queue", evolve(queue, configuration_managed=True))]
 
 

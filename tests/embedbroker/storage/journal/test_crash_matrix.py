@@ -86,11 +86,11 @@ def test_duplicate_ids_that_were_cleared_come_back_after_no_crash(
         monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
         monkeypatch.setattr(_journal, "SETTLED_PER_CALL", 1)
     hits: Counter[str] = Counter()
-    for seed in range(8000 + 500 * settles_late, 8000 + 500 * settles_late + CASES):
+    for seed in range(8000 + 500 * settles_late, 8000 + 500 * settles_late + CASES // 2):
         hits += live(seed, SimulatedDisk(), clears=True)
-    for seed in range(9000 + 500 * settles_late, 9000 + 500 * settles_late + FLOW_CASES):
+    for seed in range(9000 + 500 * settles_late, 9000 + 500 * settles_late + FLOW_CASES // 2):
         hits += live(seed, SimulatedDisk(), FLOWING, clears=True)
-    assert hits["ids cleared"] >= 200 and hits["merged segment"] >= 30 and hits["compaction"] >= 3, hits
+    assert hits["ids cleared"] >= 100 and hits["merged segment"] >= 30 and hits["compaction"] >= 3, hits
 
 
 @pytest.mark.parametrize("settles_late", [False, True])

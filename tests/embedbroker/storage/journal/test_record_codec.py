@@ -352,6 +352,7 @@ def test_kinds_keep_their_numbers() -> None:
         ("REMOVE_DIVERT", 24),
         ("SETTINGS", 25),
         ("REMOVE_SETTINGS", 26),
+        ("CLEAR_DUPLICATE_IDS", 27),
     ]
 
 
