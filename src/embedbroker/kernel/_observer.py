@@ -10,7 +10,7 @@ a bounded part per step: it may send messages. No event waits for the disk: a cr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
@@ -280,6 +280,11 @@ class Observers:
         """Call the observers of one event of the commit."""
         if subscribers:
             self._call_all(iter([(subscribers, facts)]), 1)
+
+    def call_each(self, subscriber: Callable[..., None], events: Iterable[tuple[object, ...]], count: int) -> None:
+        """Call one subscriber with each of ``count`` events, behind all earlier events and ahead of all later ones."""
+        subscribers = [subscriber]
+        self._call_all(((subscribers, facts) for facts in events), count)
 
     def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
         """Call the observers of a refused request."""

@@ -249,3 +249,8 @@ class Router:
         targets = address.route_all(message, None) if address is not None else None
         if targets:
             self._placement.place_reply(message, targets, promises=promises)
+
+    def send_to_queue(self, message: Message, queue: Queue) -> None:
+        """Send a message of the broker itself to one queue, without a record, whatever its address and its filter."""
+        message.assign_id(self._ids.take())
+        self._placement.place_reply(message, [queue], promises=False)

@@ -366,6 +366,7 @@ class Session:
         consumer.session = self.name
         consumer.owner = self
         consumer.filter_text = filter_text or None
+        consumer.fqqn = queue_name if "::" in queue_name else None
         consumer.created_ms = self.kernel.now_ms
         consumer.sequential_id = self.kernel.clients.take_consumer_number()
         consumer.pre_acknowledge = self.pre_acknowledge and not browse

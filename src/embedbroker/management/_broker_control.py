@@ -21,6 +21,7 @@ from ._acceptor_control import ACCEPTOR_ATTRIBUTES
 from ._broker_figures import BROKER_FIGURES
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
+from ._queue_info import QUEUE_INFO_OPERATIONS
 from ._queue_requests import queue_request, queue_update
 from ._registry import Attribute, Call, Control, HostCall, Kind, ManagementRefused, Operation, Parameter, done
 from ._settings import SETTINGS_OPERATIONS
@@ -542,6 +543,7 @@ _OPERATIONS = (
     ),
     Operation("getClusterConnectionNames", (), "String[]", _cluster_connections, "Name of the cluster connection."),
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
+    *QUEUE_INFO_OPERATIONS,
     *TRANSACTION_OPERATIONS,
     *SETTINGS_OPERATIONS,
     *USER_OPERATIONS,

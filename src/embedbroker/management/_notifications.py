@@ -18,13 +18,14 @@ from embedbroker.kernel import (
     Permission,
     Principal,
     Queue,
+    QueueDefinition,
     SessionView,
 )
 from embedclient.model import Properties, PropertyType
 
 from ._acceptor_control import ACCEPTOR_FACTORY
 
-__all__ = ["Notifications", "Publisher"]
+__all__ = ["Notifications", "Publisher", "binding_properties", "is_published", "set_text"]
 
 _BYTE, _INT, _LONG, _STRING, _NULL = (
     PropertyType.BYTE,
@@ -63,7 +64,7 @@ class Notifications(CommitObserver):
     def queue_added(self, queue: Queue) -> None:
         """Publish BINDING_ADDED."""
         if self._is_wanted:
-            properties = self._of_queue(queue)
+            properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             if queue.definition.filter:
@@ -87,17 +88,18 @@ class Notifications(CommitObserver):
     def queue_updated(self, queue: Queue) -> None:
         """Publish BINDING_UPDATED: the filter of a queue changed."""
         if self._is_wanted:
-            properties = self._of_queue(queue)
+            properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.pop("_AMQ_RoutingName")
-            _set_text(properties, "_AMQ_FilterString", queue.definition.filter)
+            if queue.definition.filter:
+                properties.set("_AMQ_FilterString", queue.definition.filter, _STRING)
             self._publish("BINDING_UPDATED", properties)
 
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
         if self._is_wanted:
-            properties = self._of_queue(queue)
+            properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
-            _set_text(properties, "_AMQ_FilterString", queue.definition.filter)
+            set_text(properties, "_AMQ_FilterString", queue.definition.filter)
             self._publish("BINDING_REMOVED", properties)
 
     # -- addresses and connections, where the configuration wants them ------------------------------------------
@@ -139,9 +141,11 @@ class Notifications(CommitObserver):
     def consumer_added(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CREATED; browsers are not published, as in Artemis."""
         session = consumer.owner
-        if self._is_wanted and not consumer.browse and session is not None and session.connection is not None:
+        if self._is_wanted and is_published(consumer) and session is not None and session.connection is not None:
             properties = self._of_consumer(consumer, session)
-            _set_text(properties, "_AMQ_ValidatedUser", session.validated_user)
+            if consumer.fqqn is not None:
+                properties.set("_AMQ_Address", consumer.fqqn, _STRING)
+            set_text(properties, "_AMQ_ValidatedUser", session.validated_user)
             properties.set("_AMQ_CertSubjectDN", session.connection.certificate_subject or _NO_SUBJECT, _STRING)
             if consumer.filter_text:
                 properties.set("_AMQ_FilterString", consumer.filter_text, _STRING)
@@ -150,9 +154,9 @@ class Notifications(CommitObserver):
     def consumer_removed(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CLOSED."""
         session = consumer.owner
-        if self._is_wanted and not consumer.browse and session is not None and session.connection is not None:
+        if self._is_wanted and is_published(consumer) and session is not None and session.connection is not None:
             properties = self._of_consumer(consumer, session)
-            _set_text(properties, "_AMQ_FilterString", consumer.filter_text)
+            set_text(properties, "_AMQ_FilterString", consumer.filter_text)
             self._publish("CONSUMER_CLOSED", properties)
 
     # -- sessions ------------------------------------------------------------------------------------------------
@@ -171,9 +175,9 @@ class Notifications(CommitObserver):
             return
         properties = Properties()
         properties.set("_AMQ_ConnectionName", connection.connection_id, _STRING)
-        _set_text(properties, "_AMQ_User", session.user)
+        set_text(properties, "_AMQ_User", session.user)
         properties.set("_AMQ_SessionName", session.name, _STRING)
-        _set_text(properties, "_AMQ_Client_ID", connection.client_id)
+        set_text(properties, "_AMQ_Client_ID", connection.client_id)
         properties.set("_AMQ_Protocol_Name", connection.protocol, _STRING)
         properties.set("_AMQ_Address", self._address, _STRING)
         properties.set("_AMQ_Distance", 0, _INT)
@@ -187,14 +191,14 @@ class Notifications(CommitObserver):
             properties = Properties()
             properties.set("_AMQ_Address", address, _STRING)
             properties.set("_AMQ_CheckType", permission.name, _STRING)
-            _set_text(properties, "_AMQ_User", principal.user)
+            set_text(properties, "_AMQ_User", principal.user)
             self._publish("SECURITY_PERMISSION_VIOLATION", properties)
 
     def login_refused(self, user: str | None, peer: str, _reason: str, subject: str | None) -> None:
         """Publish SECURITY_AUTHENTICATION_VIOLATION."""
         if self._is_wanted:
             properties = Properties()
-            _set_text(properties, "_AMQ_User", user)
+            set_text(properties, "_AMQ_User", user)
             properties.set("_AMQ_CertSubjectDN", subject or _NO_SUBJECT, _STRING)
             properties.set("_AMQ_RemoteAddress", peer, _STRING)
             self._publish("SECURITY_AUTHENTICATION_VIOLATION", properties)
@@ -227,20 +231,12 @@ class Notifications(CommitObserver):
             return False
         return kernel.memory.used_bytes < kernel.memory.limit_bytes
 
-    def _of_queue(self, queue: Queue) -> Properties:
-        properties = Properties()
-        properties.set("_AMQ_Address", queue.definition.address, _STRING)
-        properties.set("_AMQ_ClusterName", queue.name + self._publisher.node_id, _STRING)
-        properties.set("_AMQ_RoutingName", queue.name, _STRING)
-        properties.set("_AMQ_Distance", 0, _INT)
-        return properties
-
     def _of_consumer(self, consumer: Consumer, session: SessionView) -> Properties:
         connection = session.connection
         assert connection is not None
-        properties = self._of_queue(consumer.queue)
+        properties = binding_properties(consumer.queue.definition, self._publisher.node_id)
         properties.set("_AMQ_ConsumerCount", consumer.queue.consumer_count, _INT)
-        _set_text(properties, "_AMQ_User", session.user)
+        set_text(properties, "_AMQ_User", session.user)
         properties.set("_AMQ_RemoteAddress", connection.peer, _STRING)
         properties.set("_AMQ_SessionName", session.name, _STRING)
         properties.set("_AMQ_ConsumerName", consumer.key, _LONG)
@@ -255,7 +251,25 @@ class Notifications(CommitObserver):
         self._publisher.publish(properties, now_ms)
 
 
-def _set_text(properties: Properties, name: str, text: str | None) -> None:
+def is_published(consumer: Consumer) -> bool:
+    """Return True if other brokers learn of a consumer: it is of a client, and no browser, as in Artemis."""
+    session = consumer.owner
+    return not consumer.browse and session is not None and session.connection is not None
+
+
+def binding_properties(definition: QueueDefinition, node_id: str) -> Properties:
+    """Return the properties that name the binding of a queue of this broker, under its names in the cluster."""
+    is_anycast = definition.routing_type == _ANYCAST
+    properties = Properties()
+    properties.set("_AMQ_Address", definition.address, _STRING)
+    properties.set("_AMQ_ClusterName", definition.name + node_id, _STRING)
+    # Anycast queues of an address share its messages, also those of other brokers.
+    properties.set("_AMQ_RoutingName", definition.address if is_anycast else definition.name, _STRING)
+    properties.set("_AMQ_Distance", 0, _INT)
+    return properties
+
+
+def set_text(properties: Properties, name: str, text: str | None) -> None:
     """Set a text that may be missing: Artemis then sends the property with a null."""
     if text:
         properties.set(name, text, _STRING)

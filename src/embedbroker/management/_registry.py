@@ -31,7 +31,7 @@ from embedbroker.kernel import (
     Session,
     TaskKind,
 )
-from embedclient.model import Entropy, Instant
+from embedclient.model import Entropy, Instant, Properties
 
 from .services import OK, Answer, Request, RequestRefused, Service, read_request, refusal
 
@@ -227,6 +227,11 @@ class BrokerView(Protocol):
         Raises:
             ValueError: The letter cannot become a message; the text names the part.
         """
+
+    def compose_notification(
+        self, address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool
+    ) -> Message:
+        """Return a message of the form of notifications, without id; a timestamp of 0 is none."""
 
 
 @frozen

@@ -116,6 +116,7 @@ class Consumer:
         "credit",
         "cursor",
         "filter_text",
+        "fqqn",
         "in_ready",
         "key",
         "marker",
@@ -166,6 +167,8 @@ class Consumer:
         # The session, for observers and management; None for a consumer of the broker itself.
         self.owner: SessionView | None = None
         self.filter_text: str | None = None
+        # ``address::queue``, if the consumer named its queue so.
+        self.fqqn: str | None = None
         self.created_ms = 0
         # Number in the broker, for management; `key` is that in its session.
         self.sequential_id = 0

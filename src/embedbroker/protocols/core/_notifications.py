@@ -10,7 +10,7 @@ from embedbroker.kernel import CommitObserver, Kernel, Queue
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage, MessageType
 
-__all__ = ["NotificationWatch"]
+__all__ = ["NotificationWatch", "compose_notification"]
 
 # Artemis' notifications have a body of four zero bytes.
 _BODY = bytes(4)
@@ -46,13 +46,18 @@ class NotificationWatch(CommitObserver):
 
     def publish(self, properties: Properties, now_ms: int) -> None:
         """Send a durable message with these properties to the notification address."""
-        message = CoreMessage.build(
-            type=MessageType.DEFAULT,
-            address=self._address,
-            durable=True,
-            priority=0,
-            timestamp=now_ms,
-            properties=properties,
-            body=_BODY,
-        )
+        message = compose_notification(self._address, properties, now_ms, is_durable=True)
         self._kernel.router.send(message, None, None)
+
+
+def compose_notification(address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool) -> CoreMessage:
+    """Return a message of the form of notifications, without id; a timestamp of 0 is none."""
+    return CoreMessage.build(
+        type=MessageType.DEFAULT,
+        address=address,
+        durable=is_durable,
+        priority=0,
+        timestamp=timestamp_ms,
+        properties=properties,
+        body=_BODY,
+    )

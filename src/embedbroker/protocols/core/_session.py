@@ -63,7 +63,7 @@ from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
 from ._message_traits import MessageTraits, traits_of
-from ._notifications import NotificationWatch
+from ._notifications import NotificationWatch, compose_notification
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 from ._upload import Upload
@@ -224,6 +224,12 @@ class CoreService:
         from ._management import compose
 
         return compose(letter, self.now, make_uuid(self.entropy, self.now) if letter.has_user_id else None)
+
+    def compose_notification(
+        self, address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool
+    ) -> CoreMessage:
+        """Return a message of the form of notifications, without id; a timestamp of 0 is none."""
+        return compose_notification(address, properties, timestamp_ms, is_durable=is_durable)
 
     @property
     def management(self) -> Registry:
