@@ -8,14 +8,36 @@ from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
 from ._outbound import ConnectionDialer, DialHandler, OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe, Send
+from ._remote_bindings import (
+    BindingAdded,
+    BindingChange,
+    BindingConnected,
+    BindingDisconnected,
+    BindingRemoved,
+    BindingUpdated,
+    ConsumerClosed,
+    ConsumerCreated,
+    RemoteBindings,
+    RemoteQueueBinding,
+    SessionCreated,
+    notification_filter,
+)
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, NewsResult, Topology
 
 __all__ = [
     "CONTROL_CHANNEL",
     "PING_CHANNEL",
     "STREAM_CHANNEL",
+    "BindingAdded",
+    "BindingChange",
+    "BindingConnected",
+    "BindingDisconnected",
+    "BindingRemoved",
+    "BindingUpdated",
     "Change",
     "ConnectionDialer",
+    "ConsumerClosed",
+    "ConsumerCreated",
     "ControlLink",
     "DialHandler",
     "InboundPeer",
@@ -30,9 +52,13 @@ __all__ = [
     "NewsResult",
     "OutboundPeer",
     "Pipe",
+    "RemoteBindings",
+    "RemoteQueueBinding",
     "Send",
+    "SessionCreated",
     "Topology",
     "enclose",
+    "notification_filter",
     "refuse_foreign_backups",
     "where",
 ]

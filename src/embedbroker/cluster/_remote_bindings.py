@@ -1,0 +1,498 @@
+"""The queues and consumers of one other broker, as its notifications announce them (cluster-and-ha 7.4 to 7.7).
+
+Responsible for the table of remote bindings with their consumers and distances, and for one log line for each
+notification that is malformed or out of place. The rules are those of Artemis' message flow record. Does not depend on
+routing, on store-and-forward queues, or on the connection that the notifications come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from attrs import Factory, define, frozen
+
+from embedbroker.kernel import InvalidSelector, Message, Selector, SelectorCache, name_in_text
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Properties
+from embedclient.wire.core import CoreMessage
+
+__all__ = [
+    "BindingAdded",
+    "BindingChange",
+    "BindingConnected",
+    "BindingDisconnected",
+    "BindingRemoved",
+    "BindingUpdated",
+    "ConsumerClosed",
+    "ConsumerCreated",
+    "RemoteBindings",
+    "RemoteQueueBinding",
+    "SessionCreated",
+    "notification_filter",
+]
+
+_RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
+_TYPES = (
+    "SESSION_CREATED",
+    "BINDING_ADDED",
+    "BINDING_REMOVED",
+    "BINDING_UPDATED",
+    "CONSUMER_CREATED",
+    "CONSUMER_CLOSED",
+    "PROPOSAL",
+    "PROPOSAL_RESPONSE",
+    "UNPROPOSAL",
+)
+_GROUPING = frozenset(("PROPOSAL", "PROPOSAL_RESPONSE", "UNPROPOSAL"))
+
+
+@define(eq=False)
+class RemoteQueueBinding:
+    """Hold one queue of another broker. Invariant: filtered consumers <= ``consumer_count``.
+
+    Attributes:
+        address: Address of the queue.
+        cluster_name: Name of the queue with the node id of its broker; unique in the cluster.
+        routing_name: Bindings with the same one share messages: the address for anycast, the queue for multicast.
+        remote_queue_id: Id of the binding at the broker that announces it.
+        distance: Number of bridges to the queue, from 1.
+        filter: Filter of the queue; None for all messages.
+        is_connected: Whether the broker that announces it is connected.
+        consumer_count: Number of consumers.
+    """
+
+    address: str
+    cluster_name: str
+    routing_name: str
+    remote_queue_id: int
+    distance: int
+    filter: Selector | None = None
+    is_connected: bool = True
+    consumer_count: int = 0
+    # Filters of consumers, each with the number of consumers that have it.
+    _consumer_filters: dict[str, tuple[Selector, int]] = Factory(dict)
+
+    @property
+    def consumer_filters(self) -> dict[str, int]:
+        """Return the filters of consumers, each with the number of consumers that have it."""
+        return {text: count for text, (_selector, count) in self._consumer_filters.items()}
+
+    def has_matching_consumer(self, message: Message) -> bool:
+        """Return True if a consumer wants a message.
+
+        One without a filter wants every message. Artemis leaves it out as soon as another consumer has a filter.
+        """
+        if self._unfiltered_count:
+            return True
+        return any(selector.matches(message) for selector, _count in self._consumer_filters.values())
+
+    @property
+    def _unfiltered_count(self) -> int:
+        return self.consumer_count - sum(count for _selector, count in self._consumer_filters.values())
+
+    def add_consumer(self, filter: Selector | None) -> None:
+        """Count a consumer; None is no filter."""
+        self.consumer_count += 1
+        if filter is not None:
+            _selector, count = self._consumer_filters.get(filter.text, (filter, 0))
+            self._consumer_filters[filter.text] = (filter, count + 1)
+
+    def remove_consumer(self, filter: str | None) -> bool:
+        """Count a consumer no more; return False if none with this filter is counted."""
+        if filter is None:
+            if self._unfiltered_count == 0:
+                return False
+        else:
+            counted = self._consumer_filters.pop(filter, None)
+            if counted is None:
+                return False
+            selector, count = counted
+            if count > 1:
+                self._consumer_filters[filter] = (selector, count - 1)
+        self.consumer_count -= 1
+        return True
+
+    def remove_consumers(self) -> list[str | None]:
+        """Count no consumer any more; return the filter of each one that was counted."""
+        filters: list[str | None] = [text for text, count in self.consumer_filters.items() for _ in range(count)]
+        filters.extend([None] * self._unfiltered_count)
+        self.consumer_count = 0
+        self._consumer_filters.clear()
+        return filters
+
+
+@frozen
+class BindingAdded:
+    """Report a queue that is new in the table."""
+
+    binding: RemoteQueueBinding
+
+
+@frozen
+class BindingRemoved:
+    """Report a queue that is gone from the table, with its consumers."""
+
+    binding: RemoteQueueBinding
+
+
+@frozen
+class BindingUpdated:
+    """Report that a queue has another filter."""
+
+    binding: RemoteQueueBinding
+
+
+@frozen
+class BindingConnected:
+    """Report that the broker of a queue is connected again, and still has the queue."""
+
+    binding: RemoteQueueBinding
+
+
+@frozen
+class BindingDisconnected:
+    """Report that the connection to the broker of a queue is lost. The queue stays in the table."""
+
+    binding: RemoteQueueBinding
+
+
+@frozen
+class ConsumerCreated:
+    """Report a consumer. ``address`` is that of the queue, or ``address::queue`` if the consumer named it so."""
+
+    binding: RemoteQueueBinding
+    address: str
+    filter: str | None
+    distance: int
+
+
+@frozen
+class ConsumerClosed:
+    """Report the end of a consumer."""
+
+    binding: RemoteQueueBinding
+    filter: str | None
+    distance: int
+
+
+@frozen
+class SessionCreated:
+    """Report a session of a client at the other broker."""
+
+    connection_name: str | None
+    remote_address: str | None
+    client_id: str | None
+    protocol: str | None
+    distance: int
+
+
+BindingChange: TypeAlias = (
+    BindingAdded
+    | BindingRemoved
+    | BindingUpdated
+    | BindingConnected
+    | BindingDisconnected
+    | ConsumerCreated
+    | ConsumerClosed
+    | SessionCreated
+)
+
+
+class _Ignored(Exception):
+    """End the work on a notification; the text is the reason."""
+
+
+class RemoteBindings:
+    """Hold the bindings that one other broker announces.
+
+    After each connect: `begin`, then `on_message` for each message of the notification queue. `disconnect` when the
+    connection is lost, `clear` when the broker has left.
+
+    Args:
+        node_id: Node id of the other broker.
+        own_node_id: Node id of this broker. Its own queues come back over other brokers, and are left out.
+        max_hops: Largest distance of a binding in the table.
+        log: Receives one line for each notification that is ignored.
+    """
+
+    def __init__(self, node_id: str, own_node_id: str, max_hops: int, log: Callable[[str], None]) -> None:
+        self.node_id = node_id
+        self.by_cluster_name: dict[str, RemoteQueueBinding] = {}
+        self._own_node_id = own_node_id
+        self._max_hops = max_hops
+        self._log = log
+        self._selectors = SelectorCache()
+        # False until the snapshot begins: it covers all that was announced before.
+        self._begun = False
+
+    def begin(self) -> list[BindingChange]:
+        """Forget all consumers, which the snapshot of a new connection announces again.
+
+        Their end is reported. Brokers behind this one count them, too.
+        """
+        changes: list[BindingChange] = []
+        for binding in self.by_cluster_name.values():
+            changes.extend(ConsumerClosed(binding, each, binding.distance) for each in binding.remove_consumers())
+        return changes
+
+    def disconnect(self) -> list[BindingChange]:
+        """Mark all bindings as disconnected, because the connection is lost."""
+        self._begun = False
+        changes: list[BindingChange] = []
+        for binding in self.by_cluster_name.values():
+            if binding.is_connected:
+                binding.is_connected = False
+                changes.append(BindingDisconnected(binding))
+        return changes
+
+    def clear(self) -> list[BindingChange]:
+        """Remove all bindings, because the other broker has left."""
+        self._begun = False
+        return self._remove(list(self.by_cluster_name.values()))
+
+    def on_message(self, message: CoreMessage) -> list[BindingChange]:
+        """Apply one message of the notification queue, and return what it changed, in order.
+
+        A message that cannot be applied changes nothing, and is one log line.
+        """
+        try:
+            properties = message.properties
+        except RemoteProtocolError as error:
+            self._log(f"node {self.node_id}: a notification is ignored: {error}")
+            return []
+        if _RESET in properties:
+            self._begun = True
+            return []
+        if _COMPLETE in properties:
+            gone = [binding for binding in self.by_cluster_name.values() if not binding.is_connected]
+            return self._remove(gone)
+        if not self._begun:
+            return []
+        try:
+            return self._apply(properties)
+        except _Ignored as ignored:
+            kind = name_in_text(str(properties.get("_AMQ_NotifType")))
+            self._log(f"node {self.node_id}: notification {kind} is ignored: {ignored}")
+            return []
+
+    def _apply(self, properties: Properties) -> list[BindingChange]:
+        kind = _text(properties, "_AMQ_NotifType")
+        if kind == "BINDING_ADDED":
+            return self._add(properties)
+        if kind == "BINDING_REMOVED":
+            return self._on_removed(properties)
+        if kind == "BINDING_UPDATED":
+            return self._update(properties)
+        if kind == "CONSUMER_CREATED":
+            return self._add_consumer(properties)
+        if kind == "CONSUMER_CLOSED":
+            return self._remove_consumer(properties)
+        if kind == "SESSION_CREATED":
+            return self._on_session(properties)
+        if kind in _GROUPING:
+            raise _Ignored("this broker has no grouping handler")
+        raise _Ignored("the type is unknown, or of no use to another broker")
+
+    # -- bindings ------------------------------------------------------------------------------------------------
+
+    def _add(self, properties: Properties) -> list[BindingChange]:
+        distance = self._distance(properties)
+        cluster_name = _text(properties, "_AMQ_ClusterName")
+        queue_id = _number(properties, "_AMQ_Binding_ID")
+        added = RemoteQueueBinding(
+            _text(properties, "_AMQ_Address"),
+            cluster_name,
+            _text(properties, "_AMQ_RoutingName"),
+            queue_id,
+            distance,
+            self._selector(_filter(properties)),
+        )
+        if self._is_left_out(cluster_name, distance):
+            return []
+        existing = self.by_cluster_name.get(cluster_name)
+        if existing is not None and existing.remote_queue_id == queue_id:
+            return self._connect(existing, added.filter)
+        # A queue that was deleted and created again has another id.
+        changes = self._remove([existing]) if existing is not None else []
+        self.by_cluster_name[cluster_name] = added
+        return [*changes, BindingAdded(added)]
+
+    def _connect(self, binding: RemoteQueueBinding, filter: Selector | None) -> list[BindingChange]:
+        if binding.is_connected:
+            raise _Ignored(
+                f"binding {name_in_text(binding.cluster_name)!r} is announced twice: max_hops is too large, or two "
+                "cluster connections have addresses in common"
+            )
+        binding.is_connected = True
+        changes: list[BindingChange] = [BindingConnected(binding)]
+        # The change of a filter may be among the notifications that were lost.
+        if _text_of(binding.filter) != _text_of(filter):
+            binding.filter = filter
+            changes.append(BindingUpdated(binding))
+        return changes
+
+    def _on_removed(self, properties: Properties) -> list[BindingChange]:
+        cluster_name = _text(properties, "_AMQ_ClusterName")
+        binding = self.by_cluster_name.get(cluster_name)
+        if binding is not None:
+            return self._remove([binding])
+        if self._is_left_out(cluster_name, self._distance(properties)):
+            return []
+        raise _unknown(cluster_name)
+
+    def _update(self, properties: Properties) -> list[BindingChange]:
+        binding = self.by_cluster_name.get(_text(properties, "_AMQ_ClusterName"))
+        filter = self._selector(_filter(properties))
+        if binding is None:
+            return []
+        binding.filter = filter
+        return [BindingUpdated(binding)]
+
+    def _remove(self, bindings: Iterable[RemoteQueueBinding]) -> list[BindingChange]:
+        changes: list[BindingChange] = []
+        for binding in bindings:
+            del self.by_cluster_name[binding.cluster_name]
+            changes.append(BindingRemoved(binding))
+        return changes
+
+    # -- consumers and sessions ----------------------------------------------------------------------------------
+
+    def _add_consumer(self, properties: Properties) -> list[BindingChange]:
+        found = self._binding_of_consumer(properties)
+        if found is None:
+            return []
+        binding, distance = found
+        address = _optional_text(properties, "_AMQ_Address") or ""
+        filter = _filter(properties)
+        try:
+            selector = self._selector(filter)
+        except _Ignored as ignored:
+            # Counted, so that its end is not that of another consumer. It gets nothing.
+            self._log(f"node {self.node_id}: a consumer of {name_in_text(binding.cluster_name)!r} gets no message: {ignored}")
+            selector = _matching_nothing(filter or "")
+        binding.add_consumer(selector)
+        return [ConsumerCreated(binding, address if "::" in address else binding.address, filter, distance)]
+
+    def _remove_consumer(self, properties: Properties) -> list[BindingChange]:
+        found = self._binding_of_consumer(properties)
+        if found is None:
+            return []
+        binding, distance = found
+        filter = _filter(properties)
+        if not binding.remove_consumer(filter):
+            raise _Ignored(f"no such consumer of {name_in_text(binding.cluster_name)!r} was announced before")
+        return [ConsumerClosed(binding, filter, distance)]
+
+    def _binding_of_consumer(self, properties: Properties) -> tuple[RemoteQueueBinding, int] | None:
+        """Return the queue of a consumer and its distance; None for one that is left out."""
+        distance = self._distance(properties)
+        cluster_name = _text(properties, "_AMQ_ClusterName")
+        if self._is_left_out(cluster_name, distance):
+            return None
+        binding = self.by_cluster_name.get(cluster_name)
+        if binding is None:
+            raise _unknown(cluster_name)
+        return binding, distance
+
+    def _on_session(self, properties: Properties) -> list[BindingChange]:
+        distance = self._distance(properties)
+        if distance > self._max_hops:
+            return []
+        return [
+            SessionCreated(
+                _optional_text(properties, "_AMQ_ConnectionName"),
+                _optional_text(properties, "_AMQ_RemoteAddress"),
+                _optional_text(properties, "_AMQ_Client_ID"),
+                _optional_text(properties, "_AMQ_Protocol_Name"),
+                distance,
+            )
+        ]
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _is_left_out(self, cluster_name: str, distance: int) -> bool:
+        """Return True for a queue of this broker, and for one that is too far away."""
+        return distance > self._max_hops or cluster_name.endswith(self._own_node_id)
+
+    @staticmethod
+    def _distance(properties: Properties) -> int:
+        """Return the distance from this broker."""
+        distance = _number(properties, "_AMQ_Distance")
+        if distance < 0:
+            raise _Ignored(f"_AMQ_Distance is {distance}, it must be at least 0")
+        return distance + 1
+
+    def _selector(self, filter: str | None) -> Selector | None:
+        try:
+            return self._selectors.find(filter)
+        except InvalidSelector as error:
+            raise _Ignored(f"_AMQ_FilterString: {error}") from None
+
+
+def notification_filter(addresses: str, max_hops: int, excluded: Iterable[str], notification_address: str) -> str:
+    """Return the filter of the queue in which a broker collects the notifications of another one, as in Artemis.
+
+    Args:
+        addresses: Prefixes of addresses with commas; ``!`` excludes one. An empty text is all addresses.
+        max_hops: Largest distance of a binding, as seen from the collecting broker.
+        excluded: Prefixes of addresses of the broker itself.
+        notification_address: Address of notifications. Of its own events only sessions are wanted.
+    """
+    prefixes = [each for each in addresses.split(",") if each]
+    prefixes.extend(f"!{each}" for each in excluded)
+    wanted = [f"(_AMQ_Address LIKE '{_quoted(each)}%')" for each in prefixes if not each.startswith("!")]
+    unwanted = [f"(_AMQ_Address NOT LIKE '{_quoted(each[1:])}%')" for each in prefixes if each.startswith("!")]
+    included, left = " OR ".join(wanted), " AND ".join(unwanted)
+    selected = f"(({included}) AND ({left}))" if wanted and unwanted else f"({included or left})"
+    types = ", ".join(f"'{each}'" for each in _TYPES)
+    return (
+        "(_AMQ_Binding_Type <> 2 OR _AMQ_Binding_Type IS NULL)"
+        f" AND _AMQ_NotifType IN ({types}) AND _AMQ_Distance < {max_hops} AND ({selected})"
+        " AND (_AMQ_NotifType = 'SESSION_CREATED'"
+        f" OR (_AMQ_Address NOT LIKE '{_quoted(notification_address)}%'))"
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+def _unknown(cluster_name: str) -> _Ignored:
+    return _Ignored(f"no binding {name_in_text(cluster_name)!r} was announced before")
+
+
+def _matching_nothing(text: str) -> Selector:
+    return Selector(text, lambda _message: False)
+
+
+def _text_of(selector: Selector | None) -> str | None:
+    return None if selector is None else selector.text
+
+
+def _text(properties: Properties, name: str) -> str:
+    value = _optional_text(properties, name)
+    if not value:
+        raise _Ignored(f"{name} is missing")
+    return value
+
+
+def _optional_text(properties: Properties, name: str) -> str | None:
+    value = properties.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise _Ignored(f"{name} must be a text, not {name_in_text(str(value))}")
+
+
+def _filter(properties: Properties) -> str | None:
+    """Return the filter of a queue or a consumer; an empty one is none, as in Artemis."""
+    return _optional_text(properties, "_AMQ_FilterString") or None
+
+
+def _number(properties: Properties, name: str) -> int:
+    value = properties.get(name)
+    if value is None:
+        raise _Ignored(f"{name} is missing")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _Ignored(f"{name} must be an integer, not {name_in_text(str(value))}")
+    return value
