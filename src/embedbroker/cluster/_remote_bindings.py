@@ -369,7 +369,8 @@ class RemoteBindings:
             selector = self._selector(filter)
         except _Ignored as ignored:
             # Counted, so that its end is not that of another consumer. It gets nothing.
-            self._log(f"node {self.node_id}: a consumer of {name_in_text(binding.cluster_name)!r} gets no message: {ignored}")
+            name = name_in_text(binding.cluster_name)
+            self._log(f"node {self.node_id}: a consumer of {name!r} gets no message: {ignored}")
             selector = _matching_nothing(filter or "")
         binding.add_consumer(selector)
         return [ConsumerCreated(binding, address if "::" in address else binding.address, filter, distance)]

@@ -38,6 +38,8 @@ _BYTE, _INT, _LONG, _STRING, _NULL = (
 _LOCAL_QUEUE, _DIVERT = 0, 2
 _NO_SUBJECT = "unavailable"
 _MULTICAST, _ANYCAST = 0, 1
+# More than a notification with names of usual length takes.
+_MESSAGE_BYTES = 2048
 
 
 class Publisher(Protocol):
@@ -63,7 +65,7 @@ class Notifications(CommitObserver):
 
     def queue_added(self, queue: Queue) -> None:
         """Publish BINDING_ADDED."""
-        if self._is_wanted:
+        if self._is_needed:
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
@@ -73,7 +75,7 @@ class Notifications(CommitObserver):
 
     def divert_added(self, divert: Divert) -> None:
         """Publish BINDING_ADDED. The removal and changes of a divert are not published, as in Artemis."""
-        if self._is_wanted:
+        if self._is_needed:
             made, properties = divert.definition, Properties()
             properties.set("_AMQ_Address", made.address, _STRING)
             properties.set("_AMQ_ClusterName", made.name, _STRING)
@@ -87,7 +89,7 @@ class Notifications(CommitObserver):
 
     def queue_updated(self, queue: Queue) -> None:
         """Publish BINDING_UPDATED: the filter of a queue changed."""
-        if self._is_wanted:
+        if self._is_needed:
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.pop("_AMQ_RoutingName")
             if queue.definition.filter:
@@ -96,7 +98,7 @@ class Notifications(CommitObserver):
 
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
-        if self._is_wanted:
+        if self._is_needed:
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             set_text(properties, "_AMQ_FilterString", queue.definition.filter)
@@ -141,7 +143,7 @@ class Notifications(CommitObserver):
     def consumer_added(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CREATED; browsers are not published, as in Artemis."""
         session = consumer.owner
-        if self._is_wanted and is_published(consumer) and session is not None and session.connection is not None:
+        if self._is_needed and is_published(consumer) and session is not None and session.connection is not None:
             properties = self._of_consumer(consumer, session)
             if consumer.fqqn is not None:
                 properties.set("_AMQ_Address", consumer.fqqn, _STRING)
@@ -154,7 +156,7 @@ class Notifications(CommitObserver):
     def consumer_removed(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CLOSED."""
         session = consumer.owner
-        if self._is_wanted and is_published(consumer) and session is not None and session.connection is not None:
+        if self._is_needed and is_published(consumer) and session is not None and session.connection is not None:
             properties = self._of_consumer(consumer, session)
             set_text(properties, "_AMQ_FilterString", consumer.filter_text)
             self._publish("CONSUMER_CLOSED", properties)
@@ -226,10 +228,18 @@ class Notifications(CommitObserver):
     @property
     def _is_wanted(self) -> bool:
         """Return True if a queue is bound to the notification address, and the broker has room for messages."""
-        kernel = self._kernel
-        if not kernel.router.reaches_queues(self._address):
-            return False
-        return kernel.memory.used_bytes < kernel.memory.limit_bytes
+        memory = self._kernel.memory
+        return memory.used_bytes < memory.limit_bytes and self._kernel.router.reaches_queues(self._address)
+
+    @property
+    def _is_needed(self) -> bool:
+        """Return True for `_is_wanted`, and for a full broker whose margin has room.
+
+        Other brokers count bindings and consumers: a missing event would be an error until they connect again.
+        """
+        return self._is_wanted or (
+            self._kernel.memory.has_room(_MESSAGE_BYTES) and self._kernel.router.reaches_queues(self._address)
+        )
 
     def _of_consumer(self, consumer: Consumer, session: SessionView) -> Properties:
         connection = session.connection

@@ -67,7 +67,7 @@ UNSEEN = "Artemis learns the refused broker by subscribing to it; ours listens t
 FOREIGN = "replication is between embedbrokers: a backup of another make is refused, where Artemis took it"
 ANSWERED = "a broker of Artemis that does not replicate never answers a vote, and is waited for; ours answers always"
 MEMBERS = "Artemis tells of members in no order; what it hears of them on links of its own is not in the recording"
-BRIDGED = "messages stay on their broker: the request that a bridge of Artemis begins with is refused"
+BRIDGED = "the queues of a snapshot are in no order, and a broker of Artemis has some of its own"
 CLOSED = "the recorded connection was closed before its last answer"
 
 # By scenario and broker: connection and channel of the lanes that differ.

@@ -77,7 +77,8 @@ class Bench:
 
 
 def message_of(values: dict[str, object]) -> CoreMessage:
-    return CoreMessage.build(address="notif", durable=False, properties=Properties(values), body=bytes(4))  # type: ignore[arg-type]  # also values that no property has
+    properties = Properties(values)  # type: ignore[arg-type]  # only values that properties have
+    return CoreMessage.build(address="notif", durable=False, properties=properties, body=bytes(4))
 
 
 def binding(name: str = "q", **changed: object) -> dict[str, object]:
@@ -177,7 +178,8 @@ def test_a_recorded_chain_as_its_middle_sees_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "connection", "sender", "max_hops"), [(FORMATION, 7, "B", 1), (FORMATION, 5, "A", 1), (CHAIN, 8, "C", 2)]
+    ("scenario", "connection", "sender", "max_hops"),
+    [(FORMATION, 7, "B", 1), (FORMATION, 5, "A", 1), (CHAIN, 8, "C", 2)],
 )
 def test_the_filter_is_the_recorded_one(scenario: str, connection: int, sender: str, max_hops: int) -> None:
     recorded = subscription_of(scenario, connection, sender)
@@ -353,7 +355,7 @@ def test_a_broker_that_left() -> None:
         (consumer("CONSUMER_CLOSED", Distance="left out"), "_AMQ_Distance is missing"),
         (binding(NotifType="BINDING_REMOVED", ClusterName=b"q"), "_AMQ_ClusterName must be a text"),
         ({"_AMQ_NotifType": "SESSION_CREATED"}, "_AMQ_Distance is missing"),
-        ({"_AMQ_NotifType": "SESSION_CREATED", "_AMQ_Distance": 0, "_AMQ_Client_ID": 1}, "_AMQ_Client_ID must be a text"),
+        ({"_AMQ_NotifType": "SESSION_CREATED", "_AMQ_Distance": 0, "_AMQ_Client_ID": 1}, "_AMQ_Client_ID must be"),
         ({"_AMQ_NotifType": "ADDRESS_ADDED"}, "the type is unknown, or of no use to another broker"),
         ({"_AMQ_NotifType": "x\n" * 1000}, "the type is unknown"),
         ({"_AMQ_NotifType": "PROPOSAL"}, "this broker has no grouping handler"),

@@ -21,7 +21,7 @@ from .managing import manager_of
 from .scripted import Peer, Stage, letter
 
 ADDRESS = "activemq.notifications"
-MULTICAST = 0
+MULTICAST, ANYCAST = 0, 1
 
 
 class Listener:
@@ -120,6 +120,45 @@ def test_bindings() -> None:
     assert removed.pop("_AMQ_NotifType") == "BINDING_REMOVED"
     del added["_AMQ_NotifType"], added["_AMQ_Binding_Type"]
     assert removed == added
+
+
+def test_the_routing_name_of_an_anycast_queue_is_its_address() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.take()
+    listener.peer.send(CreateQueueV2("prices", "mine", None, True, False, True, False, ANYCAST))
+    other(stage).send(
+        SessionCreateConsumer(1, "prices::mine", None, False, False),
+        SessionConsumerClose(1),
+        SessionCreateConsumer(2, "mine", None, False, False),
+    )
+    found = [each for each in listener.take() if each["_AMQ_NotifType"] != "SESSION_CREATED"]
+    names = [(each["_AMQ_NotifType"], each["_AMQ_Address"], each["_AMQ_RoutingName"]) for each in found]
+    assert names == [
+        ("BINDING_ADDED", "prices", "prices"),
+        # Only the first names the queue as the consumer did, as in Artemis.
+        ("CONSUMER_CREATED", "prices::mine", "prices"),
+        ("CONSUMER_CLOSED", "prices", "prices"),
+        ("CONSUMER_CREATED", "prices", "prices"),
+    ]
+
+
+def test_the_filter_of_a_queue_changes() -> None:
+    stage = Stage()
+    listener = Listener(stage)
+    listener.take()
+    listener.peer.send(CreateQueueV2("prices", "mine", "a = 1", True, False, True, False, MULTICAST))
+    listener.take()
+    manager = manager_of(stage)
+    listener.take()
+    common = {
+        "_AMQ_NotifType": "BINDING_UPDATED", "_AMQ_Address": "prices", "_AMQ_Distance": 0,
+        "_AMQ_ClusterName": f"mine{stage.node.node_id}",
+    }  # fmt: skip
+    manager.call("broker", "updateQueue", '{"name": "mine", "filter-string": "a = 2"}')
+    assert listener.take() == [{**common, "_AMQ_FilterString": "a = 2"}]
+    manager.call("broker", "updateQueue", '{"name": "mine", "filter-string": ""}')
+    assert listener.take() == [common]
 
 
 def test_a_binding_without_a_filter_is_removed_with_a_null() -> None:
@@ -242,7 +281,7 @@ def test_a_queue_that_a_restart_restored_gets_notifications() -> None:
     assert kinds.count("SESSION_CREATED") == 2 and "CONSUMER_CREATED" in kinds
 
 
-def test_a_full_broker_makes_no_notifications() -> None:
+def test_a_full_broker_notifies_only_of_what_other_brokers_count() -> None:
     stage = Stage(memory_limit_bytes=1_000_000)
     listener = Listener(stage)
     listener.peer.create_queue("q")
@@ -252,8 +291,11 @@ def test_a_full_broker_makes_no_notifications() -> None:
     memory = stage.node.kernel.memory
     while memory.used_bytes < memory.limit_bytes:
         peer.send(SessionSend(letter("x" * 10_000), False, -1))
-    stage.connect().open_session("late")
+    late = stage.connect().open_session("late")
     assert listener.take() == []
+    late.consume("q", 3, credit=0)
+    late.send(SessionConsumerClose(3), DeleteQueue("q"))
+    assert listener.kinds() == ["CONSUMER_CREATED", "CONSUMER_CLOSED", "BINDING_REMOVED"]
 
 
 def test_addresses_are_notifications_where_the_configuration_wants_them() -> None:
