@@ -14,6 +14,7 @@ from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.cluster import MemberUp
 from embedbroker.config import ClusterConnection, ReplicationBackup, Role
 from embedbroker.runtime._embedded import life_of
+from embedclient import ConnectionFactory, Queue, TextMessage, Topic
 from tests.embedbroker.runtime.test_replication import becomes
 from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -69,6 +70,35 @@ def test_clients_of_either_broker_are_told_of_both_and_of_the_end_of_one(theirs:
             until_it_knows(of_ours, broker.port, theirs.port)
             theirs.kill()
             of_ours.wait_for("^down ", seconds_max=SECONDS_MAX)
+
+
+# -- queues ------------------------------------------------------------------------------------------------------------
+
+
+def test_artemis_learns_of_our_queues_and_sends_their_consumers_messages(tmp_path: Path) -> None:
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{free_port()}", "--max-hops", "1"]
+    options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
+    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options) as theirs, ours(theirs) as broker:
+        trio.run(send_over, theirs.url, broker.url)
+    log = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    # The text of a notification that Artemis cannot apply.
+    assert "AMQ221007" in log and "AMQ224037" not in log and "Exception" not in log
+
+
+async def send_over(theirs: str, ours: str) -> None:
+    there = ConnectionFactory(theirs, user="admin", password="admin")
+    learned = "_AMQ_NotifType = 'CONSUMER_CREATED' AND _AMQ_Distance = 1 AND _AMQ_RoutingName = 'orders'"
+    async with (
+        there.create_context() as context,
+        ConnectionFactory(ours).create_context() as here,
+        context.create_consumer(Topic("activemq.notifications"), learned) as notes,
+        here.create_consumer(Queue("orders")) as consumer,
+    ):
+        note = await notes.receive(timeout=SECONDS_MAX)
+        assert note is not None and note.properties["_AMQ_Address"] == "orders"
+        await context.create_producer().send(Queue("orders"), TextMessage("over"))
+        received = await consumer.receive(timeout=SECONDS_MAX)
+        assert isinstance(received, TextMessage) and received.text == "over"
 
 
 class Ear(logging.Handler):

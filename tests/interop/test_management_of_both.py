@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker, ThreadedBroker, load_config
 from embedbroker.cli._commands import commands
+from embedbroker.cluster import RemoteBindings, notification_filter
 from embedclient import (
     BytesMessage,
     ConnectionFactory,
@@ -30,6 +31,8 @@ from embedclient import (
     XAException,
     Xid,
 )
+from embedclient.model import Properties
+from embedclient.wire.core import CoreMessage
 from tests.interop.artemis import ArtemisBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -119,6 +122,52 @@ async def test_notifications_of_addresses_and_connections_are_those_of_artemis(
         "CONNECTION_CREATED", "CONNECTION_DESTROYED",
     ]  # fmt: skip
     assert await events_of(ours.url) == expected
+
+
+async def snapshot_of(url: str) -> list[dict[str, object]]:
+    """What a queue of notifications gets behind a consumer, and for a request of the queues: what does not vary."""
+    found: list[dict[str, object]] = []
+    table = RemoteBindings("theirs", "none", 1, found.append)  # type: ignore[arg-type]  # a line makes the lists differ
+    wanted = notification_filter("shop", 1, ["activemq.management"], "activemq.notifications")
+    async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
+        for name, address, kind, filter in (
+            ("notif.x", "activemq.notifications", "MULTICAST", wanted),
+            ("shop.orders", "shop", "ANYCAST", None),
+            ("audit", "shop.audit", "MULTICAST", "size > 5"),
+        ):
+            settings = {"name": name, "address": address, "routing-type": kind, "durable": False}
+            text = json.dumps({**settings, "filter-string": filter} if filter else settings)
+            await invoke(context, "broker", "createQueue", text)
+        async with (
+            context.create_consumer(Queue("activemq.notifications::notif.x")) as collector,
+            context.create_consumer(Queue("shop::shop.orders"), "a = 1"),
+        ):
+            await invoke(context, "broker", "sendQueueInfoToQueue", "notif.x", "shop")
+            while not found or "_AMQ_RESET_QUEUE_DATA_COMPLETE" not in found[-1]:
+                message = await collector.receive(timeout=30)
+                assert message is not None, found
+                found.append({name: message.properties[name] for name in message.properties if name.startswith("_AMQ")})
+                table.on_message(CoreMessage.build(address="notif.x", properties=Properties(found[-1]), body=bytes(4)))  # type: ignore[arg-type]  # values of a message
+    found.extend(
+        {"queue": each.address, "consumers": each.consumer_count, "filters": each.consumer_filters}
+        for each in table.by_cluster_name.values()
+    )
+    for each in found:
+        for name in ("_AMQ_NotifTimestamp", "_AMQ_RemoteAddress", "_AMQ_SessionName", "_AMQ_Binding_ID"):
+            if name in each:
+                each[name] = type(each[name]).__name__
+        if "_AMQ_ClusterName" in each:
+            each["_AMQ_ClusterName"] = str(each["_AMQ_ClusterName"])[:-36]
+        each.pop("_AMQ_ValidatedUser", None)
+    return sorted(found, key=lambda each: sorted((name, str(value)) for name, value in each.items()))
+
+
+async def test_the_snapshot_for_another_broker_is_that_of_artemis(
+    theirs: NotifyingArtemis, ours: ThreadedBroker
+) -> None:
+    expected = await snapshot_of(theirs.url)
+    assert {"queue": "shop", "consumers": 1, "filters": {"a = 1": 1}} in expected
+    assert await snapshot_of(ours.url) == expected
 
 
 async def bindings_of(url: str) -> list[dict[str, object]]:

@@ -11,7 +11,14 @@ import json
 from attrs import frozen
 
 from embedclient.model import Properties
-from embedclient.wire.core import CoreMessage, CreateQueueV2, Packet, SessionReceiveMessage, decode_packet, encode_packet
+from embedclient.wire.core import (
+    CoreMessage,
+    CreateQueueV2,
+    Packet,
+    SessionReceiveMessage,
+    decode_packet,
+    encode_packet,
+)
 from tests.vectors.captures import FOLDER
 
 __all__ = ["CHANNEL", "Recorded", "in_place_of", "notifications_of", "subscription_of", "traffic"]

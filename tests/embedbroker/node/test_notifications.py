@@ -293,8 +293,7 @@ def test_a_full_broker_notifies_only_of_what_other_brokers_count() -> None:
         peer.send(SessionSend(letter("x" * 10_000), False, -1))
     late = stage.connect().open_session("late")
     assert listener.take() == []
-    late.consume("q", 3, credit=0)
-    late.send(SessionConsumerClose(3), DeleteQueue("q"))
+    late.send(SessionCreateConsumer(3, "q", None, False, False), SessionConsumerClose(3), DeleteQueue("q"))
     assert listener.kinds() == ["CONSUMER_CREATED", "CONSUMER_CLOSED", "BINDING_REMOVED"]
 
 
