@@ -438,7 +438,7 @@ def notification_filter(addresses: str, max_hops: int, excluded: Iterable[str], 
         addresses: Prefixes of addresses with commas; ``!`` excludes one. An empty text is all addresses.
         max_hops: Largest distance of a binding, as seen from the collecting broker.
         excluded: Prefixes of addresses of the broker itself.
-        notification_address: Address of notifications. Of its own events only sessions are wanted.
+        notification_address: Address of notifications. Its queues and consumers are left out.
     """
     prefixes = [each for each in addresses.split(",") if each]
     prefixes.extend(f"!{each}" for each in excluded)
@@ -486,7 +486,7 @@ def _optional_text(properties: Properties, name: str) -> str | None:
 
 
 def _filter(properties: Properties) -> str | None:
-    """Return the filter of a queue or a consumer; an empty one is none, as in Artemis."""
+    """Return the filter of a queue or a consumer; None for an empty one, as in Artemis."""
     return _optional_text(properties, "_AMQ_FilterString") or None
 
 

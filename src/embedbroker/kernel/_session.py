@@ -363,8 +363,7 @@ class Session:
         if observers.decision.delivered and not browse:
             port = ObservedDelivery(port, observers.decision.delivered)
         consumer = Consumer(key, queue, port, selector, self.backpressure, credit, browse=browse, priority=priority)
-        consumer.session = self.name
-        consumer.owner = self
+        consumer.session, consumer.owner = self.name, self
         consumer.filter_text = filter_text or None
         consumer.fqqn = queue_name if "::" in queue_name else None
         consumer.created_ms = self.kernel.now_ms

@@ -228,8 +228,8 @@ class Notifications(CommitObserver):
     @property
     def _is_wanted(self) -> bool:
         """Return True if a queue is bound to the notification address, and the broker has room for messages."""
-        memory = self._kernel.memory
-        return memory.used_bytes < memory.limit_bytes and self._kernel.router.reaches_queues(self._address)
+        kernel = self._kernel
+        return kernel.memory.used_bytes < kernel.memory.limit_bytes and kernel.router.reaches_queues(self._address)
 
     @property
     def _is_needed(self) -> bool:
@@ -237,8 +237,9 @@ class Notifications(CommitObserver):
 
         Other brokers count bindings and consumers: a missing event would be an error until they connect again.
         """
+        kernel = self._kernel
         return self._is_wanted or (
-            self._kernel.memory.has_room(_MESSAGE_BYTES) and self._kernel.router.reaches_queues(self._address)
+            kernel.memory.has_room(_MESSAGE_BYTES) and kernel.router.reaches_queues(self._address)
         )
 
     def _of_consumer(self, consumer: Consumer, session: SessionView) -> Properties:

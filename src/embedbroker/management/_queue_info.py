@@ -99,11 +99,10 @@ def _events(announced: list[_Announced]) -> Iterator[tuple[object, ...]]:
 
 def _send(call: Call, queue_name: str | None, _address: str | None) -> None:
     """Send the snapshot. The addresses of the cluster connection stand in the filter of the queue, as in Artemis."""
-    name = queue_name or ""
-    queue = call.kernel.address_manager.find_queue(name)
-    if queue is None:
-        raise no_queue(name)
-    _Snapshot(call.broker, queue, name).send()
+    queue = call.kernel.address_manager.find_queue(queue_name) if queue_name is not None else None
+    if queue is None or queue_name is None:
+        raise no_queue(queue_name if queue_name is not None else "null")
+    _Snapshot(call.broker, queue, queue_name).send()
 
 
 QUEUE_INFO_OPERATIONS = (

@@ -231,7 +231,7 @@ class BrokerView(Protocol):
     def compose_notification(
         self, address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool
     ) -> Message:
-        """Return a message of the form of notifications, without id; a timestamp of 0 is none."""
+        """Return a message of the form of notifications, without id; with a timestamp of 0 it states no time."""
 
 
 @frozen

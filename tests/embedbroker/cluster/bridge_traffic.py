@@ -74,9 +74,7 @@ def notifications_of(scenario: str, connection: int, sender: str) -> list[tuple[
 
 def subscription_of(scenario: str, connection: int, sender: str) -> CreateQueueV2:
     """The request for the notification queue of a bridge."""
-    (found,) = [
-        each.packet for each in traffic(scenario, connection, sender) if isinstance(each.packet, CreateQueueV2)
-    ]
+    (found,) = [each.packet for each in traffic(scenario, connection, sender) if isinstance(each.packet, CreateQueueV2)]
     return found
 
 
@@ -108,6 +106,4 @@ def in_place_of(recorded: SessionReceiveMessage, ours: SessionReceiveMessage, no
         body=bytes(message.body),
     )
     twin.assign_id(model.message_id)
-    return encode_packet(
-        SessionReceiveMessage(twin, recorded.consumer_id, recorded.delivery_count), CHANNEL, _VERSION
-    )
+    return encode_packet(SessionReceiveMessage(twin, recorded.consumer_id, recorded.delivery_count), CHANNEL, _VERSION)

@@ -51,7 +51,7 @@ class NotificationWatch(CommitObserver):
 
 
 def compose_notification(address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool) -> CoreMessage:
-    """Return a message of the form of notifications, without id; a timestamp of 0 is none."""
+    """Return a message of the form of notifications, without id; with a timestamp of 0 it states no time."""
     return CoreMessage.build(
         type=MessageType.DEFAULT,
         address=address,

@@ -228,7 +228,7 @@ class CoreService:
     def compose_notification(
         self, address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool
     ) -> CoreMessage:
-        """Return a message of the form of notifications, without id; a timestamp of 0 is none."""
+        """Return a message of the form of notifications, without id; with a timestamp of 0 it states no time."""
         return compose_notification(address, properties, timestamp_ms, is_durable=is_durable)
 
     @property
