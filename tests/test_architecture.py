@@ -434,7 +434,8 @@ MANAGEMENT_READS = """
     address_manager.addresses.get address_manager.addresses.values address_manager.find_queue address_manager.is_bound
     address_manager.queues.get address_manager.queues.values address_manager.resolution.diverts_at
     address_manager.selector branches.outcomes branches.prepared branches.transactions duplicates.is_in_force
-    memory.address_bytes memory.has_room message_counters.of router.reaches_queues settings.given settings.of settings_table.security_of
+    memory.address_bytes memory.has_room message_counters.of router.reaches_queues settings.given settings.of
+    settings_table.security_of
 """
 # Effects on messages of a queue that the session returned, which checks the permission (`use_queue`, `admit_send`).
 MANAGEMENT_ON_QUEUES = """
