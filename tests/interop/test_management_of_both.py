@@ -561,6 +561,8 @@ async def figures_of(url: str) -> dict[str, Any]:
             "listPreparedTransactionDetailsAsHTML",
         ):  # fmt: skip
             await call(operation)
+        # Artemis keeps parameters in no order.
+        found["getConnectorsAsJSON"] = json.loads(found["getConnectorsAsJSON"])
         of_queue = "queue.figures.q"
         assert await call("getDurableMessageCount", of_queue) == 2
         sizes = [await invoke(context, of_queue, f"get{name}") for name in ("PersistentSize", "DurablePersistentSize")]
