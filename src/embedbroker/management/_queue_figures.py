@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeAlias
 
-from embedbroker.kernel import Consumer, Message, Queue, Reference, Session
+from attrs import frozen
+
+from embedbroker.kernel import Consumer, Queue, Reference, Session
+from embedclient.model import Encoding
 
 from ._registry import Attribute, Call
 from ._texts import no_queue
@@ -24,7 +27,9 @@ _ENTRIES = 64
 # Messages that one read of a queue returns, about.
 _READ = 256
 
-Measure: TypeAlias = Callable[[Message], int]
+# The stored bytes of a message in this encoding are the whole message.
+_CORE = int(Encoding.CORE)
+
 Count: TypeAlias = Generator[None, None, int]
 
 
@@ -35,26 +40,47 @@ def _of(call: Call) -> Queue:
     return queue
 
 
-def _sum(references: Iterable[list[Reference]], measure: Measure) -> Count:
-    total = 0
+@frozen
+class _Measure:
+    """Return the part of a message in a sum: from its size, and from whether it is durable."""
+
+    part: Callable[[int, bool], int]
+    needs_size: bool = True
+
+
+_SIZE = _Measure(lambda size, durable: size)
+_DURABLE_SIZE = _Measure(lambda size, durable: size if durable else 0)
+_DURABLE_COUNT = _Measure(lambda size, durable: int(durable), needs_size=False)
+
+
+def _sum(references: Iterable[list[Reference]], measure: _Measure) -> Count:
+    total, part = 0, measure.part
     for portion in references:
         # An empty portion, too, takes its turn: a queue may have any number of consumers.
         for first in range(0, max(len(portion), 1), _PORTION):
-            total += sum([measure(reference.message) for reference in portion[first : first + _PORTION]])
+            messages = [reference.message for reference in portion[first : first + _PORTION]]
+            total += sum([part(message.encoded_size, message.durable) for message in messages])
             yield
     return total
 
 
-def _size(message: Message) -> int:
-    return message.encoded_size
-
-
-def _one_if_durable(message: Message) -> int:
-    return int(message.durable)
-
-
-def _size_if_durable(message: Message) -> int:
-    return message.encoded_size if message.durable else 0
+def _sum_of_waiting(queue: Queue, measure: _Measure) -> Count:
+    """Return a sum over the messages that wait. Those deep in the backlog stay packed."""
+    backlog, after, total = queue.backlog, -1, 0
+    until = backlog.last_position
+    while found := backlog.behind(after, until, _READ):
+        for number, packed in enumerate(found):
+            _position, _deliveries, _expiration, encoding, stored, _message_id, durable = packed
+            size = len(stored)
+            is_restored = measure.needs_size and encoding != _CORE
+            if is_restored:
+                size = backlog.restored(packed).message.encoded_size
+            total += measure.part(size, durable)
+            # To restore a message costs as much as to deliver it.
+            if is_restored or not number % _PORTION:
+                yield
+        after = found[-1][0]
+    return total
 
 
 # -- of a consumer ---------------------------------------------------------------------------------------------------
@@ -62,7 +88,7 @@ def _size_if_durable(message: Message) -> int:
 
 def transit_size(consumer: Consumer) -> Count:
     """Return the bytes of the messages that a consumer has in delivery."""
-    return _sum(consumer.unsettled.portions(), _size)
+    return _sum(consumer.unsettled.portions(), _SIZE)
 
 
 def awaiting_commit(consumer: Consumer) -> Count:
@@ -93,27 +119,18 @@ def _held(call: Call) -> Iterator[list[Reference]]:
                 yield references if taken is queue else []
 
 
-def _waiting(queue: Queue) -> Iterator[list[Reference]]:
-    """Return the messages that wait. Those deep in the backlog are restored for the look, and stay packed."""
-    backlog, after = queue.backlog, -1
-    until = backlog.last_position
-    while found := backlog.behind(after, until, _READ):
-        for first in range(0, len(found), _PORTION):
-            yield [backlog.restored(packed) for packed in found[first : first + _PORTION]]
-        after = found[-1][0]
-
-
-def _all(call: Call) -> Iterator[list[Reference]]:
-    queue = _of(call)
+def _sum_of_all(call: Call, measure: _Measure) -> Count:
+    queue, total = _of(call), 0
     if queue.scheduled is not None:
-        yield [reference for _due_ms, reference in queue.scheduled.entries()]
-    yield from _held(call)
-    yield from _waiting(queue)
+        total += yield from _sum([[reference for _due_ms, reference in queue.scheduled.entries()]], measure)
+    total += yield from _sum(_held(call), measure)
+    total += yield from _sum_of_waiting(queue, measure)
+    return total
 
 
-def _durable(call: Call, references: Iterable[list[Reference]], measure: Measure) -> object:
+def _if_durable(call: Call, total: Count) -> object:
     """Return a sum over durable messages. None survives a restart in a queue that does not."""
-    return _sum(references, measure) if _of(call).durable else 0
+    return total if _of(call).durable else 0
 
 
 def _prepared_count(call: Call) -> Count:
@@ -133,30 +150,30 @@ CONTENT_ATTRIBUTES = (
     Attribute(
         "DurableMessageCount",
         "long",
-        lambda call: _durable(call, _all(call), _one_if_durable),
+        lambda call: _if_durable(call, _sum_of_all(call, _DURABLE_COUNT)),
         "Those of them that survive a restart.",
     ),
-    Attribute("PersistentSize", "long", lambda call: _sum(_all(call), _size), "The bytes of all of them."),
+    Attribute("PersistentSize", "long", lambda call: _sum_of_all(call, _SIZE), "The bytes of all of them."),
     Attribute(
         "DurablePersistentSize",
         "long",
-        lambda call: _durable(call, _all(call), _size_if_durable),
+        lambda call: _if_durable(call, _sum_of_all(call, _DURABLE_SIZE)),
         "The bytes of those that survive a restart.",
     ),
 )
 
 HELD_ATTRIBUTES = (
-    Attribute("DeliveringSize", "long", lambda call: _sum(_held(call), _size), "Their bytes."),
+    Attribute("DeliveringSize", "long", lambda call: _sum(_held(call), _SIZE), "Their bytes."),
     Attribute(
         "DurableDeliveringCount",
         "int",
-        lambda call: _durable(call, _held(call), _one_if_durable),
+        lambda call: _if_durable(call, _sum(_held(call), _DURABLE_COUNT)),
         "Those of them that survive a restart.",
     ),
     Attribute(
         "DurableDeliveringSize",
         "long",
-        lambda call: _durable(call, _held(call), _size_if_durable),
+        lambda call: _if_durable(call, _sum(_held(call), _DURABLE_SIZE)),
         "The bytes of these.",
     ),
     Attribute(

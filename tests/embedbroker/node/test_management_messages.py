@@ -832,3 +832,26 @@ def test_lists_of_consumers_count_what_a_transaction_acknowledged_in_portions(sl
     assert not slow.peer.packets(SessionReceiveMessage)
     (row,) = json.loads(str(outcome(slow)))
     assert row["messagesAcknowledgedAwaitingCommit"] == 6000
+
+
+def test_the_body_of_a_large_message_counts() -> None:
+    stage, producer = large.a_stage("memory")
+    large.upload(producer, large.body_of(300_000))
+    large.run(stage)
+    manager = Manager(stage.connect().open_session("manager"))
+    (reference,) = stage.node.kernel.address_manager.queues["q"].undelivered()
+    size = reference.message.encoded_size
+    assert size > 300_000 and [manager.read("queue.q", name) for name in FIGURES] == [1, size, size]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_of_a_long_queue_take_portions(slow: Manager, name: str) -> None:
+    fill(slow, 3000)
+    slow.peer.clear()
+    slow.peer.send(SessionSend(request_of("queue.q", attribute=name), False, -1))
+    assert not slow.peer.packets(SessionReceiveMessage)
+    # What leaves meanwhile does no harm.
+    assert slow.call("queue.q", "removeMessages", None) == 3000
+    (reply,) = slow.replies
+    (figure,) = json.loads(decode_text(reply.body) or "")
+    assert reply.property("_AMQ_OperationSucceeded") is True and figure > 1000
