@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from embedbroker.kernel import QueueDefinition
+from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
 from embedbroker.storage import Lane, Rename
 from embedbroker.storage.journal._batch import BATCH_HEADER_BYTES
 from embedbroker.storage.journal._segments import COMPACTING, segment_name
@@ -65,6 +65,50 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
         assert recorded.step()
     recorded.call("commit", transaction_id, [])
     look_for_work(recorded)
+    journal = recover(recorded.disk)
+    assert journal.recovered is not None
+    recorded.check_recovered(journal.recovered)
+
+
+def test_duplicate_ids_that_are_cleared_during_the_compaction_of_their_records_do_not_come_back() -> None:
+    """1. While the segment of an id is compacted, the ids are cleared. 2. The result has the id. 3. The segment with the
+    record of the clearing is compacted: without that record the id would be back."""
+    traffic = Traffic()
+    recorded, background = traffic.recorded, traffic.journal.background
+    background.stopped = True
+    recorded.call("add_address", AddressDefinition(3, "a", True, False))
+    traffic.fill()  # the definitions are not compacted together with what follows
+    entry = DuplicateId(traffic.take_id(), 3, b"id")
+    recorded.call("add_duplicate_id", entry, 0)
+    gone = traffic.fill()[2:]
+    traffic.fill()
+    gone += traffic.fill()[5:]  # less to gain than in the segment of the id
+    traffic.fill()
+    for message_id in reversed(gone):
+        recorded.call("acknowledge", message_id, 2, 0)
+    recorded.settle()
+    background.stopped = False
+    of_id = background.live_index.index[entry.number].segment
+
+    def replaces_it() -> bool:
+        operations = [each for work, _ in recorded.under_way.values() for each in work.operations]
+        return Rename(COMPACTING, segment_name(of_id.first, of_id.last)) in operations
+
+    while not replaces_it():
+        background.choose(NOW.wall_ms, at_leisure=True)
+        assert recorded.step()
+    recorded.call("clear_duplicate_ids", 3, [entry.number])
+    of_clearing = background.segments[-1]
+    background.stopped = True
+    gone = traffic.fill()
+    traffic.fill()
+    for message_id in reversed(gone):
+        recorded.call("acknowledge", message_id, 2, 0)
+    recorded.settle()
+    background.stopped = False
+    while not of_clearing.gone:
+        background.choose(NOW.wall_ms, at_leisure=True)
+        assert recorded.step()
     journal = recover(recorded.disk)
     assert journal.recovered is not None
     recorded.check_recovered(journal.recovered)
