@@ -71,8 +71,8 @@ def test_an_acknowledgement_that_is_committed_during_the_compaction_of_its_messa
 
 
 def test_duplicate_ids_that_are_cleared_during_the_compaction_of_their_records_do_not_come_back() -> None:
-    """1. While the segment of an id is compacted, the ids are cleared. 2. The result has the id. 3. The segment with the
-    record of the clearing is compacted: without that record the id would be back."""
+    """1. While the segment of an id is compacted, the ids are cleared. 2. The result has the id. 3. The segment with
+    the record of the clearing is compacted: without that record the id would be back."""
     traffic = Traffic()
     recorded, background = traffic.recorded, traffic.journal.background
     background.stopped = True
