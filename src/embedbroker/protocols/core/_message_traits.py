@@ -15,11 +15,14 @@ from __future__ import annotations
 from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["MessageTraits", "traits_of"]
+__all__ = ["MessageTraits", "traits_of", "without_bridge_id"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
+_BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
+# Ids of bridges and of clients do not meet: those of bridges begin with this.
+_BRIDGE_PREFIX = b"BRIDGE."
 _GROUP_ID = "_AMQ_GROUP_ID"
 # Values that decide something: with another value it is another kind of message.
 _DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED))
@@ -39,6 +42,7 @@ class MessageTraits:
         "group_at",
         "has_extras",
         "has_group",
+        "is_bridged",
         "mask",
         "pattern",
         "routing_type",
@@ -60,8 +64,10 @@ class MessageTraits:
         self.has_group = False
         # Where the text of the group's id stands in the properties.
         self.group_at: slice | None = None
-        # Whether it has a time or a group: one look for both.
+        # Whether it has a time, a group, or the id of a bridge: one look for all.
         self.has_extras = False
+        # Whether a bridge sent it, with an id in the place of the client's.
+        self.is_bridged = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
 
@@ -119,10 +125,27 @@ def traits_of(message: CoreMessage) -> MessageTraits:
             arrival.has_group = True
             if tag == PropertyType.STRING:
                 arrival.group_at = slice(value_at - start, value_end - start)
-        elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES):
+        elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES) and not arrival.is_bridged:
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
-    arrival.has_extras = arrival.has_group or arrival.scheduled_ms > 0
+        elif name == _BRIDGE_DUPLICATE_ID and tag == PropertyType.BYTES:
+            arrival.is_bridged = True
+            arrival.duplicate_id_at = slice(value_at - start, value_end - start)
+    arrival.has_extras = arrival.has_group or arrival.scheduled_ms > 0 or arrival.is_bridged
     return arrival
+
+
+def without_bridge_id(message: CoreMessage) -> tuple[CoreMessage, bytes]:
+    """Return a message that a bridge sent without its id for duplicate detection, and the id.
+
+    Raises:
+        RemoteProtocolError: Its properties are malformed.
+    """
+    duplicate_id = message.property(_BRIDGE_DUPLICATE_ID)
+    assert isinstance(duplicate_id, bytes), duplicate_id
+    copy = message.copy_for(
+        message.address, changes={}, removals=(_BRIDGE_DUPLICATE_ID,), expiration=message.expiration
+    )
+    return copy, _BRIDGE_PREFIX + duplicate_id
 
 
 def _whole_ms(due: PropertyValue) -> int:

@@ -62,7 +62,7 @@ from embedclient.wire.core import (
 from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
-from ._message_traits import MessageTraits, traits_of
+from ._message_traits import MessageTraits, traits_of, without_bridge_id
 from ._notifications import NotificationWatch, compose_notification
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
@@ -425,13 +425,16 @@ class CoreSession:
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
         id_at = arrival.duplicate_id_at
+        duplicate_id = bytes(message.raw[properties_at:][id_at]) if id_at is not None else None
         if arrival.has_extras:
             message = self._directed(arrival, message)
+            if arrival.is_bridged:
+                message, duplicate_id = without_bridge_id(message)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
                 arrival.routing_type if stated is None else stated,
-                bytes(message.raw[properties_at:][id_at]) if id_at is not None else None,
+                duplicate_id,
                 sender_waits=wants_reply,
             )
         if refused is not None:
@@ -481,8 +484,11 @@ class CoreSession:
             return refused
         if arrival.has_extras:
             message = self._directed(arrival, message)
+        duplicate_id = message.duplicate_id
+        if arrival.is_bridged:
+            message, duplicate_id = without_bridge_id(message)
         routing_type = arrival.routing_type if routing_type is None else routing_type
-        return self.kernel_session.send(large_message(message, body), routing_type, message.duplicate_id)
+        return self.kernel_session.send(large_message(message, body), routing_type, duplicate_id)
 
     def end_upload(
         self, header: CoreMessage, packet: SessionSendContinuation, refused: Refused | None, frame_size: int
@@ -496,7 +502,8 @@ class CoreSession:
             frame = encode_null_response(
                 self.channel_id, self.version, -1 if correlation_id is None else correlation_id
             )
-            durable = (header.durable or header.duplicate_id is not None) and self.kernel_session.auto_commit_sends
+            has_id = header.duplicate_id is not None or traits_of(header).is_bridged
+            durable = (header.durable or has_id) and self.kernel_session.auto_commit_sends
             self._answer(frame, _NULL_RESPONSE, durable=durable)
         if frame_size and self.windowed:
             self._confirm(self.channel.received(frame_size))
