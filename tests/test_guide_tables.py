@@ -12,11 +12,13 @@ from typing import Any
 
 import click
 import pytest
-from attrs import fields
+from attrs import NOTHING, fields
 
 from embedbroker import (
     AddressFullPolicy,
     AddressSettings,
+    BridgeConfig,
+    BridgeRoutingType,
     BrokerConfig,
     ClusterConnection,
     ReplicationBackup,
@@ -122,6 +124,15 @@ def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
 def test_every_setting_of_a_cluster_connection_is_there_with_its_default() -> None:
     shown = named_defaults(only_table("clusters", "ClusterConnection"))
     assert shown == {field.name: repr(field.default) for field in fields(ClusterConnection)}
+
+
+def test_every_setting_of_a_bridge_is_there_with_its_default() -> None:
+    shown = {codes(row[0])[0]: "".join(codes(row[1])) for row in only_table("bridges", "BridgeConfig")}
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(BridgeConfig)} | {"properties": {}}
+    assert shown == {
+        name: "" if value is NOTHING else value.value if isinstance(value, BridgeRoutingType) else repr(value)
+        for name, value in defaults.items()
+    }
 
 
 @pytest.mark.parametrize(

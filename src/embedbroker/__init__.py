@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         AddressConfiguration,
         AddressFullPolicy,
         AddressSettings,
+        BridgeConfig,
+        BridgeRoutingType,
         BrokerConfig,
         ClusterConnection,
         DivertConfiguration,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from .configfile import ConfigFileError, load_config
     from .kernel import DivertedMessage
     from .locks import MemoryLockManager, MemoryLocks
+    from .outbound import BridgedMessage
     from .runtime import (
         AddressInfo,
         EmbeddedBroker,
@@ -53,6 +56,9 @@ __all__ = [
     "AddressFullPolicy",
     "AddressInfo",
     "AddressSettings",
+    "BridgeConfig",
+    "BridgeRoutingType",
+    "BridgedMessage",
     "BrokerConfig",
     "ClusterConnection",
     "ConfigFileError",
@@ -90,12 +96,13 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".config": (
-            "AddressConfiguration AddressFullPolicy AddressSettings BrokerConfig ClusterConnection "
-            "DivertConfiguration DivertRoutingType GuestLogin HAPolicy LockManager PrimaryOnly QueueConfiguration "
-            "ReplicationBackup ReplicationPrimary ResourceLimits "
+            "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BrokerConfig "
+            "ClusterConnection DivertConfiguration DivertRoutingType GuestLogin HAPolicy LockManager PrimaryOnly "
+            "QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
             "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
         ),
         ".kernel": "DivertedMessage",
+        ".outbound": "BridgedMessage",
         ".configfile": "ConfigFileError load_config",
         ".runtime": "AddressInfo EmbeddedBroker GroupInfo Management PreparedTransaction QueueInfo ThreadedBroker "
         "ThreadedManagement",

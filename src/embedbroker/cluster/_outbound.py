@@ -39,6 +39,9 @@ class DialHandler(Protocol):
     def receive(self, data: bytes, now: Instant) -> None:
         """Handle bytes of the peer."""
 
+    def written(self, count: int, now: Instant) -> None:
+        """Handle that the peer drained bytes."""
+
     def lost(self, reason: str, now: Instant) -> None:
         """Handle the end: the connection broke, or the peer closed it."""
 
@@ -176,6 +179,9 @@ class OutboundPeer:
         self._now = now
         if self.link is not None:
             self.link.receive(data, now)
+
+    def written(self, count: int, now: Instant) -> None:
+        """Do nothing: control packets are few."""
 
     def lost(self, reason: str, now: Instant) -> None:
         self._now = now

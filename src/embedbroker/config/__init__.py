@@ -2,6 +2,7 @@
 
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._addresses import AddressConfiguration, QueueConfiguration
+from ._bridges import BridgeConfig, BridgeRoutingType, BridgeTransformer
 from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
@@ -45,6 +46,9 @@ __all__ = [
     "AddressFullPolicy",
     "AddressSettings",
     "AddressSettingsRepository",
+    "BridgeConfig",
+    "BridgeRoutingType",
+    "BridgeTransformer",
     "BrokerConfig",
     "ClusterConnection",
     "ConfigurationSource",

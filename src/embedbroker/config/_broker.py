@@ -15,6 +15,7 @@ from embedclient.model import TLS, TLSSettings, TransportConfiguration, as_tls, 
 
 from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
+from ._bridges import BridgeConfig, as_bridges, check_bridges
 from ._checks import as_path, instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
 from ._diverts import DivertConfiguration, as_diverts
@@ -151,6 +152,11 @@ def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnec
             raise ValueError(f"cluster_connection needs a connector: other brokers cannot connect to {config.host!r}")
 
 
+def _bridges(config: BrokerConfig | None, _attribute: Attribute[Any], value: tuple[BridgeConfig, ...]) -> None:
+    if config is not None:
+        check_bridges(value, config.connectors)
+
+
 def _shown_by_name(connectors: Mapping[str, TransportConfiguration]) -> str:
     return repr({describe_name(name): connector for name, connector in connectors.items()})
 
@@ -264,6 +270,7 @@ class BrokerConfig:
         addresses: Addresses that exist from the start, with their queues: ``{"orders":
             AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
         diverts: Diverts that exist from the start: ``{"copy": DivertConfiguration("orders", "audit")}``.
+        bridges: Bridges to other brokers: ``[BridgeConfig("to-b", queue="orders", static_connectors=["b"])]``.
         security_enabled: Whether clients must log in and need permissions; None: if there are users, a guest login or
             security settings.
         users: Users with their passwords and roles.
@@ -365,6 +372,7 @@ class BrokerConfig:
     address_settings: dict[str, AddressSettings] = field(default=None, converter=_settings, validator=_matches)
     addresses: dict[str, AddressConfiguration] = field(factory=dict, converter=as_addresses)
     diverts: dict[str, DivertConfiguration] = field(factory=dict, converter=as_diverts)
+    bridges: tuple[BridgeConfig, ...] = field(default=(), converter=as_bridges, validator=_bridges)
     security_enabled: bool | None = field(default=None, validator=optional(instance(bool)))
     users: tuple[User, ...] = field(default=(), converter=as_users)
     guest: GuestLogin | None = field(default=None, validator=optional(instance(GuestLogin)))

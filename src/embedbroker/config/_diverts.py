@@ -14,7 +14,14 @@ from attrs import Attribute, field, frozen
 
 from ._checks import instance, named, optional, text
 
-__all__ = ["DivertConfiguration", "DivertRoutingType", "Transformer", "as_diverts", "forwarding_addresses"]
+__all__ = [
+    "DivertConfiguration",
+    "DivertRoutingType",
+    "Transformer",
+    "as_diverts",
+    "as_properties",
+    "forwarding_addresses",
+]
 
 Transformer: TypeAlias = Callable[[Any], None]
 """Change a `DivertedMessage` before it is routed."""
@@ -44,7 +51,8 @@ def _forwarding(config: DivertConfiguration, attribute: Attribute[str], value: o
         raise ValueError(f"forwarding_address must name an address, or several with commas, not {value!r}")
 
 
-def _properties(value: object) -> dict[str, str]:
+def as_properties(value: object) -> dict[str, str]:
+    """Return properties that are added to messages."""
     if not isinstance(value, Mapping):
         raise TypeError(f"properties must map names to texts, not be {value!r}")
     for name, each in value.items():
@@ -80,7 +88,7 @@ class DivertConfiguration:
     exclusive: bool = field(default=False, validator=instance(bool))
     filter: str | None = field(default=None, validator=optional(text))
     routing_type: DivertRoutingType = field(default=DivertRoutingType.STRIP, validator=instance(DivertRoutingType))
-    properties: dict[str, str] = field(factory=dict, converter=_properties)
+    properties: dict[str, str] = field(factory=dict, converter=as_properties)
     transformer: Transformer | None = field(default=None, validator=_transformer)
 
     def __attrs_post_init__(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLSSettings
 
+from ._bridges import BridgeConfig
 from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
 from ._ha_policy import ReplicationBackup, ReplicationPrimary
@@ -22,8 +23,10 @@ def misfits(config: BrokerConfig) -> list[str]:
     """Return a warning for each pair of settings that do not fit together."""
     found = list(_of_times(config)) + list(_of_sizes(config)) + list(_of_addresses(config)) + list(_of_users(config))
     found += _of_tls(config)
+    for bridge in config.bridges:
+        found += _of_connection(f"bridge {bridge.name!r}", bridge)
     if config.cluster_connection is not None:
-        found += _of_cluster(config.cluster_connection)
+        found += _of_connection("cluster_connection", config.cluster_connection)
         is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
         if is_replicating and config.cluster_connection.connection_ttl_ms < 0:
             found.append(
@@ -33,18 +36,18 @@ def misfits(config: BrokerConfig) -> list[str]:
     return found
 
 
-def _of_cluster(connection: ClusterConnection) -> Iterator[str]:
+def _of_connection(place: str, connection: ClusterConnection | BridgeConfig) -> Iterator[str]:
     check_ms, ttl_ms, ping_ms = connection.check_period_ms, connection.connection_ttl_ms, connection.ping_period_ms
     if ping_ms != check_ms:
         yield (
-            f"cluster_connection: check_period_ms={check_ms} is not within half of connection_ttl_ms={ttl_ms}, so every"
+            f"{place}: check_period_ms={check_ms} is not within half of connection_ttl_ms={ttl_ms}, so every"
             f" quiet connection would be lost each time: this broker pings every {ping_ms} ms; set check_period_ms to"
             f" {ping_ms} or less, or connection_ttl_ms to twice the check period"
         )
     retry_ms, longest_ms = connection.retry_interval_ms, connection.max_retry_interval_ms
     if retry_ms > longest_ms:
         yield (
-            f"cluster_connection: retry_interval_ms={retry_ms} is above max_retry_interval_ms={longest_ms}: this broker"
+            f"{place}: retry_interval_ms={retry_ms} is above max_retry_interval_ms={longest_ms}: this broker"
             f" tries again every {retry_ms} ms; raise max_retry_interval_ms"
         )
 

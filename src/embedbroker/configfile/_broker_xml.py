@@ -14,6 +14,7 @@ from embedbroker.config import BrokerConfig
 
 from ._address_settings import address_settings
 from ._addresses import addresses
+from ._bridges import bridges
 from ._cluster import cluster_connection
 from ._diverts import diverts, wildcards
 from ._document import Element
@@ -113,6 +114,7 @@ def broker_config(
     values["address_settings"] = address_settings(core, characters, markers, findings)
     values["addresses"] = addresses(root, core, findings)
     values["diverts"] = diverts(core, findings)
+    values["bridges"] = bridges(core, connectors, codec, findings)
     values |= security_values(core, folder, properties, findings)
     values |= _notifications(core, findings)
     password = core.take("cluster-password")

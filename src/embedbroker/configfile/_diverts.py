@@ -13,7 +13,7 @@ from ._findings import Findings
 from ._mapping import Fields, built, named_once, required_attribute, values_of
 from ._values import boolean, one_of, text, text_or_nothing
 
-__all__ = ["diverts", "wildcards"]
+__all__ = ["diverts", "transformer_properties", "wildcards"]
 
 _FIELDS: Fields = {
     "address": ("address", text),
@@ -60,7 +60,7 @@ def diverts(core: Element, findings: Findings) -> dict[str, DivertConfiguration]
             # Without a selector, as examples of Artemis have it, the divert takes everything.
             is_empty = selector.attribute("string") == ""
             values["filter"] = None if is_empty else required_attribute(selector, "string", findings)
-        values["properties"] = _properties(element, findings)
+        values["properties"] = transformer_properties(element, "DivertConfiguration", findings)
         missing = [each for each in ("address", "forwarding-address") if each.replace("-", "_") not in values]
         if missing:
             findings.refuse(element.place, f"has no {' and no '.join(missing)}")
@@ -71,9 +71,15 @@ def diverts(core: Element, findings: Findings) -> dict[str, DivertConfiguration]
     return found
 
 
-def _properties(divert: Element, findings: Findings) -> dict[str, str]:
-    """Return the properties that a transformer adds."""
-    old, transformer = divert.take("transformer-class-name"), divert.take("transformer")
+def transformer_properties(owner: Element, kind: str, findings: Findings) -> dict[str, str]:
+    """Return the properties that a transformer adds.
+
+    Args:
+        owner: Divert or bridge.
+        kind: Class of its configuration, for the text of an error.
+        findings: Receives errors.
+    """
+    old, transformer = owner.take("transformer-class-name"), owner.take("transformer")
     element = old if transformer is None else transformer.take("class-name")
     if transformer is not None and element is None:
         findings.refuse(transformer.place, "has no class-name")
@@ -83,7 +89,7 @@ def _properties(divert: Element, findings: Findings) -> dict[str, str]:
         findings.refuse(
             element.place,
             f"names a class of Java, {(element.text or '').strip()!r}; only {_ADD_HEADERS} exists here: use the "
-            "transformer of DivertConfiguration in Python",
+            f"transformer of {kind} in Python",
         )
         return {}
     properties: dict[str, str] = {}

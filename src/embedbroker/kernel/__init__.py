@@ -1,6 +1,7 @@
 """The broker, sync and protocol-blind."""
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
+from ._bridge_view import BridgeView
 from ._client_view import ClientConnection, SessionView
 from ._clients import Clients
 from ._clock import Clock
@@ -80,6 +81,7 @@ __all__ = [
     "Bookmark",
     "Branch",
     "BranchMissing",
+    "BridgeView",
     "ByteCredit",
     "ClientConnection",
     "Clients",

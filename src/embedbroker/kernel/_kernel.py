@@ -9,11 +9,12 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._authority import ALLOW_ALL, Authority
+from ._bridge_view import BridgeView
 from ._clients import Clients
 from ._clock import Clock
 from ._deferred import DeferredWork
@@ -91,6 +92,8 @@ class Kernel:
         self.deferred = DeferredWork()
         self.observers = Observers(self.deferred)
         self.clients = Clients(self.observers)
+        #: Bridges by name, for management. They live outside of the kernel.
+        self.bridges: Mapping[str, BridgeView] = {}
         self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)

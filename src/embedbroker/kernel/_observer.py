@@ -168,6 +168,12 @@ class CommitObserver:
     def acceptor_stopped(self, host: str, port: int) -> None:
         """Observe that connections are not accepted any more."""
 
+    def bridge_started(self, name: str) -> None:
+        """Observe that a bridge is started, perhaps without a connection yet."""
+
+    def bridge_stopped(self, name: str) -> None:
+        """Observe that a bridge is stopped or paused."""
+
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
 
@@ -202,6 +208,8 @@ class CommitSubscribers:
         "address_added",
         "address_changed",
         "address_removed",
+        "bridge_started",
+        "bridge_stopped",
         "connection_added",
         "connection_removed",
         "consumer_added",
@@ -237,6 +245,8 @@ class CommitSubscribers:
         self.security_changed: list[Callable[[Mapping[str, SecuritySetting]], None]] = []
         self.acceptor_started: list[Callable[[str, int], None]] = []
         self.acceptor_stopped: list[Callable[[str, int], None]] = []
+        self.bridge_started: list[Callable[[str], None]] = []
+        self.bridge_stopped: list[Callable[[str], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 

@@ -2,6 +2,7 @@
 
 from ._acceptor_control import ACCEPTOR
 from ._address_control import ADDRESS
+from ._bridge_control import BRIDGE
 from ._broker_control import BROKER
 from ._diverts import DIVERT
 from ._notifications import Notifications, Publisher
@@ -50,5 +51,5 @@ __all__ = [
     "Success",
 ]
 
-CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR)
+CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR, BRIDGE)
 """The controls of a broker, in the order of the documentation."""

@@ -18,6 +18,7 @@ from embedbroker.kernel import (
 
 from . import _client_lists, _diverts, _lists
 from ._acceptor_control import ACCEPTOR_ATTRIBUTES
+from ._bridge_control import bridge_names
 from ._broker_figures import BROKER_FIGURES
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
@@ -196,7 +197,7 @@ _ATTRIBUTES = (
     Attribute("DivertNames", "String[]", divert_names, "Names of diverts."),
     *ACCEPTOR_ATTRIBUTES,
     *CONNECTOR_ATTRIBUTES,
-    Attribute("BridgeNames", "String[]", lambda call: [], "Names of bridges; not available yet."),
+    Attribute("BridgeNames", "String[]", bridge_names, "Names of bridges."),
     Attribute(
         "SecurityEnabled",
         "boolean",

@@ -12,9 +12,10 @@ from embedclient.model import did_you_mean
 from ._queue_requests import json_object
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, done
 
-__all__ = ["DIVERT", "OPERATIONS", "divert_names", "divert_text"]
+__all__ = ["ADD_HEADERS", "DIVERT", "OPERATIONS", "divert_names", "divert_text"]
 
-_ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+"""The transformer of Artemis that exists here: it adds properties."""
 _FIELDS = (
     "name", "routing-name", "address", "forwarding-address", "exclusive", "filter-string", "transformer-configuration",
     "routing-type",
@@ -50,7 +51,7 @@ def _class_name(call: Call) -> str | None:
     divert = _of(call)
     if divert.transformer is not None:
         return getattr(divert.transformer, "__qualname__", type(divert.transformer).__qualname__)
-    return _ADD_HEADERS if divert.definition.properties else None
+    return ADD_HEADERS if divert.definition.properties else None
 
 
 def _properties(call: Call) -> dict[str, str]:
@@ -105,9 +106,9 @@ def _routing_type(text: str | None) -> DivertRoutingType:
 
 def _added(class_name: str | None, properties: object) -> dict[str, str]:
     """Return the properties that a transformer adds. Other classes of Java do not exist here."""
-    if class_name and class_name != _ADD_HEADERS:
+    if class_name and class_name != ADD_HEADERS:
         raise ManagementRefused(
-            f"the transformer {class_name[:_SHOWN_MAX]!r} is a class of Java; only {_ADD_HEADERS} exists here"
+            f"the transformer {class_name[:_SHOWN_MAX]!r} is a class of Java; only {ADD_HEADERS} exists here"
         )
     if not class_name or properties is None:
         return {}
@@ -236,7 +237,7 @@ def _update_from_json(call: Call, text: str | None) -> None:
         texts["name"],
         texts["forwarding-address"],
         texts["filter-string"],
-        _ADD_HEADERS if has_transformer else None,
+        ADD_HEADERS if has_transformer else None,
         _of_transformer(fields),
         texts["routing-type"],
     )

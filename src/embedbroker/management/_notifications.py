@@ -223,6 +223,22 @@ class Notifications(CommitObserver):
             properties.set("port", port, _INT)
             self._publish(kind, properties)
 
+    # -- bridges -------------------------------------------------------------------------------------------------
+
+    def bridge_started(self, name: str) -> None:
+        """Publish BRIDGE_STARTED. The start with the broker itself is before any subscriber."""
+        self._publish_bridge("BRIDGE_STARTED", name)
+
+    def bridge_stopped(self, name: str) -> None:
+        """Publish BRIDGE_STOPPED."""
+        self._publish_bridge("BRIDGE_STOPPED", name)
+
+    def _publish_bridge(self, kind: str, name: str) -> None:
+        if self._is_wanted:
+            properties = Properties()
+            properties.set("name", name, _STRING)
+            self._publish(kind, properties)
+
     # -- parts ---------------------------------------------------------------------------------------------------
 
     @property

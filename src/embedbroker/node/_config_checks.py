@@ -17,7 +17,7 @@ __all__ = ["check_filters", "check_passwords"]
 
 
 def check_filters(config: BrokerConfig) -> None:
-    """Check the filter of each queue and each divert.
+    """Check the filter of each queue, each divert and each bridge.
 
     Raises:
         ValueError: a filter is not a selector; the text names its owner, and the place in the filter.
@@ -28,6 +28,11 @@ def check_filters(config: BrokerConfig) -> None:
             selectors.find(divert.filter)
         except InvalidSelector as error:
             raise ValueError(f"diverts: divert {name!r}: filter: {error}") from None
+    for bridge in config.bridges:
+        try:
+            selectors.find(bridge.filter)
+        except InvalidSelector as error:
+            raise ValueError(f"bridges: bridge {bridge.name!r}: filter: {error}") from None
     for name, address in config.addresses.items():
         for queue, wanted in {**(address.anycast or {}), **(address.multicast or {})}.items():
             try:

@@ -22,7 +22,7 @@ from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant
 
 from ._admission import Admission
-from ._assembly import make_roles, make_security
+from ._assembly import make_bridges, make_roles, make_security
 from ._audit_recording import AuditRecording
 from ._connection_checks import ConnectionChecks
 from ._connections import Connections
@@ -127,6 +127,7 @@ class Node:
             owner_requests=self._owner_requests,
             audit=self._audit,
             roles=roles,
+            bridges=make_bridges(config, self.kernel, self._dials, entropy),
         )
         self._lifecycle = Lifecycle(machine, subsystems, step, log)
         self._orderly_stop = self._lifecycle.orderly_stop
@@ -178,7 +179,7 @@ class Node:
                     self._lifecycle.after_disk()
             case Written():
                 if input.connection < 0:
-                    self._dials.on_written(input)
+                    self._dials.on_written(input, now)
                 else:
                     self.connections.on_written(input)
             case _:

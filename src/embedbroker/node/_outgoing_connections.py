@@ -67,10 +67,13 @@ class OutgoingConnections:
         if caller is not None:
             caller.receive(received.data, now)
 
-    def on_written(self, written: Written) -> None:
+    def on_written(self, written: Written, now: Instant) -> None:
         link = self._links.get(written.connection)
         if link is not None:
             link.written(written.count)
+            caller = self._callers.get(written.connection)
+            if caller is not None:
+                caller.written(written.count, now)
 
     def on_peer_closed(self, closed: PeerClosed, now: Instant) -> None:
         caller = self._callers.pop(closed.connection, None)

@@ -29,11 +29,13 @@ from ._part import Part
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
     from embedbroker.ha.replication import ReplicaDisk
+    from embedbroker.outbound import Bridges
     from embedbroker.security import SecurityManager
 
 __all__ = [
     "ActivationPart",
     "ActivationRequests",
+    "BridgesPart",
     "ClusterPart",
     "EarlyReplicaWork",
     "End",
@@ -246,6 +248,22 @@ class ClusterPart(Part):
 
     def next_deadline(self, now: Instant) -> float | None:
         return self._cluster.next_deadline()
+
+
+class BridgesPart(Part):
+    """What bridges have to send, and what is due there; their output, and that of other connections of the node."""
+
+    def __init__(self, bridges: Bridges, dials: OutgoingConnections) -> None:
+        self._bridges = bridges
+        self._dials = dials
+        self.waiting = bridges.active
+
+    def run(self, step: CurrentStep) -> None:
+        self._bridges.run(step.now)
+        self._dials.collect(step.outputs, step.now)
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._bridges.next_deadline(now)
 
 
 class EarlyReplicaWork(Part):

@@ -17,6 +17,7 @@ from ._part import Part
 from ._parts import (
     ActivationPart,
     ActivationRequests,
+    BridgesPart,
     ClusterPart,
     EarlyReplicaWork,
     End,
@@ -120,6 +121,8 @@ def make_schedule(
         # After the records of the input and of the kernel; before output for peers, so that a backup works while the
         # disk here does.
         early,
+        # After the kernel's work, which hands messages to bridges.
+        BridgesPart(s.bridges, s.dials) if s.bridges is not None else None,
         # Output for brokers, the owner and clients.
         ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None,
         s.owner_requests,

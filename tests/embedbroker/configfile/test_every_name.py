@@ -11,6 +11,8 @@ from attrs import AttrsInstance, fields
 from embedbroker.config import (
     AddressFullPolicy,
     AddressSettings,
+    BridgeConfig,
+    BridgeRoutingType,
     BrokerConfig,
     ClusterConnection,
     DivertConfiguration,
@@ -44,6 +46,9 @@ ATTRIBUTES = {
     "jms/topic": {"name": "t"},
     "core/diverts/divert": {"name": "d"},
     "core/diverts/divert/filter": {"string": "a = 1"},
+    "core/bridges/bridge": {"name": "b"},
+    "core/bridges/bridge/filter": {"string": "a = 1"},
+    "bridge/transformer/property": {"key": "k", "value": "v"},
     "divert/transformer/property": {"key": "k", "value": "v"},
     "discovery-group-ref": {"discovery-group-name": "group"},
     "manager/properties/property": {"key": "k", "value": "v"},
@@ -56,6 +61,12 @@ CHILDREN = {
         "forwarding-address": "<forwarding-address>b</forwarding-address>",
     },
     "divert/transformer": {"class-name": f"<class-name>{ADD_HEADERS}</class-name>"},
+    "core/bridges/bridge": {
+        "queue-name": "<queue-name>q</queue-name>",
+        "static-connectors": "<static-connectors><connector-ref>here</connector-ref></static-connectors>",
+    },
+    "core/bridges/bridge/static-connectors": {"connector-ref": "<connector-ref>here</connector-ref>"},
+    "bridge/transformer": {"class-name": f"<class-name>{ADD_HEADERS}</class-name>"},
     "manager": {"class-name": "<class-name>locks</class-name>"},
     "colocated": {"primary": "<primary/>"},
 }
@@ -119,6 +130,10 @@ def divert(config: BrokerConfig) -> object:
     return config.diverts["d"]
 
 
+def bridge(config: BrokerConfig) -> object:
+    return config.bridges[0]
+
+
 def wildcards(config: BrokerConfig) -> object:
     return config.wildcard_addresses
 
@@ -140,6 +155,30 @@ DIVERT: dict[str, tuple[str, str, object]] = {
     "exclusive": ("true", "exclusive", True),
     "filter/@string": ("a = 2", "filter", "a = 2"),
     "routing-type": ("pass", "routing_type", DivertRoutingType.PASS),
+}
+BRIDGE: dict[str, tuple[str, str, object]] = {
+    "@name": ("to-b", "name", "to-b"),
+    "queue-name": ("orders", "queue", "orders"),
+    "static-connectors/connector-ref": ("here", "static_connectors", ("here",)),
+    "forwarding-address": ("x", "forwarding_address", "x"),
+    "filter/@string": ("a = 2", "filter", "a = 2"),
+    "routing-type": ("strip", "routing_type", BridgeRoutingType.STRIP),
+    "user": ("carrier", "user", "carrier"),
+    "password": ("secret", "password", "secret"),
+    "client-id": ("me", "client_id", "me"),
+    "ha": ("true", "ha", True),
+    "use-duplicate-detection": ("false", "use_duplicate_detection", False),
+    "confirmation-window-size": ("1", "confirmation_window_size", 1),
+    "producer-window-size": ("-1", "producer_window_size", -1),
+    "min-large-message-size": ("2", "min_large_message_size", 2),
+    "check-period": ("3", "check_period_ms", 3),
+    "connection-ttl": ("4", "connection_ttl_ms", 4),
+    "retry-interval": ("5", "retry_interval_ms", 5),
+    "retry-interval-multiplier": ("1.5", "retry_interval_multiplier", 1.5),
+    "max-retry-interval": ("6", "max_retry_interval_ms", 6),
+    "initial-connect-attempts": ("7", "initial_connect_attempts", 7),
+    "reconnect-attempts": ("8", "reconnect_attempts", 8),
+    "pending-ack-timeout": ("9", "pending_ack_timeout_ms", 9),
 }
 WILDCARDS: dict[str, tuple[str, str, object]] = {
     "enabled": ("false", "routing_enabled", False),
@@ -357,6 +396,10 @@ ELSEWHERE = {
     "core/diverts/divert/transformer/class-name",
     "core/diverts/divert/transformer/property/@key",
     "core/diverts/divert/transformer/property/@value",
+    "core/bridges/bridge/transformer-class-name",
+    "core/bridges/bridge/transformer/class-name",
+    "core/bridges/bridge/transformer/property/@key",
+    "core/bridges/bridge/transformer/property/@value",
     "core/addresses/address/anycast/queue/@name",
     "core/addresses/address/multicast/queue/@name",
     "jms/queue/@name",
@@ -381,6 +424,9 @@ def samples() -> dict[str, Sample]:
             found[f"core/addresses/address/{kind}/queue/{name}"] = (text, address, kind, {"q": queue})
     for name, (text, field, value) in DIVERT.items():
         found[f"core/diverts/divert/{name}"] = (text, divert, field, value)
+    for name, (text, field, value) in BRIDGE.items():
+        found[f"core/bridges/bridge/{name}"] = (text, bridge, field, value)
+    found["core/bridges/bridge/concurrency"] = ("2", bridge, "name", "b-0")
     for name, (text, field, value) in WILDCARDS.items():
         found[f"core/wildcard-addresses/{name}"] = (text, wildcards, field, value)
     found["jms/queue/selector/@string"] = ("a = 1", jms, "anycast", {"q": QueueConfiguration(filter="a = 1")})
@@ -422,6 +468,10 @@ def test_every_field_of_the_values_can_come_from_a_file() -> None:
     assert {field.name for field in fields(ClusterConnection)} == reached(cluster)
     # A file cannot hold a callable, and its properties are in a test of their own.
     assert {field.name for field in fields(DivertConfiguration)} == reached(divert) | {"properties", "transformer"}
+    # A file gives each connection of a bridge an entry.
+    assert {field.name for field in fields(BridgeConfig)} == reached(bridge) | {
+        "properties", "transformer", "concurrency",
+    }  # fmt: skip
     assert {field.name for field in fields(WildcardConfiguration)} == reached(wildcards)
     in_tests_of_their_own = {"cluster_name", "coordination_id"}
     for part, kind in KINDS.items():

@@ -146,7 +146,9 @@ def test_every_attribute_of_every_control_can_be_read(manager: Manager) -> None:
     stage.on_task = lambda task: stage.step(TaskDone(task.number, answers[task.kind], None))
     manager.call("broker", "createDivert", "d", "r", "q", "other", False, "a = 1", ADD_HEADERS, '{"k":"v"}', "PASS")
     resources = ("broker", "address.q", "queue.q", "divert.d", "acceptor.artemis")
-    for control, resource in zip(CONTROLS, resources, strict=True):
+    # Bridges, which this broker does not have, are in a test of their own.
+    controls = [control for control in CONTROLS if control.name != "bridge"]
+    for control, resource in zip(controls, resources, strict=True):
         for attribute in control.attributes.values():
             value = manager.read(resource, attribute.name)
             assert value is None or type(value) is java[attribute.type], attribute.name

@@ -1,0 +1,8 @@
+"""Bridges: messages of a local queue move to an address of another broker."""
+
+from ._bridge import Bridge
+from ._bridged_message import BridgedMessage
+from ._bridges import Bridges
+from ._connections import ConnectionDialer, DialHandler, Pipe
+
+__all__ = ["Bridge", "BridgedMessage", "Bridges", "ConnectionDialer", "DialHandler", "Pipe"]

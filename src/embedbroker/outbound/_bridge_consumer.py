@@ -1,0 +1,222 @@
+"""The consumer of a bridge in the queue of this broker.
+
+Responsible for what was taken and is not confirmed: confirmed messages are acknowledged, all others return to their
+places. Also responsible for messages that cannot be forwarded. Does not depend on connections: a link sends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from embedbroker.config import BridgeConfig
+from embedbroker.kernel import (
+    ALLOW_ALL,
+    ByteCredit,
+    Consumer,
+    Kernel,
+    Message,
+    Outcome,
+    Reference,
+    Refused,
+    Session,
+    StoredMessage,
+)
+from embedclient.agent import Call, CoreMessage, Upload
+from embedclient.errors import JMSException
+
+from ._bridged_message import NotForwarded, forwarded
+from ._bridged_upload import BridgedUpload
+
+__all__ = ["BridgeConsumer", "ConsumerOwner", "Sender"]
+
+_KEY: Final = 1
+# Messages that stay are logged once each, up to this number.
+_LOGGED_MAX: Final = 10_000
+
+
+class Sender(Protocol):
+    """Send messages to the other broker. ``failure`` is set once it cannot."""
+
+    failure: str | None
+
+    def send(self, message: CoreMessage) -> Call[None]:
+        """Send a message. The call is done when the other broker has confirmed it."""
+
+    def open_upload(self, header: CoreMessage) -> Upload:
+        """Begin a large message.
+
+        Raises:
+            JMSException: Its headers are too long, or the connection is over.
+        """
+
+    def fail(self, reason: str) -> None:
+        """Give the connection up."""
+
+
+class ConsumerOwner(Protocol):
+    """The owner of a consumer."""
+
+    def on_output(self) -> None:
+        """Note that `BridgeConsumer.advance` must be called in this step."""
+
+    def on_confirmed(self) -> None:
+        """Note that a message was confirmed."""
+
+    def on_queue_gone(self) -> None:
+        """Handle the deletion of the queue."""
+
+
+class BridgeConsumer:
+    """One for each bridge, attached to the queue while there is a connection."""
+
+    def __init__(self, kernel: Kernel, config: BridgeConfig, node: bytes, owner: ConsumerOwner) -> None:
+        self.acknowledged_count = 0
+        #: Sends that are not confirmed, with the id of their message and its size.
+        self.pending: dict[Call[None], tuple[int, int]] = {}
+        self._kernel = kernel
+        self._config = config
+        self._node = node
+        self._owner = owner
+        self._sender: Sender | None = None
+        self._consumer: Consumer | None = None
+        self._refused: list[tuple[int, str]] = []
+        # Large messages in the order of their deliveries: the first one is on its way.
+        self._uploads: deque[BridgedUpload] = deque()
+        self._logged: set[int] = set()
+        self._session = Session(
+            kernel,
+            f"bridge.{config.name}",
+            auto_commit_sends=True,
+            auto_commit_acknowledges=True,
+            pre_acknowledge=False,
+            authority=ALLOW_ALL,
+        )
+
+    def attach(self, sender: Sender) -> Refused | None:
+        """Take messages and send them; return why that is not possible."""
+        self._sender = sender
+        self._session.start()
+        consumer = self._session.create_consumer(
+            _KEY, self._config.queue, self._config.filter, self, browse=False, priority=0, credit=ByteCredit()
+        )
+        if isinstance(consumer, Refused):
+            return consumer
+        self._consumer = consumer
+        consumer.add_credit(self._config.confirmation_window_size)
+        return None
+
+    def stop(self) -> None:
+        """Take nothing more. What was sent may still be confirmed."""
+        self._session.stop()
+
+    def detach(self) -> None:
+        """Take nothing more, and return what is not confirmed to its place in the queue."""
+        self._forget()
+        self._sender = None
+        self._session.close_consumer(_KEY)
+
+    def _forget(self) -> None:
+        self.pending.clear()
+        self._refused.clear()
+        self._consumer = None
+        for upload in self._uploads:
+            upload.end()
+        self._uploads.clear()
+
+    # -- deliveries of the queue ---------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, reference: Reference) -> int:
+        """Send one message, and return its size."""
+        message, sender = reference.message, self._sender
+        if sender is None or sender.failure is not None:
+            # `detach` returns it with the others.
+            return 0
+        try:
+            call = self._send(sender, message)
+        except (NotForwarded, JMSException) as reason:
+            # Settled after the delivery, which is under way.
+            self._refused.append((message.message_id, str(reason)))
+            self._owner.on_output()
+            return 0
+        size = message.encoded_size
+        self.pending[call] = message.message_id, size
+        call.when_done(lambda: self._on_done(call))
+        return size
+
+    def _send(self, sender: Sender, message: Message) -> Call[None]:
+        """Send a message, or begin to.
+
+        Raises:
+            NotForwarded, JMSException: It cannot be sent.
+        """
+        copy = forwarded(message, self._config, self._node)
+        if not isinstance(message, StoredMessage) or not message.body_number:
+            call = sender.send(copy)
+            if call.error is not None:
+                raise call.error
+            return call
+        upload = sender.open_upload(copy)
+        chunk_bytes = self._config.min_large_message_size
+        self._uploads.append(BridgedUpload(self._kernel, message, upload, chunk_bytes, self))
+        return upload.call
+
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        """Send one message: its count of deliveries means nothing to a bridge, and need not be on disk before."""
+        return self.deliver(consumer, reference)
+
+    def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
+        """Do nothing: a bridge requests no markers."""
+
+    def closed_by_broker(self, consumer: Consumer) -> None:
+        """Forget the consumer: its queue is deleted."""
+        self._forget()
+        self._owner.on_queue_gone()
+
+    # -- large messages ------------------------------------------------------------------------------------------
+
+    def on_output(self) -> None:
+        """Let the node call `advance` in this step."""
+        self._owner.on_output()
+
+    def on_unreadable(self, upload: BridgedUpload, reason: str) -> None:
+        """Leave a message in the queue whose body cannot be sent."""
+        upload.end()
+        found = self.pending.pop(upload.call, None)
+        if found is not None and self._consumer is not None:
+            self._refused.append((upload.message_id, reason))
+            self._consumer.add_credit(found[1])
+        upload.abort(reason)
+
+    # -- confirmations -------------------------------------------------------------------------------------------
+
+    def _on_done(self, call: Call[None]) -> None:
+        """Acknowledge a confirmed message. Ignored after `detach`: the message is back in the queue."""
+        found = self.pending.pop(call, None)
+        consumer, sender = self._consumer, self._sender
+        if found is None or consumer is None or sender is None:
+            return
+        if call.error is not None:
+            sender.fail(f"message {found[0]} was not sent: {call.error}")
+            return
+        message_id, size = found
+        self._session.settle(_KEY, message_id)
+        self.acknowledged_count += 1
+        consumer.add_credit(size)
+        self._owner.on_confirmed()
+
+    def advance(self) -> None:
+        """Go on with large messages. Leave messages that cannot be forwarded in the queue, for this consumer."""
+        uploads = self._uploads
+        while uploads:
+            uploads[0].advance()
+            if not uploads or not uploads[0].is_over:
+                break
+            uploads.popleft()
+        refused, self._refused = self._refused, []
+        for message_id, reason in refused:
+            self._session.settle(_KEY, message_id, Outcome.UNDELIVERABLE_HERE)
+            if message_id not in self._logged and len(self._logged) < _LOGGED_MAX:
+                self._logged.add(message_id)
+                name, queue = self._config.name, self._config.queue
+                self._kernel.log(f"bridge {name!r} leaves message {message_id} in queue {queue!r}: {reason}")

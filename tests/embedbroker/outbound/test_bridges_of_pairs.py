@@ -1,0 +1,75 @@
+"""Bridges of a pair and to a pair, over failovers: the ids of messages are the same in each life."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from embedbroker import (
+    AddressConfiguration,
+    BridgeConfig,
+    HAPolicy,
+    QueueConfiguration,
+    ReplicationBackup,
+    ReplicationPrimary,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
+from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker, bench_of
+from tests.scenarios.clients import numbered, put, queued, session_at
+from tests.scenarios.groups import pair_of
+
+MakeBroker: TypeAlias = Callable[..., ManagedBroker]
+MakePair: TypeAlias = Callable[..., BrokerPair]
+PLACES = {"b": "vm://b", "primary": "vm://primary", "backup": "vm://backup"}
+ADDRESSES = {name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in ("orders", "arrivals")}
+COUNT = 200
+
+
+@pytest.fixture(params=["shared-store", "replication"])
+def make_pair(request: pytest.FixtureRequest) -> MakePair:
+    primary: HAPolicy = SharedStorePrimary()
+    backup: HAPolicy = SharedStoreBackup()
+    if request.param == "replication":
+        primary, backup = ReplicationPrimary(), ReplicationBackup(allow_failback=True)
+    return lambda **settings: pair_of(bench_of(request), primary, backup, {"addresses": ADDRESSES, **settings})
+
+
+def bridge(*connectors: str, **settings: Any) -> BridgeConfig:
+    return BridgeConfig("over", "orders", connectors, forwarding_address="arrivals", retry_interval_ms=50, **settings)
+
+
+async def test_failover_deploys_bridge(
+    broker_factory: MakeBroker, broker_clock: BrokerClock, make_pair: MakePair
+) -> None:
+    """Artemis' BridgeReconnectTest.testFailoverDeploysBridge, with sends in doubt at the moment of the failover."""
+    target = await broker_factory("b", addresses=ADDRESSES).start()
+    pair = make_pair(bridges=[bridge("b")], connectors=PLACES)
+    await pair.start()
+    target.disk.slow_down(0.02)
+    async with session_at(pair.url) as session:
+        await put(session, numbered(0, COUNT // 2))
+        await pair.failover()
+        await put(session, numbered(COUNT // 2, COUNT))
+    await target.wait_for(queue="arrivals", count=COUNT)
+    await pair.live.assert_empty("orders")
+    assert await queued(target, "arrivals") == numbered(0, COUNT)
+
+
+@pytest.mark.parametrize("bridge_of", [bridge("primary", "backup"), bridge("primary", ha=True)], ids=["both", "ha"])
+async def test_a_bridge_follows_its_target_to_the_backup(
+    broker_factory: MakeBroker, make_pair: MakePair, bridge_of: BridgeConfig
+) -> None:
+    """Artemis' BridgeFailoverTest.testFailoverOnBridgeNoRetryOnSameNode."""
+    pair = make_pair()
+    await pair.start()
+    source = await broker_factory("a", addresses=ADDRESSES, connectors=PLACES, bridges=[bridge_of]).start()
+    pair.primary.disk.slow_down(0.01)
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, COUNT // 2))
+        await pair.failover()
+        await put(session, numbered(COUNT // 2, COUNT))
+    await source.assert_empty("orders")
+    assert await queued(pair, "arrivals") == numbered(0, COUNT)
