@@ -57,7 +57,7 @@ __all__ = ["Kernel"]
 
 
 class Kernel:
-    """Hold one broker's messages and queues.
+    """Hold one broker's messages and queues. ``bridges``, by name, are for management: they live outside of the kernel.
 
     Args:
         config: Configuration of the broker.
@@ -92,7 +92,6 @@ class Kernel:
         self.deferred = DeferredWork()
         self.observers = Observers(self.deferred)
         self.clients = Clients(self.observers)
-        #: Bridges by name, for management. They live outside of the kernel.
         self.bridges: Mapping[str, BridgeView] = {}
         self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
