@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
+from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from ._client_view import ClientConnection, SessionView
@@ -291,10 +292,15 @@ class Observers:
         if subscribers:
             self._call_all(iter([(subscribers, facts)]), 1)
 
-    def call_each(self, subscriber: Callable[..., None], events: Iterable[tuple[object, ...]], count: int) -> None:
-        """Call one subscriber with each of ``count`` events, behind all earlier events and ahead of all later ones."""
+    def call_each(
+        self, subscriber: Callable[..., None], events: Iterable[tuple[object, ...]], count: int, cost: int
+    ) -> None:
+        """Call one subscriber with each of ``count`` events, behind all earlier events and ahead of all later ones.
+
+        ``cost`` is the share of a step's work that one call takes; 1 is about that of one message.
+        """
         subscribers = [subscriber]
-        self._call_all(((subscribers, facts) for facts in events), count)
+        self._call_all(((subscribers, facts) for facts in events), count, cost)
 
     def access_refused(self, principal: Principal, permission: Permission, address: str, queue: str | None) -> None:
         """Call the observers of a refused request."""
@@ -317,7 +323,7 @@ class Observers:
             sent, acknowledged = transaction.sent.copy(), transaction.acknowledged.copy()
             self._call_all(events(), len(sent) + transaction.taken_count)
 
-    def _call_all(self, events: Iterator[Event], count: int) -> None:
+    def _call_all(self, events: Iterator[Event], count: int, cost: int = 1) -> None:
         """Call observers at once for a few events, over the next steps for many."""
         if count <= AT_ONCE_MAX and not self._late:
             for subscribers, facts in events:
@@ -329,7 +335,7 @@ class Observers:
             for subscribers, facts in events:
                 for subscriber in subscribers:
                     subscriber(*facts)
-                yield
+                yield from repeat(None, cost)
             self._late -= 1
 
         self._late += 1
