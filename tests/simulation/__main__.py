@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
     if options.administrator:
-        campaign.add_administrator()
+        campaign.add_administrator(has_acceptor=not options.groups)
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:

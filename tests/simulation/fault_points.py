@@ -28,7 +28,7 @@ from embedbroker.kernel.settling._delivery_count import PersistedDeliveryCount
 from embedbroker.kernel.xa._commit_set import CommitSets
 from embedbroker.locks import Claim, _lease_activation
 from embedbroker.locks._memory import _MemorySession
-from embedbroker.management import _queue_control
+from embedbroker.management import _acceptor_control, _queue_control
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._large_delivery import LargeDelivery
 from embedbroker.replication import Replica, Replicator
@@ -75,6 +75,8 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
     "ADMINISTRATION": {
         "record a pause": (AddressManager, "_record_pause"),
         "visit the messages of a queue": (_queue_control, "_each"),
+        "select messages": (_queue_control, "_selected"),
+        "switch the acceptor": (_acceptor_control, "_switch"),
     },
     "SHARED_STORE": {
         "take the results of a look at the lock": (Claim, "_on_look"),

@@ -43,6 +43,9 @@ def test_orders_hold_while_brokers_crash() -> None:
     assert campaign.hits[Moment.PURGED] >= 3
     for moment in (Moment.QUEUE_UPDATED, Moment.ADDRESS_BLOCKED, Moment.SETTINGS_CHANGED, Moment.GRANT_CHANGED):
         assert campaign.hits[moment] >= 10, moment.name
+    for moment in (Moment.REMOVED_BY_FILTER, Moment.SHARING_CHANGED, Moment.ROUTING_CHANGED, Moment.CAME_BACK):
+        assert campaign.hits[moment] >= 3, moment.name
+    assert campaign.hits[Moment.UPDATE_REFUSED] >= 1
 
 
 @pytest.mark.parametrize("mode", GroupMode)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum, IntFlag
 
 from attrs import define, field
@@ -108,8 +108,8 @@ class SubscriptionAccount:
     #: Messages sent to a consumer that acknowledges before delivery, or that a purge may have removed: their delivery
     #: cannot be verified.
     taken: set[int] = field(factory=set)
-    #: Purges that are under way: meanwhile nothing can be verified.
-    purges: int = 0
+    #: Purges that are under way. Each returns True for the key of a message that its filter spares; None spares none.
+    purges: list[Callable[[str], bool] | None] = field(factory=list)
     #: Messages below this slot may be missing: the subscription is not durable and was interrupted.
     excused_below: int = 0
 
@@ -133,12 +133,12 @@ class SubscriptionAccount:
         Args:
             expiring: include messages that have an expiration.
         """
-        if self.purges:
-            return
         destination = self.destination
         states, deliveries = destination.states, self.deliveries
         for slot, marks in enumerate(self.marks):
             if marks & _OWED != _EXPECTED or slot < self.excused_below or slot in self.taken:
+                continue
+            if self.purges and self.may_be_purged(slot):
                 continue
             state = states[slot]
             seen = deliveries[slot] or marks & _SHOWN
@@ -148,10 +148,15 @@ class SubscriptionAccount:
                 continue
             yield slot
 
+    def may_be_purged(self, slot: int) -> bool:
+        """Return True if a purge that is under way may have removed the message."""
+        key = self.destination.keys[slot]
+        return any(spares is None or not spares(key) for spares in self.purges)
+
     def decides(self, slot: int) -> bool:
         """Return True if the presence of the message here proves the outcome of its transaction."""
         destination = self.destination
-        if self.purges or slot >= len(self.marks) or slot < self.excused_below or slot in self.taken:
+        if slot >= len(self.marks) or slot < self.excused_below or slot in self.taken or self.may_be_purged(slot):
             return False
         if self.marks[slot] & _EXPECTED_OR_MOVED != _EXPECTED:
             return False

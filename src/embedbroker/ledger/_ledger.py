@@ -6,7 +6,7 @@ order in which they happened. The columns are in ``_accounts``, the end check in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import attrs
 from attrs import define, field
@@ -120,24 +120,35 @@ class Ledger:
         if not keeps_messages:
             account.excused_below = len(account.destination.keys)
 
-    def purging(self, subscription: str) -> None:
-        """Record that a purge is requested: from now on any message held there may be removed."""
-        self._subscriptions[subscription].purges += 1
+    def purging(self, subscription: str, spares: Callable[[str], bool] | None = None) -> None:
+        """Record that a purge is requested: from now on the messages held there may be removed.
 
-    def purged(self, subscription: str, kept: Collection[str] = ()) -> None:
+        Args:
+            subscription: name of the queue or subscription.
+            spares: returns True for the key of a message that the filter of the purge does not match. None: the purge
+                has no filter.
+        """
+        self._subscriptions[subscription].purges.append(spares)
+
+    def purged(
+        self, subscription: str, kept: Collection[str] = (), spares: Callable[[str], bool] | None = None
+    ) -> None:
         """Record that the purge is over, with an answer or not: what was sent before may be missing.
 
         Args:
             subscription: name of the queue or subscription.
             kept: keys of messages that the purge cannot have removed, because they were in delivery all the time.
+            spares: the same function as for `purging`.
         """
         account = self._subscriptions[subscription]
-        assert account.purges > 0, "purged() follows purging()"
-        account.purges -= 1
-        spared = {
+        assert spares in account.purges, "purged() follows purging()"
+        account.purges.remove(spares)
+        kept_slots = {
             slot for destination, slot in map(self._slots.__getitem__, kept) if destination is account.destination
         }
-        account.taken.update([slot for slot in range(len(account.destination.keys)) if slot not in spared])
+        for slot, key in enumerate(account.destination.keys):
+            if slot not in kept_slots and (spares is None or not spares(key)):
+                account.taken.add(slot)
 
     def interrupted(self, subscription: str, given_back: Iterable[str] = ()) -> None:
         """Record that a consumer was closed, rolled back or cut off: messages it held come back behind later ones.

@@ -1,4 +1,4 @@
-"""Checkers of what an administrator does: pauses, purges, updates of queues, blocks of addresses, and grants.
+"""Checkers of what an administrator does to queues, addresses, permissions and the acceptor of a broker.
 
 They judge deliveries and queues of the broker through all its lives. An order counts from its answer on; while one is
 under way, or in doubt, nothing is claimed about what it changes. Does not depend on how orders are given.
@@ -6,7 +6,7 @@ under way, or in doubt, nothing is claimed about what it changes. Does not depen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from attrs import define, field
 
@@ -14,9 +14,21 @@ from embedbroker.kernel import Queue, Reference
 from embedclient.wire.core import FrameSplitter, PacketType, SessionProducerCredits, decode_packet, frame_spans
 
 from ._broker_view import BrokerView
+from ._node_host import NodeHost
 from ._scene import Moment, Scene
 
-__all__ = ["CLERK", "DESK", "BlockChecker", "GrantChecker", "PauseChecker", "Purge", "PurgeChecker", "UpdateChecker"]
+__all__ = [
+    "CLERK",
+    "DESK",
+    "AcceptorChecker",
+    "BlockChecker",
+    "GrantChecker",
+    "KeyFilter",
+    "PauseChecker",
+    "Purge",
+    "PurgeChecker",
+    "UpdateChecker",
+]
 
 CLERK = "clerk"
 """Name of the user whose permissions change. The keys of its messages begin with it."""
@@ -103,19 +115,45 @@ class PauseChecker:
 
 
 @define(eq=False)
+class KeyFilter:
+    """A filter of messages by the last digit of their keys. The keys alone decide what it matches."""
+
+    digits: Sequence[int]
+
+    @property
+    def text(self) -> str:
+        """The filter as the broker takes it."""
+        return " OR ".join([f"key LIKE '%{digit}'" for digit in self.digits])
+
+    def spares(self, key: str) -> bool:
+        """Return True if the filter does not match the message with this key."""
+        return not key.endswith(tuple([str(digit) for digit in self.digits]))
+
+
+@define(eq=False)
 class Purge:
-    """One purge of a queue: what waited and what was in delivery when it was requested."""
+    """One purge of a queue: what waited and what was in delivery when it was requested.
+
+    ``waiting`` has only what the filter matches. ``wanted`` is that filter; None for a purge of everything.
+    """
 
     queue: str
     waiting: dict[_Identity, None]
     delivered: set[tuple[_Identity, int]]
+    wanted: KeyFilter | None = None
+
+    @property
+    def spares(self) -> Callable[[str], bool] | None:
+        """What spares messages of the purge, as the ledger takes it."""
+        return None if self.wanted is None else self.wanted.spares
 
 
 @define(eq=False)
 class PurgeChecker:
     """Check that a purge removes all that waited, for good, and nothing that was in delivery or came later.
 
-    The ledger reports what is missing. It learns here which messages a purge may have taken.
+    One with a filter removes only what matches. The ledger reports what is missing. It learns here which messages a
+    purge may have taken.
     """
 
     scene: Scene
@@ -128,14 +166,15 @@ class PurgeChecker:
         """Register with the broker."""
         self.broker.on_ready.append(self._check_recovered)
 
-    def begin(self, name: str) -> Purge:
-        """A purge is requested."""
+    def begin(self, name: str, wanted: KeyFilter | None = None) -> Purge:
+        """A purge is requested, perhaps with a filter."""
         queue = self._queue(name)
         waiting: dict[_Identity, None] = {}
         if queue is not None:
-            waiting = dict.fromkeys([_identity(reference) for reference in queue.undelivered()])
-        purge = self._open[name] = Purge(name, waiting, self._in_delivery(queue))
-        self.scene.ledger.purging(name)
+            found = [_identity(reference) for reference in queue.undelivered()]
+            waiting = dict.fromkeys([each for each in found if wanted is None or not wanted.spares(each[1])])
+        purge = self._open[name] = Purge(name, waiting, self._in_delivery(queue), wanted)
+        self.scene.ledger.purging(name, purge.spares)
         return purge
 
     def end(self, purge: Purge, removed: int | None) -> None:
@@ -143,13 +182,13 @@ class PurgeChecker:
         del self._open[purge.queue]
         queue = self._queue(purge.queue)
         kept = purge.delivered & self._in_delivery(queue)
-        self.scene.ledger.purged(purge.queue, [key for (_id, key), _count in kept])
+        self.scene.ledger.purged(purge.queue, [key for (_id, key), _count in kept], purge.spares)
         if removed is None:
             return
         gone = self._gone.setdefault(purge.queue, set())
         gone.update(purge.waiting)
         if removed:
-            self.scene.hit(Moment.PURGED)
+            self.scene.hit(Moment.PURGED if purge.wanted is None else Moment.REMOVED_BY_FILTER)
         if queue is not None:
             self._check_queue(queue, "the purge")
 
@@ -226,6 +265,13 @@ class UpdateChecker:
         if self.broker.ready:
             self._check("the update", queue)
 
+    def refused(self, queue: str, before: dict[str, object]) -> None:
+        """The update is refused: the fields have the values that they had before."""
+        self._known[queue].update(before)
+        self.scene.hit(Moment.UPDATE_REFUSED)
+        if self.broker.ready:
+            self._check("the refused update", queue)
+
     def _check_recovered(self) -> None:
         for name in self._known:
             self._check("recovery", name)
@@ -238,6 +284,66 @@ class UpdateChecker:
             found = None if queue is None else getattr(queue.definition, each)
             if found != value:
                 self.scene.fail(f"{where} of {name}: {each} is {found!r}, and was set to {value!r}")
+
+
+@define(eq=False)
+class AcceptorChecker:
+    """Check that a stopped acceptor leaves no connection but those of the process, and that clients come back.
+
+    The ledger reports what is lost by it. A life of the broker begins with an acceptor that has been started.
+    """
+
+    scene: Scene
+    host: NodeHost
+    #: None: not known now.
+    _is_stopped: bool | None = field(default=False, init=False)
+    _awaits_clients: bool = field(default=False, init=False)
+    #: The life in which the last request was made: an answer of an earlier one may arrive late.
+    _life: int = field(default=0, init=False)
+
+    def watch(self) -> None:
+        """Register with the broker."""
+        self.host.on_start.append(self._begin_life)
+        self.host.after_step.append(self._check)
+
+    def switching(self) -> None:
+        """A stop or a start is requested."""
+        self._is_stopped = None
+        self._life = self.host.life
+
+    def stopped(self) -> None:
+        """A stop is confirmed."""
+        self._is_stopped = self._awaits_clients = self._life == self.host.life
+        self.scene.hit(Moment.ACCEPTOR_STOPPED)
+        self._check()
+
+    def started(self) -> None:
+        """A start is confirmed."""
+        self._is_stopped = False
+        if not self.host.is_accepting:
+            self.scene.fail("the acceptor was started, and the broker accepts no connections")
+
+    def reported(self, *, is_started: bool) -> None:
+        """The broker has answered whether its acceptor is started, which was requested after a stop or a start."""
+        if self._life == self.host.life and is_started is self._is_stopped:
+            self.scene.fail(f"the acceptor is reported as started: {is_started}, and stopped: {self._is_stopped}")
+
+    def _begin_life(self) -> None:
+        if self._is_stopped:
+            self._is_stopped = False
+
+    def _check(self) -> None:
+        node = self.host.node
+        if node is None or self._is_stopped is None or not self._awaits_clients:
+            return
+        connections = [session.connection for session in node.core.sessions.values()]
+        alive = [each.link.peer for each in connections if each.link.alive]
+        outside = [peer for peer in (*alive, *self.host.peers) if peer not in self.host.local_clients]
+        if outside and self._is_stopped:
+            self.scene.fail(f"the acceptor was stopped, and {outside[0]} is connected")
+        if outside:
+            self._awaits_clients = False
+            self.scene.hit(Moment.CAME_BACK)
 
 
 @define(eq=False)

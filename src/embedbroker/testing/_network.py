@@ -37,8 +37,8 @@ class Peer(Protocol):
 class Listener(Peer, Protocol):
     """A host that accepts connections."""
 
-    def accept(self) -> int | None:
-        """Return the number for a new connection, or None if nothing listens."""
+    def accept(self, dialer: str) -> int | None:
+        """Return the number for a new connection of the host of that name, or None if nothing listens for it."""
 
     def on_accepted(self, connection: int, link: SimulatedLink) -> None:
         """Handle the opening of the new connection."""
@@ -357,7 +357,9 @@ class _Dialing:
         if isinstance(event, str):
             self._dialer.on_dial_failed(self._connection, event)
             return
-        accepted = self._listener.accept() if self._listener is not None and not self._is_refused() else None
+        accepted = None
+        if self._listener is not None and not self._is_refused():
+            accepted = self._listener.accept(self._dialer.name)
         if self._listener is None or accepted is None:
             self._dialer.on_dial_failed(self._connection, "connection refused")
             return

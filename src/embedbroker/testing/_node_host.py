@@ -59,14 +59,21 @@ from ._disk import DiskSpeed, SimulatedDisk
 from ._disk_works import DiskWorks
 from ._network import Network, SimulatedLink
 
-__all__ = ["NodeHost"]
+__all__ = ["ACCEPTOR_STOPPED", "NodeHost"]
 
 MEMORY_LIMIT_BYTES = 8 * 1024 * 1024
+ACCEPTOR_STOPPED = "the acceptor was stopped"
+"""Why a connection ends that came over an acceptor which management stops."""
+
 _DIALS_PER_LIFE = 1_000_000
+_PORT = 61616
 LOCK_ANSWER_S = 0.0002
 #: Bytes that connections took are reported in sums of this size, or of a part of the high-water mark, as a real host
 #: does.
 REPORT_WRITTEN_BYTES = 128 * 1024
+
+#: What is reported to the node after all outputs of a step.
+_Answer = Written | PasswordChecked | TaskDone | PeerClosed
 
 
 @frozen(eq=False)
@@ -125,6 +132,10 @@ class NodeHost:
         self.superseded = False
         #: How far its wall clock is from that of the world.
         self.clock_offset_ms = 0
+        #: True while it accepts connections over its network, as management controls it. A life begins so.
+        self.is_accepting = True
+        #: Clients that live in its process: they connect although its acceptor is stopped.
+        self.local_clients: frozenset[str] = frozenset()
         self._missed: list[Callable[[], None]] = []
         self._backlog: list[SimulatedLink] = []
         self.requested: LockWork | LeaseWork | None = None
@@ -143,6 +154,7 @@ class NodeHost:
         """Start a new life on the content of the disk."""
         assert self.node is None, "a broker runs once at a time"
         self.life += 1
+        self.is_accepting = True
         self.world.note(self.name, "starts", self.life)
         limit_bytes = self.config.global_max_size_bytes
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
@@ -290,9 +302,11 @@ class NodeHost:
 
     # The network's side
 
-    def accept(self) -> int | None:
+    def accept(self, dialer: str) -> int | None:
         # A member of a group listens when it serves.
         if self.node is None or (self.locks is not None and not self.ready):
+            return None
+        if not self.is_accepting and dialer not in self.local_clients:
             return None
         self._connections += 1
         return self._connections
@@ -403,9 +417,9 @@ class NodeHost:
                 check()
         self._arm()
 
-    def _carry_out(self, outputs: list[Output]) -> list[Written | PasswordChecked | TaskDone]:
+    def _carry_out(self, outputs: list[Output]) -> list[_Answer]:
         """Carry out the node's outputs in order. Return what must be reported after all of them."""
-        written: list[Written | PasswordChecked | TaskDone] = []
+        written: list[_Answer] = []
         for output in outputs:
             match output:
                 case AuditWork() if self.audit is not None:
@@ -447,7 +461,7 @@ class NodeHost:
                 case CheckPassword():
                     written.append(PasswordChecked(output.check.number, output.check.run()))
                 case HostTask():
-                    written.append(_task_done(output))
+                    written += self._do_task(output)
                 case Ready():
                     self.world.note(self.name, "is ready")
                     for look in self.on_ready:
@@ -462,6 +476,35 @@ class NodeHost:
                 case Stopped():
                     self._end(output)
         return written
+
+    def _do_task(self, task: HostTask) -> list[_Answer]:
+        """Carry out a task of management. The simulated process has no files of users."""
+        match task.kind:
+            case TaskKind.COMPUTE:
+                assert callable(task.argument)
+                return [TaskDone(task.number, task.argument(), None)]
+            case TaskKind.LOOK_AT_ACCEPTOR:
+                return [TaskDone(task.number, self.is_accepting, None)]
+            case TaskKind.START_ACCEPTOR | TaskKind.STOP_ACCEPTOR:
+                accepts = task.kind is TaskKind.START_ACCEPTOR
+                port = 0 if accepts is self.is_accepting else _PORT
+                self.is_accepting = accepts
+                closed = [] if accepts else self._drop_accepted()
+                return [*closed, TaskDone(task.number, port, None)]
+            case _:
+                return [TaskDone(task.number, None, f"a simulated broker cannot {task.kind.value}")]
+
+    def _drop_accepted(self) -> list[PeerClosed]:
+        """Break each connection that came over the acceptor, without a notice of the broker to its peer."""
+        closed: list[PeerClosed] = []
+        for connection, link in list(self._links.items()):
+            # Those that the broker has opened have numbers below zero.
+            if connection > 0 and link.near.name not in self.local_clients:
+                del self._links[connection]
+                link.vanish(self, "connection reset")
+                closed.append(PeerClosed(connection, ACCEPTOR_STOPPED))
+        self.world.note(self.name, "stops its acceptor", len(closed))
+        return closed
 
     def _end(self, stopped: Stopped) -> None:
         self.world.note(self.name, "has stopped")
@@ -517,11 +560,3 @@ class NodeHost:
         self._links.clear()
         self._backlog.clear()
         self._dialing.clear()
-
-
-def _task_done(task: HostTask) -> TaskDone:
-    """Answer a task of management: the simulated process has no files of users."""
-    if task.kind is TaskKind.COMPUTE:
-        assert callable(task.argument)
-        return TaskDone(task.number, task.argument(), None)
-    return TaskDone(task.number, None, f"a simulated broker cannot {task.kind.value}")

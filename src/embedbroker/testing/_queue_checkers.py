@@ -49,6 +49,10 @@ class QueueChecker:
     _life: int = field(default=0, init=False)
     # The state after the last step.
     _holders: dict[Queue, Consumer] = field(factory=dict, init=False)
+    #: Queues that were not exclusive in an earlier step of this life.
+    _sharing: set[Queue] = field(factory=set, init=False)
+    #: What the consumers of a queue held when an update made it exclusive: message ids with their delivery counts.
+    _inherited: dict[Queue, set[tuple[int, int]]] = field(factory=dict, init=False)
     _ranked: dict[Consumer, tuple[bool, int]] = field(factory=dict, init=False)
     _automatic: dict[str, Queue] = field(factory=dict, init=False)
     _used_bytes: int = field(default=0, init=False)
@@ -87,7 +91,10 @@ class QueueChecker:
                 self.scene.fail(f"queue {queue.name} has {len(queue.consumers)} consumers, {limit} are allowed")
             if queue.definition.exclusive:
                 self._check_exclusive(queue)
-            elif len(queue.consumers) > 1 and queue.group_count is None:
+                continue
+            self._sharing.add(queue)
+            self._holders.pop(queue, None)
+            if len(queue.consumers) > 1 and queue.group_count is None:
                 self._check_priorities(queue, ranked, served)
         self._ranked = ranked
         for topic in self.topics:
@@ -99,6 +106,8 @@ class QueueChecker:
     def _begin_life(self) -> None:
         self._life = self.broker.life
         self._holders.clear()
+        self._sharing.clear()
+        self._inherited.clear()
         self._ranked.clear()
         self._automatic.clear()
         self._splitters.clear()
@@ -140,9 +149,16 @@ class QueueChecker:
 
     def _check_exclusive(self, queue: Queue) -> None:
         """Check that the consumer of an exclusive queue keeps it until that consumer goes."""
-        holder = self._holders.get(queue)
+        if queue in self._sharing:
+            self._sharing.discard(queue)
+            held = [reference for consumer in queue.consumers for reference in consumer.unsettled.values()]
+            self._inherited[queue] = {(each.message.message_id, each.delivery_count) for each in held}
+        holder, inherited = self._holders.get(queue), self._inherited.get(queue, set())
         for consumer in queue.consumers:
             if not consumer.unsettled or consumer is holder:
+                continue
+            found = {(each.message.message_id, each.delivery_count) for each in consumer.unsettled.values()}
+            if found <= inherited:
                 continue
             if holder is not None:
                 if holder in queue.consumers:

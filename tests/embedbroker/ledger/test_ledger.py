@@ -73,6 +73,35 @@ def test_a_purge_excuses_what_was_sent_before_its_end() -> None:
     assert consume(ledger, "m0") == Finding.NONE
 
 
+def test_a_purge_with_a_filter_excuses_only_what_matches() -> None:
+    def spares(key: str) -> bool:
+        return key in ("m1", "m3")
+
+    ledger = queue_ledger(2)
+    ledger.purging("q", spares)
+    for number in (2, 3):
+        ledger.sent(f"m{number}", "q", 0.6)
+        ledger.confirmed(f"m{number}", 0.7)
+    assert ledger.missing("q") == ["m1", "m3"]  # at any time, also while the purge is under way
+    ledger.purged("q", ["m2"], spares)
+    assert ledger.missing("q") == ["m1", "m2", "m3"]
+    assert ledger.verdict(drained=True).lost.keys == ("m1", "m2", "m3")
+
+
+def test_a_purge_of_everything_beside_one_with_a_filter_excuses_everything() -> None:
+    def spares(key: str) -> bool:
+        return True
+
+    ledger = queue_ledger(1)
+    ledger.purging("q", spares)
+    ledger.purging("q")
+    assert ledger.missing("q") == []
+    ledger.purged("q", ["m0"])
+    assert ledger.missing("q") == ["m0"]
+    ledger.purged("q", spares=spares)
+    assert ledger.missing("q") == ["m0"]
+
+
 def test_an_unanswered_or_doubtful_send_that_never_arrives_is_not_lost() -> None:
     ledger = queue_ledger(2, confirmed=False)
     ledger.in_doubt("m1")

@@ -15,8 +15,10 @@ from attrs import define, evolve, field
 
 from embedbroker.testing._administration import (
     DESK,
+    AcceptorChecker,
     BlockChecker,
     GrantChecker,
+    KeyFilter,
     PauseChecker,
     Purge,
     PurgeChecker,
@@ -36,13 +38,17 @@ from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_
 from .plan import AdministratorRole, ScenarioPlan
 from .visitors import roles_of_the_desk
 
-__all__ = ["Administrator", "Subject", "with_administrator"]
+__all__ = ["ADMINISTRATOR", "Administrator", "Subject", "with_administrator"]
+
+ADMINISTRATOR = "administrator"
+"""Name of the administrator, and of its host."""
 
 _ANSWER_S = 2.0
 #: For queues that are created while settings change.
 _MADE = "made"
 _TOO_MANY_CONSUMERS = "AMQ229210"
-_NAME = "administrator"
+_NO_SUCH_ROUTING_TYPE = "AMQ229211"
+_ROUTING_TYPES = ("MULTICAST", "ANYCAST")
 
 
 def with_administrator(plan: ScenarioPlan) -> ScenarioPlan:
@@ -67,7 +73,7 @@ def with_administrator(plan: ScenarioPlan) -> ScenarioPlan:
 
 
 class _Refused(Exception):
-    """The broker refuses an order that may be impossible."""
+    """The broker refuses an order for the reason that its user expects."""
 
 
 class _NoAnswer(Exception):
@@ -107,13 +113,15 @@ class Administrator:
     topics: list[Topic]
     subjects: list[Subject]
     pause_s: float
+    #: None in a group: its members reach each other over the acceptors of their clients.
+    acceptor: AcceptorChecker | None = None
     #: None without a user whose permissions change.
     grants: GrantChecker | None = field(default=None, init=False)
     pauses: PauseChecker = field(init=False)
     purges: PurgeChecker = field(init=False)
     updates: UpdateChecker = field(init=False)
     blocks: BlockChecker = field(init=False)
-    name: str = field(default=_NAME, init=False)
+    name: str = field(default=ADMINISTRATOR, init=False)
     finished: bool = field(default=False, init=False)
     #: Nothing else is drawn from it.
     _random: Random = field(init=False)
@@ -125,6 +133,13 @@ class Administrator:
     _limited: dict[str, None] = field(factory=dict, init=False)
     _unfiltered: dict[str, Subject] = field(factory=dict, init=False)
     _blocked: dict[str, None] = field(factory=dict, init=False)
+    #: Whether the acceptor is stopped, or may be.
+    _is_cut_off: bool = field(default=False, init=False)
+    #: Queues whose way to share messages among consumers changes. `BrokerChecker` provides the set.
+    _shared_anew: set[str] = field(factory=set, init=False)
+    #: Addresses that have both routing types, or may have them, and the queue of each that has the other type, or may.
+    _widened: dict[str, bool] = field(factory=dict, init=False)
+    _rerouted: dict[str, str] = field(factory=dict, init=False)
     #: Whether a new queue is exclusive; None: not known.
     _default: bool | None = field(default=False, init=False)
     _made: int = field(default=0, init=False)
@@ -143,6 +158,9 @@ class Administrator:
             checker.on_delivery.append(each.on_delivery)
         self.updates.watch()
         self.blocks.watch()
+        self._shared_anew = checker.shared_anew
+        if self.acceptor is not None:
+            self.acceptor.watch()
 
     def check_at_the_end(self) -> None:
         """Check what users must have left."""
@@ -190,6 +208,8 @@ class Administrator:
         answers: Consumer = yield session.create_consumer(reply_to)
         yield session.start()
         desk = _Desk(session, answers, reply_to)
+        if self._is_cut_off:
+            yield from self._start_acceptor(desk)
         while not session.closed:
             if self.scene.phase is not Phase.WORK:
                 yield from self._restore(desk)
@@ -215,6 +235,11 @@ class Administrator:
             (1, self._make_queue),
             (2 * (has_topics and self.scene.redeliveries.delay_s > 0), self._set_delay),
             (4 * (self.grants is not None), self._change_grant),
+            (2 * has_topics, self._remove_matching),
+            (2 * has_subjects, self._share_queue),
+            (2 * has_subjects, self._route_queue),
+            (self.acceptor is not None and not self._is_cut_off, self._stop_acceptor),
+            (10 * self._is_cut_off, self._start_acceptor),
         ]
         weights = [weight for weight, _ in verbs]
         _, verb = self._random.choices(verbs, weights)[0]
@@ -268,7 +293,19 @@ class Administrator:
         name = self._random.choice(list(topic.subscriptions))
         self._purge = self.purges.begin(name)
         removed = yield from self._order(desk, f"queue.{name}", "removeAllMessages")
-        assert isinstance(removed, int), "a purge answers with a number"
+        self._end_purge(removed)
+
+    def _remove_matching(self, desk: _Desk) -> Steps:
+        topic = self._random.choice(self.topics)
+        name = self._random.choice(list(topic.subscriptions))
+        wanted = KeyFilter(self._random.sample(range(10), self._random.randint(1, 6)))
+        flush_limit = [self._random.randint(1, 1_000)] if self._random.random() < 0.5 else []
+        self._purge = self.purges.begin(name, wanted)
+        removed = yield from self._order(desk, f"queue.{name}", "removeMessages", *flush_limit, wanted.text)
+        self._end_purge(removed)
+
+    def _end_purge(self, removed: object) -> None:
+        assert self._purge is not None and isinstance(removed, int), "a purge answers with a number"
         self.purges.end(self._purge, removed)
         self._purge = None
 
@@ -287,7 +324,7 @@ class Administrator:
             fields["max_consumers"] = request["max-consumers"] = limit
         self.updates.updating(name, fields)
         try:
-            yield from self._order(desk, "broker", "updateQueue", json.dumps(request))
+            yield from self._order(desk, "broker", "updateQueue", json.dumps(request), refusal=_TOO_MANY_CONSUMERS)
         except _Refused:
             self.scene.world.note(self.name, "may not limit", name)
             return
@@ -312,6 +349,82 @@ class Administrator:
         self.scene.ledger.resume(name, keeps_messages=True)
         del self._unfiltered[name]
         self.updates.updated(name, {"filter": text})
+
+    def _share_queue(self, desk: _Desk) -> Steps:
+        """Make a queue exclusive, or let its consumers share it again."""
+        name, exclusive = self._random.choice(self.subjects).name, self._random.random() < 0.5
+        self.updates.updating(name, {"exclusive": exclusive})
+        self._shared_anew.add(name)
+        yield from self._order(desk, "broker", "updateQueue", json.dumps({"name": name, "exclusive": exclusive}))
+        self.updates.updated(name, {"exclusive": exclusive})
+        self.scene.hit(Moment.SHARING_CHANGED)
+
+    def _route_queue(self, desk: _Desk) -> Steps:
+        """Update the routing type of a queue. Each message still reaches it: no two queues of an address take turns."""
+        subject = self._random.choice(self.subjects)
+        address, first, other = subject.topic.address, RoutingType.ANYCAST, RoutingType.MULTICAST
+        if subject.topic.is_topic:
+            first, other = other, first
+        rerouted = self._rerouted.get(address)
+        if rerouted is not None:
+            yield from self._route(desk, rerouted, first)
+            del self._rerouted[address]
+        elif self._widened.get(address):
+            self._rerouted[address] = subject.name
+            yield from self._route(desk, subject.name, other)
+        elif address not in self._widened and self._random.random() < 0.5:
+            yield from self._route_in_vain(desk, subject.name, first, other)
+        else:
+            self._widened[address] = False
+            yield from self._order(desk, "broker", "updateAddress", address, ",".join(_ROUTING_TYPES))
+            self._widened[address] = True
+
+    def _route(self, desk: _Desk, name: str, routing_type: RoutingType) -> Steps:
+        fields: dict[str, object] = {"routing_type": int(routing_type)}
+        request = {"name": name, "routing-type": _ROUTING_TYPES[routing_type]}
+        self.updates.updating(name, fields)
+        yield from self._order(desk, "broker", "updateQueue", json.dumps(request))
+        self.updates.updated(name, fields)
+        self.scene.hit(Moment.ROUTING_CHANGED)
+
+    def _route_in_vain(self, desk: _Desk, name: str, first: RoutingType, other: RoutingType) -> Steps:
+        """Request a routing type that the address does not have. Nothing changes."""
+        self.updates.updating(name, {"routing_type": int(other)})
+        request = {"name": name, "routing-type": _ROUTING_TYPES[other]}
+        try:
+            yield from self._order(desk, "broker", "updateQueue", json.dumps(request), refusal=_NO_SUCH_ROUTING_TYPE)
+        except _Refused:
+            self.updates.refused(name, {"routing_type": int(first)})
+        else:
+            self.scene.fail(f"{name} was given the routing type {other.name}, which its address does not have")
+
+    # The acceptor
+
+    def _stop_acceptor(self, desk: _Desk) -> Steps:
+        """Cut off all clients but this one, which is in the process of the broker."""
+        assert self.acceptor is not None, "there is one broker"
+        self._is_cut_off = True
+        self.acceptor.switching()
+        yield from self._order(desk, self._acceptor_name, "stop")
+        self.acceptor.stopped()
+        yield from self._look_at_acceptor(desk)
+
+    def _start_acceptor(self, desk: _Desk) -> Steps:
+        assert self.acceptor is not None, "there is one broker"
+        self.acceptor.switching()
+        yield from self._order(desk, self._acceptor_name, "start")
+        self.acceptor.started()
+        self._is_cut_off = False
+        yield from self._look_at_acceptor(desk)
+
+    def _look_at_acceptor(self, desk: _Desk) -> Steps:
+        assert self.acceptor is not None, "there is one broker"
+        is_started = yield from self._order(desk, self._acceptor_name, "isStarted")
+        self.acceptor.reported(is_started=bool(is_started))
+
+    @property
+    def _acceptor_name(self) -> str:
+        return f"acceptor.{self.broker.config.acceptor_name}"
 
     # Blocks
 
@@ -386,6 +499,8 @@ class Administrator:
 
     def _restore(self, desk: _Desk) -> Steps:
         """Take back what would leave users without messages, and decide what is in doubt."""
+        if self._is_cut_off:
+            yield from self._start_acceptor(desk)
         while self._held:
             yield from self._resume(desk, next(iter(self._held)))
         while self._blocked:
@@ -398,13 +513,13 @@ class Administrator:
     # Orders
 
     def _order(
-        self, desk: _Desk, resource: str, operation: str, *arguments: object
+        self, desk: _Desk, resource: str, operation: str, *arguments: object, refusal: str | None = None
     ) -> Generator[Call[Any] | float | Arrival, Any, object]:
         """Give an order, and return the result.
 
         Raises:
             _NoAnswer: The answer does not come in time, or the session is lost.
-            _Refused: A queue has more consumers than the order permits.
+            _Refused: The broker refuses the order with the code ``refusal``.
         """
         self.scene.operate(self.name, operation, f"{resource} {arguments}")
         desk.orders += 1
@@ -424,7 +539,7 @@ class Administrator:
             assert answer.property("JMSCorrelationID") == number, "there is one order at a time"
             result = json.loads(decode_text(answer.body) or "[null]")[0]
             if not answer.property("_AMQ_OperationSucceeded"):
-                if isinstance(result, str) and result.startswith(_TOO_MANY_CONSUMERS):
+                if refusal is not None and isinstance(result, str) and result.startswith(refusal):
                     raise _Refused
                 self.scene.fail(f"{resource} {operation}{arguments}: {result}")
             return result

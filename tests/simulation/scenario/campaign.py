@@ -259,6 +259,14 @@ ADMINISTRATION_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.ADDRESS_BLOCKED: 500,
     Moment.SETTINGS_CHANGED: 800,
     Moment.GRANT_CHANGED: 500,
+    Moment.REMOVED_BY_FILTER: 500,
+    Moment.SHARING_CHANGED: 500,
+    Moment.ROUTING_CHANGED: 500,
+    Moment.UPDATE_REFUSED: 100,
+}
+_ACCEPTOR_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.ACCEPTOR_STOPPED: 500,
+    Moment.CAME_BACK: 400,
 }
 _MINIMA_OF_MODE = {
     GroupMode.SHARED_STORE: GROUP_MINIMA_PER_1000,
@@ -336,9 +344,11 @@ class Campaign:
         seeds = VOTE_SEEDS_FOR_MINIMA if mode is GroupMode.VOTES else SEEDS_FOR_MINIMA
         return cls(minima=group_minima(mode), seeds_for_minima=seeds)
 
-    def add_administrator(self) -> None:
-        """Each seed has an administrator: the campaign must meet what one does, too."""
+    def add_administrator(self, *, has_acceptor: bool) -> None:
+        """Each seed has an administrator: the campaign must meet what one does, too. Groups keep their acceptors."""
         self.minima = {**self.minima, **ADMINISTRATION_MINIMA_PER_1000}
+        if has_acceptor:
+            self.minima = {**self.minima, **_ACCEPTOR_MINIMA_PER_1000}
 
     @property
     def passed(self) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from attrs import define, field
 
 from embedbroker.config import AddressSettings, BrokerConfig
-from embedbroker.testing._administration import GrantChecker
+from embedbroker.testing._administration import AcceptorChecker, GrantChecker
 from embedbroker.testing._broker_view import BrokerView
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._network import Network
+from embedbroker.testing._node_host import NodeHost
 from embedbroker.testing._permission_checker import PermissionChecker
 from embedbroker.testing._routing_model import ModelDivert, RoutingModel
 from embedbroker.testing._scene import Scene, Topic
 
-from .administrator import Administrator, Subject
+from .administrator import ADMINISTRATOR, Administrator, Subject
 from .branches import TransactionManager
 from .browsers import SimulatedBrowser
 from .clerk import Clerk
@@ -195,7 +196,7 @@ def _add_administrator(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Ne
     role = plan.administrator
     if role is None:
         return
-    host = ClientHost(network, "administrator", broker.names, role.settings)
+    host = ClientHost(network, ADMINISTRATOR, broker.names, role.settings)
     cast.hosts.append(host)
     read = {reader.queue for reader in plan.readers}
     topics = [
@@ -212,7 +213,11 @@ def _add_administrator(plan: ScenarioPlan, cast: Cast, scene: Scene, network: Ne
         for name in topic.subscriptions
         if name not in colored and topic.routes is None
     ]
-    administrator = Administrator(scene, host, broker, topics, subjects, role.pause_s)
+    acceptor: AcceptorChecker | None = None
+    if isinstance(broker, NodeHost):
+        broker.local_clients = frozenset((ADMINISTRATOR,))
+        acceptor = AcceptorChecker(scene, broker)
+    administrator = Administrator(scene, host, broker, topics, subjects, role.pause_s, acceptor)
     cast.administrator = administrator
     cast.others.append(administrator)
     if plan.broker.has_clerk:
