@@ -189,6 +189,17 @@ def go_on_sharing_a_queue_that_becomes_exclusive(patch: pytest.MonkeyPatch) -> N
     replace(patch, "deliver", sharing)
 
 
+def leave_a_queue_to_one_consumer_that_is_not_exclusive_any_more(patch: pytest.MonkeyPatch) -> None:
+    update = Queue.update
+
+    def careless(self: Queue, definition: QueueDefinition, selector: Selector | None) -> None:
+        holder = self.dispatcher.holder
+        update(self, definition, selector)
+        self.dispatcher.holder = holder
+
+    patch.setattr(Queue, "update", careless)
+
+
 def forget_how_a_queue_is_shared_in_a_restart(patch: pytest.MonkeyPatch) -> None:
     update = AddressManager.update_queue
 
@@ -296,6 +307,7 @@ ADMINISTRATION_BUGS: list[Bug] = [
     go_on_with_the_filter_before_an_update,
     lose_messages_in_an_update,
     go_on_sharing_a_queue_that_becomes_exclusive,
+    leave_a_queue_to_one_consumer_that_is_not_exclusive_any_more,
     forget_how_a_queue_is_shared_in_a_restart,
     route_nothing_to_a_queue_with_a_new_routing_type,
     take_any_routing_type,

@@ -94,6 +94,8 @@ class QueueChecker:
                 continue
             self._sharing.add(queue)
             self._holders.pop(queue, None)
+            if queue.dispatcher.holder is not None:
+                self.scene.fail(f"queue {queue.name} is not exclusive, and one consumer still has it alone")
             if len(queue.consumers) > 1 and queue.group_count is None:
                 self._check_priorities(queue, ranked, served)
         self._ranked = ranked
