@@ -21,11 +21,14 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "rebalance_groups_with_messages_in_flight": 11,
     },
     "ADMINISTRATION": {
+        "acknowledge_for_clients_that_are_cut_off": 5,
+        "forget_how_a_queue_is_shared_in_a_restart": 12,
         "forget_redelivery_delays_in_a_restart": 3,
-        "grant_credit_for_a_blocked_address": 6,
-        "keep_settings_that_were_removed": 9,
-        "leave_messages_behind_a_purge": 2,
-        "take_what_is_in_delivery_with_a_purge": 5,
+        "go_on_sharing_a_queue_that_becomes_exclusive": 5,
+        "grant_credit_for_a_blocked_address": 5,
+        "lose_messages_in_an_update": 4,
+        "remove_without_a_look_at_the_filter": 6,
+        "take_what_is_in_delivery_with_a_purge": 3,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,

@@ -100,6 +100,8 @@ class BrokerChecker:
 
     def watch(self) -> None:
         """Register with the broker."""
+        # Before its first step: what that finds durable is not what the life before had recorded.
+        self.broker.on_start.append(self.scene.redeliveries.begin_life)
         self.broker.after_step.append(self._check_step)
         self.broker.on_ready.append(self._check_recovered)
         self.broker.on_send.append(self._check_frames)
@@ -256,7 +258,6 @@ class BrokerChecker:
             self._former_groups |= {(queue.name, group) for queue, group in self._group_holders}
             self._group_holders.clear()
             self._began = self.scene.world.now
-            self.scene.redeliveries.begin_life()
         splitter = self._splitters.get(connection)
         if splitter is None:
             splitter = self._splitters[connection] = FrameSplitter()

@@ -252,7 +252,7 @@ VOTE_MINIMA_PER_1000: Mapping[Moment, int] = {
 }
 #: Of an administrator, in all modes.
 ADMINISTRATION_MINIMA_PER_1000: Mapping[Moment, int] = {
-    Moment.QUEUE_PAUSED: 6_000,
+    Moment.QUEUE_PAUSED: 4_000,
     Moment.PAUSE_SURVIVED: 300,
     Moment.PURGED: 500,
     Moment.QUEUE_UPDATED: 1_000,
@@ -260,9 +260,9 @@ ADMINISTRATION_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SETTINGS_CHANGED: 800,
     Moment.GRANT_CHANGED: 500,
     Moment.REMOVED_BY_FILTER: 500,
-    Moment.SHARING_CHANGED: 500,
+    Moment.SHARING_CHANGED: 1_000,
     Moment.ROUTING_CHANGED: 500,
-    Moment.UPDATE_REFUSED: 100,
+    Moment.UPDATE_REFUSED: 200,
 }
 _ACCEPTOR_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.ACCEPTOR_STOPPED: 500,
