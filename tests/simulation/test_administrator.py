@@ -39,7 +39,7 @@ def test_orders_hold_while_brokers_crash() -> None:
     for seed in range(1, 7):
         campaign.add(run_seed(seed, administrator=True))
     assert campaign.passed, campaign.shortcomings()
-    assert campaign.hits[Moment.QUEUE_PAUSED] >= 60
+    assert campaign.hits[Moment.QUEUE_PAUSED] >= 40
     assert campaign.hits[Moment.PURGED] >= 3
     for moment in (Moment.QUEUE_UPDATED, Moment.ADDRESS_BLOCKED, Moment.SETTINGS_CHANGED, Moment.GRANT_CHANGED):
         assert campaign.hits[moment] >= 10, moment.name
@@ -51,7 +51,7 @@ def test_orders_hold_while_brokers_crash() -> None:
 @pytest.mark.parametrize("mode", GroupMode)
 def test_orders_hold_over_failovers(mode: GroupMode) -> None:
     result = run_group_seed(2, mode, administrator=True)
-    assert result.hits[Moment.QUEUE_PAUSED] >= 5
+    assert result.hits[Moment.QUEUE_PAUSED] >= 3
 
 
 @pytest.mark.search
