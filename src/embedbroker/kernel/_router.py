@@ -79,12 +79,13 @@ class Router:
         transaction: Transaction | None,
         duplicate_id: bytes | None = None,
         access: Access | None = None,
+        queue_ids: frozenset[int] = frozenset(),
     ) -> Refused | None:
         """Route one message, now or at the commit of its transaction.
 
         The message gets its id here. A message that no queue takes is accepted and dropped, as in Artemis, and so is
         one with the ``duplicate_id`` of an earlier one. ``access`` limits what is created on the way; None is for the
-        broker itself.
+        broker itself. ``queue_ids`` are the queues that another broker has chosen.
         """
         ids = self._ids
         message_id = ids.next_id
@@ -119,12 +120,14 @@ class Router:
                     return adjusted
                 message = adjusted
             owner.routed_count += 1
-            if owner.others is not None:
+            if owner.others is not None and not queue_ids:
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
             return self._send_unlisted(message, routing_type, transaction, access)
         if address is None:
             targets = self._address_manager.qualified_queues(message, routing_type)
+        elif queue_ids:
+            targets = address.route_to(queue_ids, message, routing_type)
         else:
             targets = address.route(message, routing_type)
         if targets:

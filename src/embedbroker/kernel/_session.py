@@ -46,6 +46,7 @@ _FENCING_TOKENS = "mops.fencing-tokens"
 # Addresses that a session may send to are remembered up to this number and length.
 _ADMITTED_MAX = 256
 _ADMITTED_NAME_MAX = 1024
+_ALL_QUEUES: frozenset[int] = frozenset()
 
 
 class Session:
@@ -223,6 +224,7 @@ class Session:
         duplicate_id: bytes | None = None,
         *,
         sender_waits: bool = False,
+        queue_ids: frozenset[int] = _ALL_QUEUES,
     ) -> Refused | None:
         """Send one message, inside the transaction unless sends commit by themselves.
 
@@ -233,6 +235,7 @@ class Session:
             routing_type: 0 for multicast, 1 for anycast; None if the sender named none.
             duplicate_id: Id for duplicate detection; None for a message without one.
             sender_waits: Whether the sender waits for the answer.
+            queue_ids: Queues of the address that it is for, as another broker chose them; empty: all that take it.
 
         Returns:
             Why the send was refused; None if it was accepted.
@@ -252,7 +255,7 @@ class Session:
                 self.fail_transaction(refused.text)
                 return refused
         transaction = None if self.auto_commit_sends else self._current()
-        return self._router.send(message, routing_type, transaction, duplicate_id, self._access)
+        return self._router.send(message, routing_type, transaction, duplicate_id, self._access, queue_ids)
 
     def admit_send(self, name: str) -> Refused | None:
         """Return why this session must not send to an address or ``address::queue``; None if it may."""

@@ -15,12 +15,15 @@ from __future__ import annotations
 from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import CoreMessage
 
-__all__ = ["MessageTraits", "traits_of", "without_bridge_id"]
+__all__ = ["MessageTraits", "from_bridge", "traits_of"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
+# The ids of the queues that a broker of the cluster has chosen here.
+_ROUTE_TO = "_AMQ_ROUTE_TO"
+_QUEUE_ID_BYTES = 8
 # Ids of bridges and of clients do not meet: those of bridges begin with this.
 _BRIDGE_PREFIX = b"BRIDGE."
 _GROUP_ID = "_AMQ_GROUP_ID"
@@ -64,9 +67,9 @@ class MessageTraits:
         self.has_group = False
         # Where the text of the group's id stands in the properties.
         self.group_at: slice | None = None
-        # Whether it has a time, a group, or the id of a bridge: one look for all.
+        # Whether it has a time, a group, or properties of a bridge: one look for all.
         self.has_extras = False
-        # Whether a bridge sent it, with an id in the place of the client's.
+        # Whether a bridge sent it, with an id in the place of the client's, or with the queues that it is for.
         self.is_bridged = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
@@ -116,6 +119,7 @@ def traits_of(message: CoreMessage) -> MessageTraits:
     block = message.raw[start:]
     if len(block) <= _BLOCK_BYTES_MAX:
         arrival.learn(block, [(at - start, end - start) for name, _tag, at, end in spans if name not in _DECISIVE])
+    has_bridge_id = False
     for name, tag, value_at, value_end in spans:
         if name == _ROUTING_TYPE and tag == PropertyType.BYTE:
             arrival.routing_type = int.from_bytes(message.raw[value_at : value_at + 1], "big", signed=True)
@@ -125,27 +129,40 @@ def traits_of(message: CoreMessage) -> MessageTraits:
             arrival.has_group = True
             if tag == PropertyType.STRING:
                 arrival.group_at = slice(value_at - start, value_end - start)
-        elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES) and not arrival.is_bridged:
+        elif name == _DUPLICATE_ID and tag in (PropertyType.STRING, PropertyType.BYTES) and not has_bridge_id:
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
         elif name == _BRIDGE_DUPLICATE_ID and tag == PropertyType.BYTES:
-            arrival.is_bridged = True
+            arrival.is_bridged = has_bridge_id = True
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
+        elif name == _ROUTE_TO and tag == PropertyType.BYTES:
+            arrival.is_bridged = True
     arrival.has_extras = arrival.has_group or arrival.scheduled_ms > 0 or arrival.is_bridged
     return arrival
 
 
-def without_bridge_id(message: CoreMessage) -> tuple[CoreMessage, bytes]:
-    """Return a message that a bridge sent without its id for duplicate detection, and the id.
+def from_bridge(message: CoreMessage, duplicate_id: bytes | None) -> tuple[CoreMessage, bytes | None, frozenset[int]]:
+    """Return a message that a bridge sent without the properties of the bridge, and what they mean.
+
+    Args:
+        message: Message as it arrived.
+        duplicate_id: Id for duplicate detection, as it stands in the message; None without one.
+
+    Returns:
+        The message, its id for duplicate detection, and the ids of the queues that it is for; none: all that take it.
 
     Raises:
         RemoteProtocolError: Its properties are malformed.
     """
-    duplicate_id = message.property(_BRIDGE_DUPLICATE_ID)
-    assert isinstance(duplicate_id, bytes), duplicate_id
-    copy = message.copy_for(
-        message.address, changes={}, removals=(_BRIDGE_DUPLICATE_ID,), expiration=message.expiration
-    )
-    return copy, _BRIDGE_PREFIX + duplicate_id
+    bridge_id, chosen = message.property(_BRIDGE_DUPLICATE_ID), message.property(_ROUTE_TO)
+    if isinstance(bridge_id, bytes):
+        duplicate_id = _BRIDGE_PREFIX + bridge_id
+    queue_ids: frozenset[int] = frozenset()
+    if isinstance(chosen, bytes):
+        ends = range(_QUEUE_ID_BYTES, len(chosen) + 1, _QUEUE_ID_BYTES)
+        queue_ids = frozenset(int.from_bytes(chosen[end - _QUEUE_ID_BYTES : end], "big", signed=True) for end in ends)
+    removals = (_BRIDGE_DUPLICATE_ID, _ROUTE_TO)
+    copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
+    return copy, duplicate_id, queue_ids
 
 
 def _whole_ms(due: PropertyValue) -> int:

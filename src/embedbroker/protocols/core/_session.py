@@ -62,7 +62,7 @@ from embedclient.wire.core import (
 from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
-from ._message_traits import MessageTraits, traits_of, without_bridge_id
+from ._message_traits import MessageTraits, from_bridge, traits_of
 from ._notifications import NotificationWatch, compose_notification
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
@@ -105,6 +105,7 @@ _VALIDATED_USER = "_AMQ_VALIDATED_USER"
 _FORCED_DELIVERY = "_hornetq.forced.delivery.seq"
 # Durability point of work that is not recorded yet.
 _UNRECORDED = 1 << 63
+_ALL_QUEUES: frozenset[int] = frozenset()
 
 
 @define(eq=False)
@@ -424,18 +425,19 @@ class CoreSession:
         properties_at = message.properties_at
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
-        id_at = arrival.duplicate_id_at
+        id_at, queue_ids = arrival.duplicate_id_at, _ALL_QUEUES
         duplicate_id = bytes(message.raw[properties_at:][id_at]) if id_at is not None else None
         if arrival.has_extras:
             message = self._directed(arrival, message)
             if arrival.is_bridged:
-                message, duplicate_id = without_bridge_id(message)
+                message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
                 arrival.routing_type if stated is None else stated,
                 duplicate_id,
                 sender_waits=wants_reply,
+                queue_ids=queue_ids,
             )
         if refused is not None:
             self._refuse_send(message, refused, wants_reply, self._correlation_id(buffer, trailer_at))
@@ -484,11 +486,12 @@ class CoreSession:
             return refused
         if arrival.has_extras:
             message = self._directed(arrival, message)
-        duplicate_id = message.duplicate_id
+        duplicate_id, queue_ids = message.duplicate_id, _ALL_QUEUES
         if arrival.is_bridged:
-            message, duplicate_id = without_bridge_id(message)
+            message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
         routing_type = arrival.routing_type if routing_type is None else routing_type
-        return self.kernel_session.send(large_message(message, body), routing_type, duplicate_id)
+        large = large_message(message, body)
+        return self.kernel_session.send(large, routing_type, duplicate_id, queue_ids=queue_ids)
 
     def end_upload(
         self, header: CoreMessage, packet: SessionSendContinuation, refused: Refused | None, frame_size: int

@@ -1,0 +1,89 @@
+"""Messages that a bridge of a cluster forwards: they go to the queues that its broker has chosen."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedclient.model import Properties, PropertyType
+from embedclient.wire.core import CoreMessage, CreateQueueV2, NullResponse, SessionReceiveMessage, SessionSend
+
+from .scripted import CHANNEL, Peer, Stage
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage(durable=True)
+
+
+@pytest.fixture
+def peer(stage: Stage) -> Peer:
+    peer = stage.connect().open_session("s")
+    for name in ("s1", "s2", "s3"):
+        peer.send(CreateQueueV2("topic", name, None, True, False, True, False, 0), channel=CHANNEL)
+        stage.settle_disk()
+    peer.clear()
+    return peer
+
+
+def id_of(stage: Stage, name: str) -> int:
+    return stage.node.kernel.address_manager.queues[name].id
+
+
+def forwarded(text: str, *, route_to: bytes | None, bridge_id: bytes | None = None) -> CoreMessage:
+    properties = Properties()
+    properties.set("_AMQ_ROUTING_TYPE", 0, PropertyType.BYTE)
+    if route_to is not None:
+        properties.set("_AMQ_ROUTE_TO", route_to, PropertyType.BYTES)
+    if bridge_id is not None:
+        properties.set("_AMQ_BRIDGE_DUP", bridge_id, PropertyType.BYTES)
+    properties["text"] = text
+    return CoreMessage.build(address="topic", durable=True, properties=properties, body=text.encode())
+
+
+def send(stage: Stage, peer: Peer, *messages: CoreMessage) -> None:
+    peer.send(*[SessionSend(message, True, -1 - index) for index, message in enumerate(messages)])
+    stage.settle_disk()
+    assert peer.clear() == [NullResponse(-1 - index) for index in range(len(messages))]
+
+
+def queued(stage: Stage) -> dict[str, list[object]]:
+    found = {}
+    for channel, name in enumerate(("s1", "s2", "s3"), 30):
+        peer = stage.connect().open_session(f"looking at {name}", channel=channel)
+        peer.consume(name, channel=channel, browse=True)
+        stage.settle_disk()
+        messages = [packet.message for packet in peer.packets(SessionReceiveMessage)]
+        found[name] = [message.property("text") for message in messages]
+        assert not {"_AMQ_ROUTE_TO", "_AMQ_BRIDGE_DUP"} & set(messages[0].properties if messages else ())
+    return found
+
+
+def place(*ids: int) -> bytes:
+    return b"".join(each.to_bytes(8, "big") for each in ids)
+
+
+def test_only_the_queues_that_were_chosen_get_the_message(stage: Stage, peer: Peer) -> None:
+    one, two = id_of(stage, "s1"), id_of(stage, "s2")
+    send(stage, peer, forwarded("a", route_to=place(two)), forwarded("b", route_to=place(one, two)))
+    send(stage, peer, forwarded("c", route_to=place(one)), forwarded("d", route_to=None))
+    assert queued(stage) == {"s1": ["b", "c", "d"], "s2": ["a", "b", "d"], "s3": ["d"]}
+
+
+def test_a_message_whose_queues_are_all_gone_goes_to_those_that_take_it(stage: Stage, peer: Peer) -> None:
+    send(stage, peer, forwarded("a", route_to=place(id_of(stage, "s3"), 1 << 60)))
+    send(stage, peer, forwarded("b", route_to=place(1 << 60)), forwarded("c", route_to=b"short"))
+    assert queued(stage) == {"s1": ["b", "c"], "s2": ["b", "c"], "s3": ["a", "b", "c"]}
+
+
+def test_a_repeated_message_is_kept_once_by_the_id_of_its_bridge(stage: Stage, peer: Peer) -> None:
+    route_to = place(id_of(stage, "s2"))
+    for text, bridge_id in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        send(stage, peer, forwarded(text, route_to=route_to, bridge_id=bridge_id))
+    assert queued(stage) == {"s1": [], "s2": ["a", "c"], "s3": []}
+
+
+def test_queues_of_other_addresses_cannot_be_chosen(stage: Stage, peer: Peer) -> None:
+    peer.create_queue("q")
+    send(stage, peer, forwarded("a", route_to=place(id_of(stage, "q"))))
+    assert stage.node.kernel.address_manager.queues["q"].message_count == 0
+    assert queued(stage) == {"s1": ["a"], "s2": ["a"], "s3": ["a"]}
