@@ -62,6 +62,31 @@ def peer(stage: Stage) -> Peer:
     return peer
 
 
+@pytest.mark.parametrize("size", [0, 300])
+def test_a_message_of_a_bridge_is_known_by_the_id_of_its_bridge(stage: Stage, peer: Peer, size: int) -> None:
+    """The id of the client is not checked then, as in Artemis; the id of the bridge is not kept in the message."""
+
+    def bridged(text: str, bridge_id: bytes, client_id: str) -> CoreMessage:
+        message = identified(text, client_id, size=size)
+        changes = {"_AMQ_BRIDGE_DUP": bridge_id}
+        return message.copy_for("q", changes=changes, removals=(), expiration=0)
+
+    first, second = b"n" * 16 + b"1" * 8, b"n" * 16 + b"2" * 8
+    peer.send(*send(bridged("1", first, "x"), bridged("2", second, "x"), bridged("3", first, "y")))
+    stage.settle_disk()
+    assert peer.clear() == [NullResponse(-1), NullResponse(-2), NullResponse(-3)]
+    peer.send(*send(identified("4", "x"), identified("5", first), identified("6", "x")))
+    stage.settle_disk()
+    peer.clear()
+    assert queued(stage) == ["1", "2", "4", "5"]
+    looking = stage.connect().open_session("at all", channel=30)
+    looking.consume(channel=30, browse=True)
+    stage.settle_disk()
+    kept = [packet.message.properties for packet in looking.packets(SessionReceiveMessage)]
+    assert not any("_AMQ_BRIDGE_DUP" in properties for properties in kept)
+    assert len(kept) == 4 and all("_AMQ_DUPL_ID" in properties for properties in kept)
+
+
 def test_text_and_its_bytes_are_the_same_id(stage: Stage, peer: Peer) -> None:
     peer.send(*send(identified("1", "ab"), identified("2", b"a\0b\0"), identified("3", b"ab")))
     stage.settle_disk()

@@ -421,6 +421,34 @@ class CoreMessage:
         copy.assign_id(self.message_id)
         return copy
 
+    def with_bytes_behind(self, address: str, name: str, value: bytes) -> CoreMessage:
+        """Return a copy without id for another address, with one more property behind the others.
+
+        The others are not decoded. The message must not have the property. Raise RemoteProtocolError.
+        """
+        source, flag_at = self.raw, self.properties_at
+        raw = source[: self._body_end]
+        raw += _NO_ID_AND_ADDRESS_FLAG
+        raw += encode_simple_string(address)
+        raw += source[self._user_id_at : flag_at]
+        count, end = 0, flag_at + 1
+        try:
+            if source[flag_at]:
+                count, end = _I32.unpack_from(source, end)[0], end + 4
+                for _ in range(count):
+                    end = _entry_end(source, end)
+        except (StructError, IndexError) as error:
+            raise RemoteProtocolError(f"malformed properties: {error}") from error
+        raw.append(1)
+        raw += _I32.pack(count + 1)
+        if count:
+            raw += source[flag_at + 5 : end]
+        raw += encode_simple_string(name)
+        raw.append(PropertyType.BYTES)
+        raw += _I32.pack(len(value))
+        raw += value
+        return CoreMessage.parse(raw)
+
     def with_expiration(self, expiration: int) -> CoreMessage:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""
         copy = self.copy_for(self.address, changes={}, removals=(), expiration=expiration)

@@ -1,0 +1,42 @@
+"""A property that is added to a message without the others being decoded."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedclient.errors import RemoteProtocolError
+from embedclient.model import Properties
+from embedclient.wire.core import CoreMessage
+
+NAME = "_AMQ_BRIDGE_DUP"
+
+
+def message(**values: str | int | bytes) -> CoreMessage:
+    properties = Properties()
+    for name, value in values.items():
+        properties[name] = value
+    return CoreMessage.build(
+        address="orders", priority=7, expiration=5, timestamp=6, user_id=bytes(16), properties=properties, body=b"tea"
+    )
+
+
+@pytest.mark.parametrize("values", [{}, {"a": 1}, {"a": "text", "b": b"bytes", "c": 1 << 40}])
+def test_a_property_is_added(values: dict[str, str | int | bytes]) -> None:
+    original = message(**values)
+    original.assign_id(9)
+    copy = original.with_bytes_behind("elsewhere", NAME, b"id")
+    slow = original.copy_for("elsewhere", changes={NAME: b"id"}, removals=(), expiration=5)
+    assert copy == slow and copy.properties == slow.properties
+    assert (copy.message_id, copy.address, copy.priority, copy.expiration) == (0, "elsewhere", 7, 5)
+    assert (bytes(copy.body), copy.user_id) == (b"tea", bytes(16))
+
+
+def test_bytes_behind_the_last_property_are_left_out() -> None:
+    odd = CoreMessage.parse(message(a=1).raw + b"rest")
+    assert odd.with_bytes_behind("orders", NAME, b"id") == message(a=1).with_bytes_behind("orders", NAME, b"id")
+
+
+def test_malformed_properties_are_refused() -> None:
+    cut = CoreMessage.parse(message(a="text").raw[:-9])
+    with pytest.raises(RemoteProtocolError):
+        CoreMessage.parse(cut.raw[:-6]).with_bytes_behind("orders", NAME, b"id")
