@@ -260,7 +260,7 @@ def test_whatever_a_dialled_peer_says_ends_that_link_at_most(seed: int) -> None:
     town = Town(seed)
 
     class Liar(Visitor):
-        def accept(self) -> int | None:
+        def accept(self, dialer: str) -> int | None:
             return 1
 
         def on_accepted(self, _connection: int, link: SimulatedLink) -> None:

@@ -47,7 +47,7 @@ def send(stage: Stage, peer: Peer, *messages: CoreMessage) -> None:
 
 
 def queued(stage: Stage) -> dict[str, list[object]]:
-    found = {}
+    found: dict[str, list[object]] = {}
     for channel, name in enumerate(("s1", "s2", "s3"), 30):
         peer = stage.connect().open_session(f"looking at {name}", channel=channel)
         peer.consume(name, channel=channel, browse=True)
