@@ -60,12 +60,14 @@ class Notifications(CommitObserver):
         self._kernel = kernel
         self._address = kernel.config.management_notification_address
         self._publisher = publisher
+        # Whether events that other brokers count are dropped since the broker is full.
+        self._drops = False
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
         """Publish BINDING_ADDED."""
-        if self._is_needed:
+        if self._is_needed():
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
@@ -75,7 +77,7 @@ class Notifications(CommitObserver):
 
     def divert_added(self, divert: Divert) -> None:
         """Publish BINDING_ADDED. The removal and changes of a divert are not published, as in Artemis."""
-        if self._is_needed:
+        if self._is_needed():
             made, properties = divert.definition, Properties()
             properties.set("_AMQ_Address", made.address, _STRING)
             properties.set("_AMQ_ClusterName", made.name, _STRING)
@@ -89,7 +91,7 @@ class Notifications(CommitObserver):
 
     def queue_updated(self, queue: Queue) -> None:
         """Publish BINDING_UPDATED: the filter of a queue changed."""
-        if self._is_needed:
+        if self._is_needed():
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.pop("_AMQ_RoutingName")
             if queue.definition.filter:
@@ -98,7 +100,7 @@ class Notifications(CommitObserver):
 
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
-        if self._is_needed:
+        if self._is_needed():
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             set_text(properties, "_AMQ_FilterString", queue.definition.filter)
@@ -143,7 +145,7 @@ class Notifications(CommitObserver):
     def consumer_added(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CREATED; browsers are not published, as in Artemis."""
         session = consumer.owner
-        if self._is_needed and is_published(consumer) and session is not None and session.connection is not None:
+        if is_published(consumer) and session is not None and session.connection is not None and self._is_needed():
             properties = self._of_consumer(consumer, session)
             if consumer.fqqn is not None:
                 properties.set("_AMQ_Address", consumer.fqqn, _STRING)
@@ -156,7 +158,7 @@ class Notifications(CommitObserver):
     def consumer_removed(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CLOSED."""
         session = consumer.owner
-        if self._is_needed and is_published(consumer) and session is not None and session.connection is not None:
+        if is_published(consumer) and session is not None and session.connection is not None and self._is_needed():
             properties = self._of_consumer(consumer, session)
             set_text(properties, "_AMQ_FilterString", consumer.filter_text)
             self._publish("CONSUMER_CLOSED", properties)
@@ -247,16 +249,27 @@ class Notifications(CommitObserver):
         kernel = self._kernel
         return kernel.memory.used_bytes < kernel.memory.limit_bytes and kernel.router.reaches_queues(self._address)
 
-    @property
     def _is_needed(self) -> bool:
-        """Return True for `_is_wanted`, and for a full broker whose margin has room.
+        """Return True if a queue is bound to the notification address, and the broker or its margin has room.
 
-        Other brokers count bindings and consumers: a missing event would be an error until they connect again.
+        Other brokers count bindings and consumers: a missing event is an error until they connect again. So the first
+        one that is dropped gets a line of the log, until the broker is no longer full.
         """
-        kernel = self._kernel
-        return self._is_wanted or (
-            kernel.memory.has_room(_MESSAGE_BYTES) and kernel.router.reaches_queues(self._address)
-        )
+        kernel, memory = self._kernel, self._kernel.memory
+        if not kernel.router.reaches_queues(self._address):
+            return False
+        if memory.used_bytes < memory.limit_bytes:
+            self._drops = False
+            return True
+        if memory.has_room(_MESSAGE_BYTES):
+            return True
+        if not self._drops:
+            self._drops = True
+            kernel.log(
+                "the broker is full, and so is its margin: notifications of bindings and consumers are dropped; "
+                "consume messages, then let the other brokers of the cluster connect again"
+            )
+        return False
 
     def _of_consumer(self, consumer: Consumer, session: SessionView) -> Properties:
         connection = session.connection

@@ -7,6 +7,7 @@ broker that requests it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from attrs import frozen
@@ -15,24 +16,19 @@ from embedbroker.kernel import Kernel, Queue, QueueDefinition
 from embedclient.model import Properties, PropertyType
 
 from ._notifications import binding_properties, is_published, set_text
-from ._registry import BrokerView, Call, Kind, ManagementRefused, Operation, Parameter
+from ._registry import BrokerView, Call, Kind, ManagementRefused, Operation, Parameter, QueueEvent
 from ._texts import no_queue
 
-__all__ = ["QUEUE_INFO_OPERATIONS"]
+__all__ = ["QUEUE_INFO_OPERATIONS", "SNAPSHOTS_MAX"]
+
+SNAPSHOTS_MAX = 32
+"""Maximum number of snapshots under way at once: later commits and answers wait behind them."""
 
 _RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
-# More than a message with names of usual length takes.
+# More than a message with names of usual length takes, or its event before it is sent.
 _MESSAGE_BYTES = 1024
 # Share of a step's work that one message takes: it is composed, filtered and delivered.
 _COST = 32
-
-
-@frozen
-class _Announced:
-    """Hold one queue at the moment of the request, with the filter of each of its consumers."""
-
-    definition: QueueDefinition
-    filters: list[str | None]
 
 
 @frozen(eq=False)
@@ -47,18 +43,37 @@ class _Snapshot:
         """Send the state of this moment, at once or over the next steps.
 
         Raises:
-            ManagementRefused: There is no room for the messages.
+            ManagementRefused: There is no room for the messages, or too many snapshots are under way.
         """
-        kernel = self.broker.kernel
-        announced = _announced(kernel)
-        count = 2 + sum(1 + len(each.filters) for each in announced)
-        if not kernel.memory.has_room(count * _MESSAGE_BYTES):
+        kernel, under_way = self.broker.kernel, self.broker.queue_snapshots
+        _drop_deleted(under_way)
+        if self.queue in under_way:
+            raise ManagementRefused(f"a snapshot for queue {self.name!r:.200} is under way: try again later")
+        if len(under_way) >= SNAPSHOTS_MAX:
+            raise ManagementRefused(f"{SNAPSHOTS_MAX} snapshots of queues are under way: try again later")
+        # Consumers add to it: a full broker is spared the list.
+        self._check_room(2 + len(kernel.address_manager.queues))
+        events = _events(kernel)
+        self._check_room(len(events))
+        under_way[self.queue] = events
+        kernel.observers.call_each(self._put, self._taken(events), len(events), _COST)
+
+    def _check_room(self, count: int) -> None:
+        """Refuse a snapshot for which the memory has no room beside what the others are yet to send."""
+        ahead = sum(map(len, self.broker.queue_snapshots.values()))
+        if not self.broker.kernel.memory.has_room((ahead + count) * _MESSAGE_BYTES):
             raise ManagementRefused(f"the broker is full: there is no room for {count} messages; try again later")
-        kernel.observers.call_each(self._put, _events(announced), count, _COST)
+
+    def _taken(self, events: deque[QueueEvent]) -> Iterator[QueueEvent]:
+        """Yield each event once; a deleted queue gets no more, and its snapshot takes no more of the steps."""
+        while events and not self.queue.deleted:
+            event = events.popleft()
+            if not events:
+                self.broker.queue_snapshots.pop(self.queue, None)
+            yield event
+        self.broker.queue_snapshots.pop(self.queue, None)
 
     def _put(self, kind: str, definition: QueueDefinition | None, filter: str | None) -> None:
-        if self.queue.deleted:
-            return
         properties = Properties()
         timestamp_ms = 0
         if definition is None:
@@ -80,25 +95,24 @@ class _Snapshot:
             self.broker.kernel.router.send_to_queue(message, self.queue)
 
 
-def _announced(kernel: Kernel) -> list[_Announced]:
-    """Return the queues of the broker. Consumers without a filter precede those with one, as in Artemis."""
-    found = []
+def _events(kernel: Kernel) -> deque[QueueEvent]:
+    """Return the messages to send. Consumers without a filter precede those with one, as in Artemis."""
+    events: deque[QueueEvent] = deque([(_RESET, None, None)])
     for queue in kernel.address_manager.queues.values():
-        filters: list[str | None] = []
+        definition = queue.definition
+        events.append(("BINDING_ADDED", definition, definition.filter))
         if queue.consumers:
-            filters.extend(consumer.filter_text for consumer in queue.consumers if is_published(consumer))
+            filters = [consumer.filter_text for consumer in queue.consumers if is_published(consumer)]
             filters.sort(key=lambda text: text is not None)
-        found.append(_Announced(queue.definition, filters))
-    return found
+            events.extend(("CONSUMER_CREATED", definition, filter) for filter in filters)
+    events.append((_COMPLETE, None, None))
+    return events
 
 
-def _events(announced: list[_Announced]) -> Iterator[tuple[object, ...]]:
-    yield _RESET, None, None
-    for each in announced:
-        yield "BINDING_ADDED", each.definition, each.definition.filter
-        for filter in each.filters:
-            yield "CONSUMER_CREATED", each.definition, filter
-    yield _COMPLETE, None, None
+def _drop_deleted(under_way: dict[Queue, deque[QueueEvent]]) -> None:
+    """Forget the snapshots of deleted queues, which a bridge leaves that connects again."""
+    for queue in [queue for queue in under_way if queue.deleted]:
+        under_way.pop(queue).clear()
 
 
 def _send(call: Call, queue_name: str | None, _address: str | None) -> None:

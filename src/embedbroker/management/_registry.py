@@ -11,6 +11,7 @@ tuples of `Attribute` and `Operation`. A service has a name and the fields of a 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import Enum
 from functools import partial
@@ -27,6 +28,8 @@ from embedbroker.kernel import (
     Message,
     Permission,
     Principal,
+    Queue,
+    QueueDefinition,
     Refused,
     Session,
     TaskKind,
@@ -51,6 +54,7 @@ __all__ = [
     "ManagementRefused",
     "Operation",
     "Parameter",
+    "QueueEvent",
     "Registry",
     "Respond",
     "SecurityFigures",
@@ -76,6 +80,8 @@ _SHOWN_MAX = 200
 T = TypeVar("T")
 Work: TypeAlias = Generator[None, None, object]
 """A long operation: it yields after each portion of about one message's work, and returns its result."""
+QueueEvent: TypeAlias = tuple[str, QueueDefinition | None, str | None]
+"""A message of a snapshot of queues: kind, queue and filter."""
 
 
 class ManagementRefused(Exception):
@@ -202,6 +208,8 @@ class BrokerView(Protocol):
     entropy: Entropy
     #: Tasks for the host, which takes them at the end of the step.
     host_tasks: list[HostTask]
+    #: What the snapshots under way are yet to send, by the queue that gets it.
+    queue_snapshots: dict[Queue, deque[QueueEvent]]
 
     @property
     def security(self) -> UserStore | None:

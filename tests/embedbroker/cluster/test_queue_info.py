@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+import pytest
+
 from embedbroker.cluster import RemoteBindings
 from embedbroker.config import ClusterConnection, SecuritySetting, User
-from embedbroker.kernel import QueueRequest
+from embedbroker.kernel import DeferredWork, QueueRequest
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
     DeleteQueue,
     MessageType,
+    Packet,
     SessionClose,
     SessionConsumerClose,
     SessionConsumerFlowCredit,
@@ -24,6 +27,7 @@ from embedclient.wire.core import (
     SessionReceiveMessage,
     SessionSend,
     SessionStart,
+    decode_text,
 )
 from tests.embedbroker.node.managing import manager_of, request_of
 from tests.embedbroker.node.scripted import Peer, Stage
@@ -216,6 +220,100 @@ def test_a_broker_without_room_refuses_the_snapshot() -> None:
     text = manager.failure("broker", operation=REQUEST[1], body='["notif.b", ""]')
     assert text.startswith("the broker is full: there is no room for 30")
     assert taken(peer) == []
+
+
+def many_queues(stage: Stage, count: int) -> None:
+    for number in range(count):
+        create(stage, f"q{number}", f"q{number}", ANYCAST)
+
+
+def snapshots_in(stage: Stage, queues: Iterable[str]) -> int:
+    """Return how many of these queues got a snapshot. Only what is complete counts."""
+    sizes = [stage.node.kernel.address_manager.queues[name].backlog.size for name in queues]
+    assert set(sizes) <= {0, 2 + len(stage.node.kernel.address_manager.queues)}
+    return len(sizes) - sizes.count(0)
+
+
+def test_what_snapshots_are_yet_to_send_counts_as_used() -> None:
+    stage = Stage(memory_limit_bytes=1_000_000, global_max_size_margin_bytes=0)
+    many_queues(stage, 200)
+    targets = [f"t{number}" for number in range(20)]
+    for name in targets:
+        create(stage, name, name, ANYCAST)
+    stage.connect().open_session().send(*map(asking, targets))
+    stage.settle_disk()
+    memory = stage.node.kernel.memory
+    assert 0 < memory.used_bytes <= memory.limit_bytes
+    assert snapshots_in(stage, targets) == 4
+    # What has been sent counts no more as announced.
+    stage.node.kernel.teardown.purge(stage.node.kernel.address_manager.queues["t0"])
+    stage.settle_disk()
+    stage.connect().open_session().send(asking("t9"))
+    stage.settle_disk()
+    assert snapshots_in(stage, ["t9"]) == 1
+
+
+def test_a_queue_gets_one_snapshot_at_a_time() -> None:
+    stage = Stage()
+    peer = collecting(stage, queue="notif.b")
+    many_queues(stage, 200)
+    manager = manager_of(stage)
+    taken(peer)
+    body = json.dumps(["notif.b", ""])
+    request = request_of("broker", operation=REQUEST[1], body=body)
+    manager.peer.send(asking(), SessionSend(request, False, -1))
+    manager.peer.stage.settle_disk()
+    (refusal,) = [packet.message for packet in taken(manager.peer)]
+    assert "a snapshot for queue 'notif.b' is under way: try again later" in (decode_text(refusal.body) or "")
+    assert names(taken(peer)).count("_AMQ_RESET_QUEUE_DATA") == 1
+    manager.call("broker", REQUEST[1], "notif.b", "")
+    assert names(taken(peer)).count("_AMQ_RESET_QUEUE_DATA_COMPLETE") == 1
+
+
+def test_only_some_snapshots_are_under_way_at_once() -> None:
+    stage = Stage()
+    many_queues(stage, 100)
+    targets = [f"t{number}" for number in range(40)]
+    for name in targets:
+        create(stage, name, name, ANYCAST)
+    stage.connect().open_session().send(*map(asking, targets))
+    stage.settle_disk()
+    assert snapshots_in(stage, targets) == 32
+
+
+def test_a_bridge_that_connects_again_and_again_gets_its_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time with another queue: those of the lost connections neither count nor take steps."""
+    stage = Stage(memory_limit_bytes=1_000_000, global_max_size_margin_bytes=0)
+    many_queues(stage, 400)
+    peer = collecting(stage, queue="notif.last")
+    client = stage.connect().open_session()
+    done: list[int] = []
+    run = DeferredWork.run
+
+    def counted(deferred: DeferredWork, budget: int) -> int:
+        done.append(run(deferred, budget))
+        return done[-1]
+
+    monkeypatch.setattr(DeferredWork, "run", counted)
+    client.send(asking("notif.last"))
+    stage.run()
+    work_of_one = sum(done)
+    assert work_of_one > 10_000
+    done.clear()
+    assert names(taken(peer))[-1] == "_AMQ_RESET_QUEUE_DATA_COMPLETE"
+    requests: list[Packet] = []
+    for number in range(40):
+        name = f"notif.{number}"
+        requests += [
+            CreateQueueV2("other", name, None, False, True, True, False, MULTICAST), asking(name), DeleteQueue(name),
+        ]  # fmt: skip
+    client.send(*requests, asking("notif.last"))
+    stage.run()
+    assert sum(done) < 3 * work_of_one
+    found = names(taken(peer))
+    begin = found.index("_AMQ_RESET_QUEUE_DATA")
+    assert len([name for name in found[begin:] if name.startswith("BINDING_ADDED q")]) == 400
+    assert found[-1] == "_AMQ_RESET_QUEUE_DATA_COMPLETE"
 
 
 def test_the_other_side_understands_it() -> None:

@@ -297,6 +297,30 @@ def test_a_full_broker_notifies_only_of_what_other_brokers_count() -> None:
     assert listener.kinds() == ["CONSUMER_CREATED", "CONSUMER_CLOSED", "BINDING_REMOVED"]
 
 
+def test_one_line_of_the_log_states_that_a_full_margin_drops_notifications() -> None:
+    stage = Stage(memory_limit_bytes=1_000_000, global_max_size_margin_bytes=0)
+    listener = Listener(stage)
+    listener.peer.create_queue("q")
+    peer = other(stage)
+    listener.take()
+    memory = stage.node.kernel.memory
+    limit = memory.limit_bytes
+    stage.warnings()
+    for _ in range(2):
+        memory.limit_bytes = memory.used_bytes
+        # A browser has no events, so nothing is dropped.
+        peer.send(SessionCreateConsumer(4, "q", None, True, False), SessionConsumerClose(4))
+        assert stage.warnings() == []
+        for _ in range(3):
+            peer.send(SessionCreateConsumer(3, "q", None, False, False), SessionConsumerClose(3))
+        assert listener.take() == []
+        (line,) = stage.warnings()
+        assert "notifications of bindings and consumers are dropped" in line
+        memory.limit_bytes = limit
+        peer.send(SessionCreateConsumer(3, "q", None, False, False), SessionConsumerClose(3))
+        assert listener.kinds() == ["CONSUMER_CREATED", "CONSUMER_CLOSED"]
+
+
 def test_addresses_are_notifications_where_the_configuration_wants_them() -> None:
     stage = Stage(send_address_notifications=True)
     listener = Listener(stage)

@@ -24,6 +24,7 @@ from embedbroker.kernel import (
     Kernel,
     Permission,
     Principal,
+    Queue,
     Reference,
     Refused,
     Scope,
@@ -69,7 +70,7 @@ from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 from ._upload import Upload
 
 if TYPE_CHECKING:
-    from embedbroker.management import Letter, Registry
+    from embedbroker.management import Letter, QueueEvent, Registry
     from embedbroker.security import SecurityManager
 
     from .._port import ConnectionPort
@@ -141,6 +142,7 @@ class CoreService:
         "metadata",
         "node_id",
         "now",
+        "queue_snapshots",
         "replica",
         "resend",
         "security",
@@ -162,6 +164,8 @@ class CoreService:
         self._management_server: ManagementServer | None = None
         # Tasks of management for the host, taken at the end of the step.
         self.host_tasks: list[HostTask] = []
+        # Snapshots of queues that management is yet to send, by the queue that gets them.
+        self.queue_snapshots: dict[Queue, deque[QueueEvent]] = {}
         self._notifications = NotificationWatch(kernel)
         self.now = Instant(0.0, 0)
         # When clients were served first.
