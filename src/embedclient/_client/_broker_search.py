@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from embedclient.agent import DiscoveryGroup
+from embedclient.agent import announced_connector
 from embedclient.errors import ConnectionTimedOutException, RemoteProtocolError
-from embedclient.model import TransportConfiguration, can_be_dialled
+from embedclient.model import TCP_CONNECTOR_FACTORY, TransportConfiguration, can_be_dialled
 
 from ._url import DiscoverySettings
 
@@ -25,26 +25,27 @@ class BrokerSearch:
         wait_ms = settings.initial_wait_timeout_ms
         #: Seconds until the search must end; None for no limit.
         self.timeout_s = wait_ms / 1000 if wait_ms else None
-        self._found = DiscoveryGroup()
+        #: The connector that was found; None before.
+        self.connector: TransportConfiguration | None = None
         self._unusable = 0
         self._last_reason = ""
 
-    @property
-    def connectors(self) -> tuple[TransportConfiguration, ...]:
-        """Return the connectors that were found."""
-        return tuple([entry.connector for entry in self._found.entries if can_be_dialled(entry.connector)])
+    def on_datagram(self, data: bytes) -> bool:
+        """Handle a datagram. Return True if the search has found a broker.
 
-    def on_datagram(self, data: bytes, now: float) -> bool:
-        """Handle a datagram. Return True if the search has found a broker."""
+        Nothing is kept of a datagram that is of no use.
+        """
         try:
-            self._found.on_datagram(data, now)
+            announced = announced_connector(data)
         except RemoteProtocolError as error:
             self._reject(str(error))
             return False
-        if self.connectors:
-            return True
-        self._reject("its connector names no way that is known here")
-        return False
+        # A connector inside one process means the process that announced it.
+        if announced is None or announced.factory != TCP_CONNECTOR_FACTORY or not can_be_dialled(announced):
+            self._reject("its connector names no way that is known here")
+            return False
+        self.connector = announced
+        return True
 
     def _reject(self, reason: str) -> None:
         if not self._unusable:

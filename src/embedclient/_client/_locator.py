@@ -126,8 +126,8 @@ class ServerLocator:
                 await self._loop.search(search)
             except OSError as error:
                 raise ConnectionLostException(error.strerror or str(error)) from error
-            if search.connectors:
-                return tuple([self._with_tls_of_this_end(connector) for connector in search.connectors])
+            if search.connector is not None:
+                return (self._with_tls_of_this_end(search.connector),)
             attempts -= 1
             if attempts == 0:
                 raise search.failure()

@@ -126,7 +126,7 @@ class TrioLoop:
         receiver = await (self._datagrams or UdpDatagrams()).open_receiver(search.group)
         try:
             with trio.move_on_after(math.inf if search.timeout_s is None else search.timeout_s):
-                while not search.on_datagram(await receiver.receive(), trio.current_time()):
+                while not search.on_datagram(await receiver.receive()):
                     pass
         finally:
             receiver.close()

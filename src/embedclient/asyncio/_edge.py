@@ -565,8 +565,11 @@ class AsyncioLoop:
         joined = joined_socket(search.group, *await _interface(loop, search.group))
         try:
             async with asyncio.timeout(search.timeout_s):
-                while not search.on_datagram(await loop.sock_recv(joined, _DATAGRAM_BYTES_MAX), loop.time()):
-                    pass
+                while True:
+                    if search.on_datagram(await loop.sock_recv(joined, _DATAGRAM_BYTES_MAX)):
+                        return
+                    # sock_recv does not suspend while datagrams wait: a flood of them would stop the loop.
+                    await asyncio.sleep(0)
         except TimeoutError:
             pass  # the search has found no broker, which it reports
         finally:

@@ -215,13 +215,13 @@ def unfit_parameter(connector: TransportConfiguration) -> str | None:
     if connector.factory == IN_VM_CONNECTOR_FACTORY:
         is_named = "serverId" in connector.parameters
         return None if is_named else f"the connector {describe_name(connector.name)!r} has no serverId"
-    numbers = {**connector.parameters, "port": connector.parameters.get("port", 61616)}
     for name, (least, most) in _NUMBERS.items():
-        if name in numbers and not least <= _number(numbers[name]) <= most:
-            shown = repr(numbers[name])
+        value = connector.parameters.get(name)
+        if value is not None and not least <= _number(value) <= most:
+            shown = repr(value)
             shown = shown if len(shown) <= _SHOWN_CHARACTERS_MAX else f"{shown[:_SHOWN_CHARACTERS_MAX]}..."
-            value = f"{shown}, not" if name == "port" else "not"
-            return f"the parameter {name} is {value} a number from {least} to {most}"
+            found = f"{shown}, not" if name == "port" else "not"
+            return f"the parameter {name} is {found} a number from {least} to {most}"
     return None
 
 

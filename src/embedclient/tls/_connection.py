@@ -65,7 +65,8 @@ class TLSConnection:
             self._object: ssl.SSLObject = context.wrap_bio(
                 self._incoming, self._outgoing, server_side=server_side, server_hostname=host or None
             )
-        except ValueError as error:  # a context that checks host names without one, or a name that no host has
+        # A context that checks host names without one, or a name that no host has: a NUL in it is a TypeError.
+        except (ValueError, TypeError) as error:
             raise TLSError(f"TLS is not possible with host {host!r}: {error}", is_handshake=True) from error
         except ssl.SSLError as error:  # a context for the other side
             raise TLSError(explain(error, server_side=server_side, host=host), is_handshake=True) from error

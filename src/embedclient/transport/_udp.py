@@ -26,6 +26,8 @@ __all__ = ["UdpDatagrams", "joined_socket"]
 ANY_INTERFACE: Final = "0.0.0.0"
 
 _DATAGRAM_BYTES_MAX = 65_535
+# Option of Linux, which Python has no name for.
+_IP_MULTICAST_ALL: Final = 49
 # Not compared where it is used: a type checker would leave out what stands behind the comparison.
 _PLATFORM: str = sys.platform
 # No room in a buffer: the datagram is lost, which the receiver must expect anyway.
@@ -115,6 +117,9 @@ def joined_socket(group: MulticastGroup, interface: str = ANY_INTERFACE) -> sock
     opened = _socket()
     try:
         _share_port(opened)
+        if _PLATFORM == "linux":
+            # Otherwise datagrams come from every interface on which any process has joined the group.
+            opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
         _bind_to_group(opened, group)
         membership = socket.inet_aton(group.address) + socket.inet_aton(interface)
         opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)

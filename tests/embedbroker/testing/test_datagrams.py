@@ -70,6 +70,16 @@ def test_a_host_that_left_receives_nothing_that_is_on_its_way() -> None:
     assert (sorted(a.data), b.data) == ([b"x", b"y"], [])
 
 
+def test_a_host_that_joins_again_receives_nothing_that_was_sent_before() -> None:
+    world, _, multicast, [a, b] = joined(1, "a", "b")
+    multicast.send("a", GROUP, b"x")
+    multicast.leave(GROUP, b)
+    multicast.join(GROUP, b)
+    multicast.send("a", GROUP, b"y")
+    world.run(1.0)
+    assert (sorted(a.data), b.data) == ([b"x", b"y"], [b"y"])
+
+
 def test_a_held_way_loses_datagrams_in_its_direction_and_a_slow_one_delays_them() -> None:
     world, network, multicast, [a, b] = joined(1, "a", "b")
     network.hold("a", "b")

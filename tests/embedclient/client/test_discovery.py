@@ -11,16 +11,32 @@ import trio
 
 from embedbroker import EmbeddedBroker
 from embedclient import ServerLocator
-from embedclient._client import TrioLoop
+from embedclient._client import BrokerSearch, TrioLoop
+from embedclient._client._url import DiscoverySettings
 from embedclient.engine.core._discovery import BroadcastGroup
 from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, MulticastGroup, TransportConfiguration
+from embedclient.transport import ByteStream
+from embedclient.transport import dial as dial_connector
 from embedclient.transport._memory_datagrams import MemoryMulticast
+from embedclient.wire.core import DiscoveryDatagram, encode_discovery_datagram
 
 URL = "udp://231.7.7.7:9876"
 GROUP = MulticastGroup("231.7.7.7", 9876)
 
-pytestmark = pytest.mark.usefixtures("autojump_clock")
+pytestmark = pytest.mark.usefixtures("autojump_clock", "virtual_tcp")
+
+
+@pytest.fixture
+def virtual_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connect to brokers of this process by TCP connectors whose host is their server id: no real time passes."""
+
+    async def dial(connector: TransportConfiguration, timeout_s: float) -> ByteStream:
+        assert connector.factory == TCP_CONNECTOR_FACTORY
+        inside = TransportConfiguration("b", IN_VM_CONNECTOR_FACTORY, {"serverId": connector.host})
+        return await dial_connector(inside, timeout_s)
+
+    monkeypatch.setattr("embedclient._client._trio_edge.dial", dial)
 
 
 def locator(network: MemoryMulticast, parameters: str = "") -> ServerLocator:
@@ -28,7 +44,7 @@ def locator(network: MemoryMulticast, parameters: str = "") -> ServerLocator:
 
 
 def connector_of(broker: EmbeddedBroker) -> TransportConfiguration:
-    return TransportConfiguration("b", IN_VM_CONNECTOR_FACTORY, {"serverId": broker.vm_url.removeprefix("vm://")})
+    return TransportConfiguration("b", parameters={"host": broker.vm_url.removeprefix("vm://")})
 
 
 async def broadcast(network: MemoryMulticast, host: str, connectors: Sequence[TransportConfiguration]) -> None:
@@ -125,10 +141,11 @@ async def test_a_client_without_a_limit_waits_for_a_broker_that_starts_later(par
     "useless",
     [
         TransportConfiguration("c", "com.example.Factory", {"host": "h", "port": "1"}),
+        TransportConfiguration("c", IN_VM_CONNECTOR_FACTORY, {"serverId": "0"}),
         TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "http"}),
         TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "1", "localPort": "any"}),
     ],
-    ids=["factory", "port", "local port"],
+    ids=["factory", "in VM", "port", "local port"],
 )
 async def test_datagrams_of_no_use_are_logged_once_and_named_in_the_error(
     useless: TransportConfiguration, caplog: pytest.LogCaptureFixture
@@ -180,3 +197,15 @@ async def test_a_cancelled_search_leaves_the_group() -> None:
             pass
     assert scope.cancelled_caught
     assert network.is_empty
+
+
+async def test_any_number_of_useless_datagrams_leaves_a_search_as_it_was() -> None:
+    """Each from another node: a table of nodes would fill, and have no room for a broker."""
+    search = BrokerSearch(DiscoverySettings(GROUP, 1_000))
+    useless = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "http"})
+    for number in range(1_500):
+        data = encode_discovery_datagram(DiscoveryDatagram(f"n{number}", "u", (useless,)))
+        assert not search.on_datagram(data)
+    good = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "61616"})
+    assert search.on_datagram(encode_discovery_datagram(DiscoveryDatagram("broker", "u", (useless, good))))
+    assert search.connector == good

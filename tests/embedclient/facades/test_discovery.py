@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import trio
 
+import embedclient.asyncio
 from embedclient.engine.core._discovery import BroadcastGroup
 from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
 from embedclient.model import TransportConfiguration
@@ -82,3 +85,34 @@ async def test_an_interface_that_is_not_there_is_named(client: Client, group_por
     with pytest.raises(ConnectionLostException, match=expected):
         async with connected(client, url):
             pass
+
+
+@pytest.mark.parametrize("end", ["cancelled", "timed out"])
+async def test_a_flood_of_datagrams_does_not_stop_the_loop(
+    end: str, group_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of asyncio alone: its sockets return at once while datagrams wait."""
+
+    async def search() -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        received = 0
+
+        async def sock_recv(_: object, size: int) -> bytes:
+            nonlocal received
+            received += 1
+            assert received < 1_000_000, "the search goes on for ever"
+            if received == 10 and end == "cancelled":
+                task.cancel()
+            assert received < 20 or end == "timed out", "a cancelled search goes on"
+            return b"no datagram of a broker"
+
+        monkeypatch.setattr(loop, "sock_recv", sock_recv)
+        url = f"udp://{ADDRESS}:{group_port}?localBindAddress={LOOPBACK}&discoveryInitialWaitTimeout=50"
+        async with embedclient.asyncio.ConnectionFactory(url).connect():
+            pass
+
+    expected = asyncio.CancelledError if end == "cancelled" else ConnectionTimedOutException
+    with pytest.raises(expected):
+        await trio.to_thread.run_sync(asyncio.run, search())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 from collections import Counter
 from itertools import count
 from random import Random
@@ -15,7 +16,7 @@ from embedclient.model import MulticastGroup
 from embedclient.transport import TransportLost
 from embedclient.transport._datagrams import DatagramReceiver, Datagrams
 from embedclient.transport._memory_datagrams import MemoryMulticast
-from embedclient.transport._udp import UdpDatagrams
+from embedclient.transport._udp import UdpDatagrams, joined_socket
 
 LOOPBACK = "127.0.0.1"
 _groups = count(1)
@@ -174,6 +175,13 @@ async def test_datagrams_leave_from_the_local_address_and_port_that_are_set() ->
         sender.send_nowait(b"here")
         assert plain.recvfrom(100) == (b"here", (LOOPBACK, group.local_bind_port))
     sender.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such option")
+async def test_a_receiver_takes_no_datagrams_of_interfaces_that_only_other_processes_have_joined() -> None:
+    receiver = joined_socket(free_group(), LOOPBACK)
+    with receiver:
+        assert receiver.getsockopt(socket.IPPROTO_IP, 49) == 0  # IP_MULTICAST_ALL
 
 
 @pytest.mark.parametrize("address", ["203.0.113.7", "no-such-host.invalid", "a..b", "::1"])

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import trio
 
-from embedclient.transport import TransportLost, connect_tcp, listen_tcp, reserve_tcp
+from embedclient.model import TransportConfiguration
+from embedclient.transport import TransportLost, connect_tcp, dial, listen_tcp, reserve_tcp
 from embedclient.transport._tcp import TcpListener
 
 
@@ -62,6 +63,14 @@ async def test_what_cannot_be_a_name_is_an_unknown_name(host: str) -> None:
         await connect_tcp("127.0.0.1", 1, timeout_s=30, local_address=(host, 0))
     with pytest.raises(OSError, match=r"is not the name of a host|not known"):
         await listen_tcp(host, 0)
+
+
+@pytest.mark.parametrize("name", ["\0", "nul\0.invalid", "a..b", "a" * 64, "\udcff", ""])
+async def test_a_requested_name_that_no_host_has_is_reported_as_lost(name: str) -> None:
+    """A peer may announce any name, and its connector is dialled without a person in between."""
+    connector = TransportConfiguration("c", parameters={"port": 1, "sslEnabled": "true", "sniHost": name})
+    with pytest.raises(TransportLost, match="cannot connect to localhost:1"):
+        await dial(connector, 5)
 
 
 class _Directory(trio.abc.HostnameResolver):

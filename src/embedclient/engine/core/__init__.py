@@ -17,7 +17,7 @@ from ._peer import Peer
 from ._peer_count import PeerCount
 
 if TYPE_CHECKING:
-    from ._discovery import DiscoveryGroup
+    from ._discovery import DiscoveryGroup, announced_connector
 
 __all__ = [
     "CHANNEL_PING",
@@ -32,6 +32,7 @@ __all__ = [
     "Peer",
     "PeerCount",
     "Role",
+    "announced_connector",
 ]
 
-__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryGroup"})
+__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryGroup announced_connector"})

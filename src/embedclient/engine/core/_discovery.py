@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from attrs import define, frozen
 
+from ...errors import RemoteProtocolError
 from ...model import TransportConfiguration
 from ...wire.core import DiscoveryDatagram, decode_discovery_datagram, encode_discovery_datagram
 
@@ -26,10 +27,13 @@ __all__ = [
     "EntryExpired",
     "EntryReplaced",
     "NodeIdShared",
+    "announced_connector",
 ]
 
 # A sender of datagrams needs no password: their number must not take the memory of a receiver.
 _ENTRIES_MAX: Final = 1_000
+_ENTRY_PARAMETERS_MAX: Final = 200
+_ENTRY_CHARACTERS_MAX: Final = 8_192
 # One datagram of a replaced start may have been on its way; a second one shows that its broker still runs.
 _RETURNS_OF_THE_REPLACED: Final = 2
 
@@ -127,12 +131,14 @@ class DiscoveryGroup:
     def on_datagram(self, data: bytes, now: float) -> list[DiscoveryChange]:
         """Handle a datagram, and return what it and the time changed.
 
-        Of several connectors the last one counts. A datagram without connectors changes no entry.
+        Of several connectors the last one counts. A datagram without connectors changes no entry. A new node replaces
+        the one that was silent longest if there are too many.
 
         Raises:
-            RemoteProtocolError: the bytes are not a datagram of a broker; nothing changed.
+            RemoteProtocolError: the bytes are not a datagram of a broker, or its texts are too long; nothing changed.
         """
         datagram = decode_discovery_datagram(data)
+        _check_size(datagram)
         if datagram.node_id == self.own_node_id:
             changes = self._check_own(datagram)
         elif datagram.connectors:
@@ -146,10 +152,12 @@ class DiscoveryGroup:
         expires_at = now + self._refresh_timeout
         node = self._nodes.get(entry.node_id)
         if node is None:
+            changes: list[DiscoveryChange] = []
             if len(self._nodes) >= _ENTRIES_MAX:
-                return []
+                # Refused instead, a broker would stay unseen for as long as forged datagrams fill the table.
+                changes.append(EntryExpired(self._nodes.pop(next(iter(self._nodes))).entry))
             self._nodes[entry.node_id] = _Node(entry, expires_at)
-            return [EntryAdded(entry)]
+            return [*changes, EntryAdded(entry)]
         if entry.unique_id == node.replaced_unique_id:
             node.returns += 1
             return [NodeIdShared(entry.node_id)] if node.returns == _RETURNS_OF_THE_REPLACED else []
@@ -171,6 +179,33 @@ class DiscoveryGroup:
             return []
         self._shared_with = unique_id
         return [NodeIdShared(datagram.node_id)]
+
+
+def announced_connector(data: bytes) -> TransportConfiguration | None:
+    """Return the connector that counts in a datagram; None if the datagram has none.
+
+    Raises:
+        RemoteProtocolError: the bytes are not a datagram of a broker.
+    """
+    connectors = decode_discovery_datagram(data).connectors
+    return connectors[-1] if connectors else None
+
+
+def _check_size(datagram: DiscoveryDatagram) -> None:
+    """Raise RemoteProtocolError for a datagram with more than an entry may hold."""
+    characters = len(datagram.node_id) + len(datagram.unique_id)
+    parameters = 0
+    for connector in datagram.connectors[-1:]:
+        characters += len(connector.name) + len(connector.factory)
+        for values in (connector.parameters, connector.extra):
+            parameters += len(values)
+            texts = [*values, *[value for value in values.values() if isinstance(value, str)]]
+            characters += sum(map(len, texts))
+    if characters > _ENTRY_CHARACTERS_MAX or parameters > _ENTRY_PARAMETERS_MAX:
+        raise RemoteProtocolError(
+            f"a datagram has {parameters} parameters and {characters} characters; a broker's entry holds at most "
+            f"{_ENTRY_PARAMETERS_MAX} parameters and {_ENTRY_CHARACTERS_MAX} characters"
+        )
 
 
 class BroadcastGroup:

@@ -155,15 +155,34 @@ def test_a_backup_that_broadcasts_nothing_shares_the_node_id_of_its_live_broker_
     assert group.on_datagram(datagram("pair", "of the live broker"), 0.0) == []
 
 
-def test_the_number_of_entries_is_bounded_and_those_known_are_renewed() -> None:
+def test_one_node_too_many_replaces_the_one_that_was_silent_longest() -> None:
     group = DiscoveryGroup(refresh_timeout_ms=1_000)
     for number in range(1_000):
         assert len(group.on_datagram(datagram(f"n{number}", "u"), 0.0)) == 1
-    assert group.on_datagram(datagram("one more", "u"), 0.1) == []
+    group.on_datagram(datagram("n0", "u"), 0.1)
+    changes = [EntryExpired(entry("n1", "u")), EntryAdded(entry("one more", "u"))]
+    assert group.on_datagram(datagram("one more", "u"), 0.1) == changes
     assert len(group.entries) == 1_000
-    group.on_datagram(datagram("n0", "u"), 0.5)
-    assert len(group.on_time(1.0)) == 999
-    assert group.on_datagram(datagram("one more", "u"), 1.1) == [EntryAdded(entry("one more", "u"))]
+    assert group.entries[-2:] == [entry("n0", "u"), entry("one more", "u")]
+
+
+@pytest.mark.parametrize("number, size", [(201, 1), (1, 9_000)], ids=["many", "long"])
+def test_a_datagram_with_more_than_an_entry_holds_is_an_error_and_changes_nothing(number: int, size: int) -> None:
+    parameters: dict[str, bool | int | str] = {f"p{index}": "x" * size for index in range(number)}
+    large = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, parameters)
+    group = DiscoveryGroup()
+    with pytest.raises(RemoteProtocolError, match=r"holds at most 200 parameters and 8192 characters"):
+        group.on_datagram(encode_discovery_datagram(DiscoveryDatagram("n", "u", (large,))), 0.0)
+    assert group.entries == []
+    # Only the last one would be kept.
+    group.on_datagram(encode_discovery_datagram(DiscoveryDatagram("n", "u", (large, connector(1)))), 0.0)
+    assert group.entries == [entry("n", "u", 1)]
+
+
+def test_ids_that_are_too_long_are_an_error() -> None:
+    for node_id, unique_id in (("n" * 9_000, "u"), ("n", "u" * 9_000)):
+        with pytest.raises(RemoteProtocolError, match="holds at most"):
+            DiscoveryGroup().on_datagram(datagram(node_id, unique_id), 0.0)
 
 
 def test_bytes_that_are_no_datagram_are_an_error_and_change_nothing() -> None:
