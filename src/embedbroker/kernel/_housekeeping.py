@@ -116,14 +116,17 @@ class Housekeeping:
         """Follow a changed time of one of the scans."""
         self._due = min(self._expiry_due, self._idle_due, self._counters.due)
 
-    def at_start(self) -> None:
+    def at_start(self, *, deletes_missing: bool = True) -> None:
         """Drop what was auto-created and is empty, and provide what is configured. Must run once, before clients come.
+
+        Without ``deletes_missing``, all that the configuration does not contain stays: the configuration may be older
+        than what another broker, or an earlier life of this one, adopted.
 
         Clients that still want an auto-created queue create it again when they reconnect. Dead letter and expiry
         addresses exist from the start, as in a broker that ``artemis create`` made. Without a queue there, what is
         moved to them would be lost.
         """
-        for refused in self._diverts.declare(self._config.diverts):
+        for refused in self._diverts.declare(self._config.diverts, deletes_missing=deletes_missing):
             self._log(f"diverts of the configuration: {refused.text}")
         for queue in list(self._address_manager.queues.values()):
             in_use = queue.message_count or queue.pledged or self._cursors.holds(queue)
@@ -133,10 +136,12 @@ class Housekeeping:
             # Ids serve clients that send unconfirmed messages again: they come back right after a restart.
             if self._goes(address) and not self._address_manager.is_bound(address) and not address.duplicate_ids:
                 self._address_manager.remove_address(address)
+        if deletes_missing:
+            # First: a configured queue may have moved to another address.
+            self._configured.remove_missing(self._config.addresses)
         for address_name, wanted in self._config.addresses.items():
             for refused in self._address_manager.declare(address_name, wanted):
                 self._log(f"address {address_name!r} of the configuration: {refused.text}")
-        self._configured.remove_missing(self._config.addresses)
         for settings in self._settings.entries.values():
             self._address_manager.provide_targets(settings)
 

@@ -62,7 +62,15 @@ class Subsystems:
 class Lifecycle:
     """One instance per node. ``failure`` is set when the node ends without a request."""
 
-    def __init__(self, machine: NodeStateMachine, subsystems: Subsystems, step: CurrentStep, log: NodeLog) -> None:
+    def __init__(
+        self,
+        machine: NodeStateMachine,
+        subsystems: Subsystems,
+        step: CurrentStep,
+        log: NodeLog,
+        *,
+        deletes_missing: bool,
+    ) -> None:
         self.failure: str | None = None
         self._machine = machine
         self._config = subsystems.config
@@ -81,6 +89,7 @@ class Lifecycle:
         self._log = log
         self.orderly_stop = OrderlyStop(self._kernel, self._journal)
         self._fails_over = False
+        self._deletes_missing = deletes_missing
         self._restoration: Restoration | None = None
         # The identity of a journal that was read, until it is known whether there is room to go on with it.
         self._needs_room_for: int | None = None
@@ -162,6 +171,8 @@ class Lifecycle:
 
     def _become_backup(self) -> None:
         self._machine.move(NodeEvent.WAIT_AS_BACKUP)
+        # The active broker may adopt a later configuration meanwhile.
+        self._deletes_missing = False
         self._step.output(RoleChanged(Role.BACKUP))
 
     def _become_activating(self) -> None:
@@ -181,7 +192,7 @@ class Lifecycle:
         self._machine.move(NodeEvent.SERVE)
         self._core.begin()
         self._audit.begin(self._core.node_id, now.wall_ms)
-        self._kernel.housekeeping.at_start()
+        self._kernel.housekeeping.at_start(deletes_missing=self._deletes_missing)
         self._kernel.housekeeping.start(now.monotonic)
         if self._cluster is not None:
             self._cluster.become_live(self._core.node_id, getattr(self._config.ha_policy, "group_name", None))

@@ -73,7 +73,8 @@ class Node:
     """A broker. ``journal_settings`` None keeps everything in memory.
 
     With ``has_locks`` the host has a lock store, and the node is live only while the store grants it. The node writes
-    to ``audit_log`` what it does while it is live.
+    to ``audit_log`` what it does while it is live. With ``deletes_missing`` its configuration is current: unless it
+    waits as backup, its start deletes what is missing there, where address settings require that.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Node:
         *,
         has_locks: bool = False,
         audit_log: storage.AuditLog | None = None,
+        deletes_missing: bool = True,
     ) -> None:
         self.config = config
         self._machine = machine = NodeStateMachine()
@@ -129,7 +131,7 @@ class Node:
             roles=roles,
             bridges=make_bridges(config, self.kernel, self._dials, entropy),
         )
-        self._lifecycle = Lifecycle(machine, subsystems, step, log)
+        self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
         self._orderly_stop = self._lifecycle.orderly_stop
         self._schedule = make_schedule(subsystems, self._lifecycle, machine, log)
 

@@ -128,6 +128,8 @@ class EmbeddedBroker:
         self._nursery: trio.Nursery | None = None
         self._run: _Run | None = None
         self._is_starting = False
+        # Later starts have the same configuration, and what was adopted meanwhile is newer.
+        self._was_started = False
 
     # -- where it is ---------------------------------------------------------------------------------------------
 
@@ -282,7 +284,14 @@ class EmbeddedBroker:
         self._is_starting = True
         try:
             place = await open_endpoint(self.config, self._network)
-            run = _Run(place, self._disk_given, self._locks_given, self._logger, self._watch)
+            run = _Run(
+                place,
+                self._disk_given,
+                self._locks_given,
+                self._logger,
+                self._watch,
+                deletes_missing=not self._was_started,
+            )
             try:
                 await run.start(self._nursery)
             except BaseException:  # a cancellation, too, must not leave the directory locked
@@ -291,6 +300,7 @@ class EmbeddedBroker:
         finally:
             self._is_starting = False
         self._run = run
+        self._was_started = True
 
     async def stop(self, *, failover: bool = False) -> None:
         """Stop in an orderly way: clients are notified, the journal is sealed.
@@ -466,16 +476,23 @@ class _Run:
         locks: Locks | LockManagers | None,
         logger: logging.Logger,
         watch: RoleWatch,
+        *,
+        deletes_missing: bool,
     ) -> None:
         config = place.config
         self._place = place
-        self._begin_life: Callable[[], Life] = lambda: Life(place, disk, locks, logger, watch)
+
+        def begin_life(*, deletes_missing: bool = False) -> Life:
+            return Life(place, disk, locks, logger, watch, deletes_missing=deletes_missing)
+
+        self._begin_life: Callable[[], Life] = begin_life
         self._watch = watch
         self._policy = config.ha_policy
         self._closed = False
         watch.become(Role.ACTIVATING if isinstance(config.ha_policy, PrimaryOnly) else Role.BACKUP)
         try:
-            self.life = self._begin_life()
+            # Later lives have the same configuration, and what was adopted meanwhile is newer.
+            self.life = begin_life(deletes_missing=deletes_missing)
         except BaseException:  # any exception: no task may wait for a role that never comes, and the port is free again
             watch.become(Role.STOPPED)
             place.give_back()

@@ -66,11 +66,14 @@ class Life:
         locks: Locks | LockManagers | None,
         logger: logging.Logger,
         watch: RoleWatch,
+        *,
+        deletes_missing: bool,
     ) -> None:
         self._place = place
         self._config = place.config
         self._logger = logger
         self._watch = watch
+        self._deletes_missing = deletes_missing
         self._listeners: list[Listener] = []
         self._directory: OpenDirectory | None = None
         self._audit: OpenAudit | None = None
@@ -124,7 +127,16 @@ class Life:
         limit = usable_memory_bytes() // 2 if limit is None else limit
         log = self._audit.log if self._audit is not None else None
         has_locks = self._session is not None
-        return Node(config, SystemEntropy(), limit, settings, has_locks=has_locks, audit_log=log), disk
+        node = Node(
+            config,
+            SystemEntropy(),
+            limit,
+            settings,
+            has_locks=has_locks,
+            audit_log=log,
+            deletes_missing=self._deletes_missing,
+        )
+        return node, disk
 
     async def run(self) -> None:
         """Run everything of this life; closing cancels it."""

@@ -576,6 +576,42 @@ async def test_what_a_configuration_created_goes_when_it_is_missing_where_settin
         assert "old" not in [each.name for each in await management.addresses()]
 
 
+async def test_a_later_start_does_not_delete_what_a_newer_configuration_brought(tmp_path: Path) -> None:
+    force = AddressSettings(config_delete_queues=True, config_delete_addresses=True, config_delete_diverts=True)
+    config = BrokerConfig(data_directory=str(tmp_path), address_settings={"#": force})
+    newer = evolve(
+        config,
+        addresses={"stock": AddressConfiguration(anycast={"stock": QueueConfiguration()})},
+        diverts={"copy": DivertConfiguration("stock", "audit")},
+    )
+    async with EmbeddedBroker(config) as broker:
+        await broker.management.reload_configuration(newer)
+        await broker.stop()
+        await broker.start()
+        assert "stock" in await broker.management.queue_names()
+        assert await broker.management.divert_names() == ["copy"]
+    # A configuration that is read now is the truth.
+    async with EmbeddedBroker(config) as broker:
+        assert "stock" not in await broker.management.queue_names()
+        assert await broker.management.divert_names() == []
+
+
+@pytest.mark.parametrize("changed", ["address_settings", "security_settings"])
+async def test_a_reload_names_the_characters_of_matches_that_need_a_restart(changed: str) -> None:
+    settings: dict[str, Any] = {
+        "address_settings": {"(a.#.b)": AddressSettings(max_delivery_attempts=1)},
+        "security_settings": {"a.#.b": SecuritySetting(send=["me"])},
+    }
+    config = BrokerConfig(
+        literal_match_markers="()",
+        wildcard_addresses=WildcardConfiguration(any_words=">"),
+        **{changed: settings[changed]},
+    )
+    async with EmbeddedBroker() as broker:
+        with pytest.raises(JMSException, match="until a restart, literal_match_markers and wildcard_addresses are"):
+            await broker.management.reload_configuration(config)
+
+
 @pytest.mark.parametrize(("configured", "expected"), [(None, False), (True, True)])
 async def test_configuration_that_does_not_state_it_leaves_a_queue_disabled(
     configured: bool | None, expected: bool

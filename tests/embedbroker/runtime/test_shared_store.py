@@ -15,13 +15,18 @@ from pathlib import Path
 
 import pytest
 import trio
+from attrs import evolve
 
 from embedbroker import (
+    AddressConfiguration,
+    AddressSettings,
     BrokerConfig,
+    DivertConfiguration,
     EmbeddedBroker,
     HAPolicy,
     MemoryLocks,
     PrimaryOnly,
+    QueueConfiguration,
     Role,
     SharedStoreBackup,
     SharedStorePrimary,
@@ -89,6 +94,26 @@ async def test_a_move_that_is_not_in_the_table_stops_that_broker(
     with trio.fail_after(PATIENCE_S), pytest.raises(BrokerFailed, match=r"no way out of ClaimState\.GRANTED by"):
         async with on(tmp_path, "p", PRIMARY):
             await trio.sleep_forever()
+
+
+async def test_a_backup_does_not_delete_what_the_active_broker_adopted_after_its_own_start(tmp_path: Path) -> None:
+    settings = AddressSettings(config_delete_queues=True, config_delete_addresses=True, config_delete_diverts=True)
+    stale = BrokerConfig(name="p", data_directory=str(tmp_path), ha_policy=PRIMARY, address_settings={"#": settings})
+    newer = evolve(
+        stale,
+        addresses={"stock": AddressConfiguration(anycast={"stock": QueueConfiguration()})},
+        diverts={"copy": DivertConfiguration("stock", "audit")},
+    )
+    async with EmbeddedBroker(stale) as live, EmbeddedBroker(evolve(stale, name="b", ha_policy=BACKUP)) as backup:
+        await live.management.reload_configuration(newer)
+        await live.crash()
+        await becomes(backup, Role.LIVE)
+        assert "stock" in await backup.management.queue_names()
+        assert await backup.management.divert_names() == ["copy"]
+    # The first broker on the directory did not wait, and has just got its configuration.
+    async with EmbeddedBroker(stale) as live:
+        assert "stock" not in await live.management.queue_names()
+        assert await live.management.divert_names() == []
 
 
 async def test_a_backup_takes_over_when_the_live_broker_crashes_with_its_messages_and_its_node_id(

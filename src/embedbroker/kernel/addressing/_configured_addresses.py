@@ -50,19 +50,28 @@ class ConfiguredAddresses:
         ``config_delete_queues`` deletes those queues of all other addresses that a configuration created. Dead letter
         and expiry addresses count as configured: settings contain them.
         """
+        entries = self._manager.settings.entries.values()
+        if not any(each.config_delete_queues or each.config_delete_addresses for each in entries):
+            return
         targets: set[str | None] = set()
-        for settings in self._manager.settings.entries.values():
+        for settings in entries:
             targets |= {settings.dead_letter_address, settings.expiry_address}
         for address in list(self._manager.addresses.values()):
-            settings = self._manager.settings.of(address.name)
-            is_missing = address.name not in wanted and address.name not in targets
-            if is_missing and settings.config_delete_addresses and not address.definition.auto_created:
+            name = address.name
+            is_missing = name not in wanted and name not in targets and not address.definition.auto_created
+            missing_queues = [queue for queue in address.queues if queue.definition.configuration_managed]
+            if missing_queues and name in wanted:
+                configured = _queue_names(wanted[name])
+                missing_queues = [queue for queue in missing_queues if queue.name not in configured]
+            # The settings of an address cost more than the rest, and most addresses need none.
+            if not is_missing and not missing_queues:
+                continue
+            settings = self._manager.settings.of(name)
+            if is_missing and settings.config_delete_addresses:
                 self._delete_address(address)
             elif settings.config_delete_queues:
-                configured = _queue_names(wanted.get(address.name))
-                for queue in list(address.queues):
-                    if queue.definition.configuration_managed and queue.name not in configured:
-                        self._delete_queue(queue)
+                for queue in missing_queues:
+                    self._delete_queue(queue)
 
     def _delete_address(self, address: Address) -> None:
         for queue in list(address.queues):
@@ -130,6 +139,6 @@ class ConfiguredAddresses:
             self._manager.create_address(name, anycast=anycast, multicast=multicast, auto_created=False, limited=False)
 
 
-def _queue_names(wanted: AddressConfiguration | None) -> set[str]:
+def _queue_names(wanted: AddressConfiguration) -> set[str]:
     """Return the names of the queues that an address has in a configuration."""
-    return set() if wanted is None else {*(wanted.anycast or ()), *(wanted.multicast or ())}
+    return {*(wanted.anycast or ()), *(wanted.multicast or ())}

@@ -123,12 +123,13 @@ class DivertTable:
         assert not isinstance(selector, Refused), selector
         self._manager.resolution.add_divert(Divert(definition, selector, None))
 
-    def declare(self, wanted: Mapping[str, DivertConfiguration]) -> list[Refused]:
+    def declare(self, wanted: Mapping[str, DivertConfiguration], *, deletes_missing: bool = True) -> list[Refused]:
         """Ensure that the diverts of the configuration exist with its values; return the refusals.
 
-        Must run once, at the start, before clients come.
+        Must run once, at the start, before clients come. Without ``deletes_missing``, missing diverts stay.
         """
-        self._remove_missing(wanted)
+        if deletes_missing:
+            self._remove_missing(wanted)
         refusals: list[Refused] = []
         for name, each in wanted.items():
             known = self.by_name.get(name)

@@ -130,11 +130,17 @@ class SettingsTable:
             ValueError: A text is not a match; nothing is changed.
         """
         matches = None
-        if security is not None:
-            matches = Matches({**security, **self._set_security}, self._wildcards, self._uuid_namespace)
-        if addresses is not None:
-            self.addresses.replace_all({**addresses, **self._set_addresses})
-            self._forget_found()
+        try:
+            if security is not None:
+                matches = Matches({**security, **self._set_security}, self._wildcards, self._uuid_namespace)
+            if addresses is not None:
+                self.addresses.replace_all({**addresses, **self._set_addresses})
+                self._forget_found()
+        except ValueError as error:
+            # The configuration itself was checked with its own characters.
+            raise ValueError(
+                f"{error}; until a restart, literal_match_markers and wildcard_addresses are those of the start"
+            ) from error
         if security is not None and matches is not None:
             self._use_security({**security, **self._set_security}, matches)
 

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from embedbroker.config import AddressConfiguration, AddressSettings, DivertConfiguration, QueueConfiguration
-from embedbroker.kernel import AddressDefinition, QueueDefinition, Refused
+from embedbroker.config import (
+    AddressConfiguration,
+    AddressSettings,
+    AddressSettingsRepository,
+    DivertConfiguration,
+    QueueConfiguration,
+)
+from embedbroker.kernel import AddressDefinition, DivertDefinition, QueueDefinition, Refused
 from tests.embedbroker.kernel.letters import letter
 from tests.embedbroker.kernel.stage import ANYCAST, MULTICAST, Stage
 
@@ -196,3 +202,50 @@ def test_addresses_of_dead_letters_and_diverted_ones_stay() -> None:
     assert set(definitions(stage)) == {"dead", "late"}
     assert set(stage.kernel.address_manager.addresses) == {"a", "dead", "late"}
     assert stage.log[-1] == "address 'a' is not deleted: it has diverts"
+
+
+def test_a_configured_queue_that_moved_to_another_address_is_created_there_at_the_start() -> None:
+    wanted = {"a": AddressConfiguration(anycast={}), "b": AddressConfiguration(anycast={"a.configured": QUEUE})}
+    stage = Stage({"#": FORCED_QUEUES}, restored=KEPT, addresses=wanted)
+    assert definitions(stage)["a.configured"] == ("b", ANYCAST)
+    assert set(definitions(stage)) == {"a.configured", "a.other", "demanded"}
+
+
+def test_a_start_with_an_old_configuration_deletes_nothing_that_is_missing_there() -> None:
+    settings = AddressSettings(config_delete_addresses=True, config_delete_queues=True, config_delete_diverts=True)
+    stage = Stage({"#": settings})
+    for definition in KEPT:
+        if isinstance(definition, AddressDefinition):
+            stage.kernel.address_manager.restore_address(definition)
+        else:
+            stage.kernel.address_manager.restore_queue(definition)
+    stage.kernel.diverts.restore(DivertDefinition(7, "copy", "a", "audit", "copy"))
+    stage.kernel.housekeeping.at_start(deletes_missing=False)
+    assert {"a.configured", "a.other", "b.configured", "demanded"} <= set(definitions(stage))
+    assert list(stage.kernel.diverts.by_name) == ["copy"]
+    stage.kernel.housekeeping.at_start()
+    assert set(definitions(stage)) == {"demanded"} and not stage.kernel.diverts.by_name
+
+
+@pytest.mark.parametrize(
+    ("match", "settings", "examined"),
+    [
+        ("#", AddressSettings(), set()),
+        ("other", FORCED_QUEUES, {"a", "b"}),
+        ("other", FORCED_ADDRESSES, {"a", "b"}),
+    ],
+)
+def test_settings_are_looked_up_only_where_something_may_be_deleted(
+    match: str, settings: AddressSettings, examined: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage({match: settings}, restored=KEPT)
+    found: set[str] = set()
+    settings_of = AddressSettingsRepository.of
+
+    def of(repository: AddressSettingsRepository, address: str) -> AddressSettings:
+        found.add(address)
+        return settings_of(repository, address)
+
+    monkeypatch.setattr(AddressSettingsRepository, "of", of)
+    stage.kernel.configured_addresses.remove_missing({})
+    assert found == examined
