@@ -250,7 +250,9 @@ class Notifications(CommitObserver):
         return kernel.memory.used_bytes < kernel.memory.limit_bytes and kernel.router.reaches_queues(self._address)
 
     def _is_needed(self) -> bool:
-        """Return True if a queue is bound to the notification address, and the broker or its margin has room.
+        """Return True if a queue is bound to the notification address, and the broker or half of its margin has room.
+
+        The other half is for answers of management, without which no client can make room.
 
         Other brokers count bindings and consumers: a missing event is an error until they connect again. So the first
         one that is dropped gets a line of the log, until the broker is no longer full.
@@ -261,13 +263,13 @@ class Notifications(CommitObserver):
         if memory.used_bytes < memory.limit_bytes:
             self._drops = False
             return True
-        if memory.has_room(_MESSAGE_BYTES):
+        if memory.has_room(_MESSAGE_BYTES + min(memory.limit_bytes, memory.margin_bytes) // 2):
             return True
         if not self._drops:
             self._drops = True
             kernel.log(
-                "the broker is full, and so is its margin: notifications of bindings and consumers are dropped; "
-                "consume messages, then let the other brokers of the cluster connect again"
+                "the broker is full, and so is half of its margin: notifications of bindings and consumers are "
+                "dropped; consume messages, then let the other brokers of the cluster connect again"
             )
         return False
 

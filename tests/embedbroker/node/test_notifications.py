@@ -297,6 +297,22 @@ def test_a_full_broker_notifies_only_of_what_other_brokers_count() -> None:
     assert listener.kinds() == ["CONSUMER_CREATED", "CONSUMER_CLOSED", "BINDING_REMOVED"]
 
 
+def test_notifications_leave_room_for_the_answers_of_management() -> None:
+    stage = Stage(memory_limit_bytes=2_000_000, global_max_size_margin_bytes=400_000)
+    peer = other(stage)
+    peer.send(CreateQueueV2("activemq.notifications", "audit", None, True, False, True, False, MULTICAST))
+    peer.create_queue("q")
+    memory = stage.node.kernel.memory
+    while memory.used_bytes < memory.limit_bytes:
+        peer.send(SessionSend(letter("x" * 10_000), False, -1))
+    used = memory.used_bytes
+    for _ in range(1_000):
+        peer.send(SessionCreateConsumer(3, "q", None, True, False), SessionConsumerClose(3))
+        peer.send(SessionCreateConsumer(3, "q", None, False, False), SessionConsumerClose(3))
+    assert memory.used_bytes > used
+    assert memory.has_room(64 * 1024)
+
+
 def test_one_line_of_the_log_states_that_a_full_margin_drops_notifications() -> None:
     stage = Stage(memory_limit_bytes=1_000_000, global_max_size_margin_bytes=0)
     listener = Listener(stage)
