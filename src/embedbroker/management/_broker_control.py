@@ -68,6 +68,12 @@ def _disk_usage(_call: Call) -> HostCall:
     return HostCall(TaskKind.MEASURE_DISK, None, lambda usage: usage)
 
 
+def _fails_over_at_stop(call: Call) -> bool:
+    """Return the setting of a waiting backup. In Artemis, a backup that took over has the policy of a primary."""
+    policy = call.kernel.config.ha_policy
+    return isinstance(policy, SharedStoreBackup) and policy.failover_on_shutdown and not call.broker.started
+
+
 def _ha_policy(call: Call) -> str:
     policy = call.kernel.config.ha_policy
     # Artemis prints the names of its policies in this form.
@@ -117,8 +123,8 @@ _ATTRIBUTES = (
     Attribute(
         "FailoverOnServerShutdown",
         "boolean",
-        lambda call: bool(getattr(call.kernel.config.ha_policy, "failover_on_shutdown", False)),
-        "An orderly stop, too, lets a backup of the shared store take over.",
+        _fails_over_at_stop,
+        "The setting of a backup of the shared store while it waits; false for every other broker.",
     ),
     Attribute(
         "ReplicaSync", "boolean", lambda call: call.broker.is_in_sync, "A backup has a copy up to the last record."

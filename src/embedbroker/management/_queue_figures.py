@@ -1,13 +1,14 @@
 """Sums over the messages of a queue, which nothing counts as messages come and go.
 
 Responsible for examining messages in portions, so that a long queue does not stop the broker. Other requests may be
-carried out between two of them: what arrives, leaves or is settled meanwhile may count or not. Does not depend on how a
-queue keeps its messages.
+carried out between two of them: what arrives, leaves, is delivered or returns meanwhile may count or not, but never
+twice. Does not depend on how a queue keeps its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from attrs import frozen
@@ -24,6 +25,8 @@ __all__ = ["CONTENT_ATTRIBUTES", "HELD_ATTRIBUTES", "awaiting_commit", "transit_
 _PORTION = 16
 # The same for entries of which only the length counts.
 _ENTRIES = 64
+# Positions that share one mask, as a power of two.
+_MASK_BITS = 8
 # Messages that one read of a queue returns, about.
 _READ = 256
 
@@ -53,29 +56,54 @@ _DURABLE_SIZE = _Measure(lambda size, durable: size if durable else 0)
 _DURABLE_COUNT = _Measure(lambda size, durable: int(durable), needs_size=False)
 
 
-def _sum(references: Iterable[list[Reference]], measure: _Measure) -> Count:
+class _Counted:
+    """Hold the positions of the messages in a sum: a message keeps its position when it returns or is delivered.
+
+    Each costs about a bit where positions are dense, and no step of a long sum copies all of them.
+    """
+
+    __slots__ = ("_masks",)
+
+    def __init__(self) -> None:
+        self._masks: dict[int, int] = {}
+
+    def __contains__(self, position: int) -> bool:
+        return bool(self._masks.get(position >> _MASK_BITS, 0) >> (position & (1 << _MASK_BITS) - 1) & 1)
+
+    def add(self, position: int) -> bool:
+        """Add a position; return False if it is here already."""
+        mask, bit = self._masks.get(position >> _MASK_BITS, 0), 1 << (position & (1 << _MASK_BITS) - 1)
+        self._masks[position >> _MASK_BITS] = mask | bit
+        return not mask & bit
+
+
+def _sum(references: Iterable[Sequence[Reference]], measure: _Measure, counted: _Counted | None = None) -> Count:
+    """Return a sum over messages of one queue, and add their positions to those that are counted."""
     total, part = 0, measure.part
+    counted = _Counted() if counted is None else counted
     for portion in references:
         # An empty portion, too, takes its turn: a queue may have any number of consumers.
         for first in range(0, max(len(portion), 1), _PORTION):
-            messages = [reference.message for reference in portion[first : first + _PORTION]]
+            found = portion[first : first + _PORTION]
+            messages = [reference.message for reference in found if counted.add(reference.position)]
             total += sum([part(message.encoded_size, message.durable) for message in messages])
             yield
     return total
 
 
-def _sum_of_waiting(queue: Queue, measure: _Measure) -> Count:
-    """Return a sum over the messages that wait. Those deep in the backlog stay packed."""
+def _sum_of_waiting(queue: Queue, measure: _Measure, counted: _Counted) -> Count:
+    """Return a sum over the messages that wait and are not counted yet. Those deep in the backlog stay packed."""
     backlog, after, total = queue.backlog, -1, 0
     until = backlog.last_position
     while found := backlog.behind(after, until, _READ):
         for number, packed in enumerate(found):
-            _position, _deliveries, _expiration, encoding, stored, _message_id, durable = packed
+            position, _deliveries, _expiration, encoding, stored, _message_id, durable = packed
             size = len(stored)
-            is_restored = measure.needs_size and encoding != _CORE
+            is_new = position not in counted
+            is_restored = is_new and measure.needs_size and encoding != _CORE
             if is_restored:
                 size = backlog.restored(packed).message.encoded_size
-            total += measure.part(size, durable)
+            total += measure.part(size, durable) if is_new else 0
             # To restore a message costs as much as to deliver it.
             if is_restored or not number % _PORTION:
                 yield
@@ -119,12 +147,19 @@ def _held(call: Call) -> Iterator[list[Reference]]:
                 yield references if taken is queue else []
 
 
+def _scheduled(queue: Queue) -> Iterator[list[Reference]]:
+    """Return the messages for later delivery, as of the first portion: the schedule may change behind it."""
+    entries = iter(queue.scheduled.entries() if queue.scheduled is not None else ())
+    while portion := [reference for _due_ms, reference in islice(entries, _PORTION)]:
+        yield portion
+
+
 def _sum_of_all(call: Call, measure: _Measure) -> Count:
-    queue, total = _of(call), 0
-    if queue.scheduled is not None:
-        total += yield from _sum([[reference for _due_ms, reference in queue.scheduled.entries()]], measure)
-    total += yield from _sum(_held(call), measure)
-    total += yield from _sum_of_waiting(queue, measure)
+    queue, counted = _of(call), _Counted()
+    total = yield from _sum(_scheduled(queue), measure, counted)
+    total += yield from _sum(_held(call), measure, counted)
+    # Last, since these alone may be too many to hold: none of them is examined twice.
+    total += yield from _sum_of_waiting(queue, measure, counted)
     return total
 
 

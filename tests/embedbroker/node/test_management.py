@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from embedbroker.config import SharedStoreBackup, SharedStorePrimary
+from embedbroker.kernel import Session
 from embedbroker.locks import Acquire, LiveState, Lock, StoreRecord, WriteRecord
+from embedbroker.management import CONTROLS
 from embedbroker.management._dates import time_text
+from embedbroker.management._registry import BrokerView, Call
 from embedbroker.node import Command, CommandKind, TaskDone, TaskKind
 from embedbroker.testing._locks import SimulatedLocks
 from embedclient.model import TLSSettings, TransportConfiguration
@@ -191,9 +196,10 @@ def test_a_broker_without_connectors_lists_none(manager: Manager) -> None:
 
 @pytest.mark.parametrize("fails_over", [False, True])
 @pytest.mark.parametrize("policy", [SharedStorePrimary, SharedStoreBackup])
-def test_the_failover_at_a_stop_is_that_of_the_policy(
+def test_the_failover_at_a_stop_is_that_of_a_backup_that_waits(
     policy: type[SharedStorePrimary | SharedStoreBackup], fails_over: bool
 ) -> None:
+    """ActiveMQServerControlImpl.isFailoverOnServerShutdown: a backup that took over has the policy of a primary."""
     locks = SimulatedLocks()
     # A backup takes over from a broker that was active.
     before = locks.open("primary 'before'")
@@ -206,7 +212,12 @@ def test_the_failover_at_a_stop_is_that_of_the_policy(
         stage.advance(0.1)
     assert stage.ready
     manager = manager_of(stage)
-    assert manager.read("broker", "FailoverOnServerShutdown") is fails_over
+    assert manager.read("broker", "FailoverOnServerShutdown") is False
+    # A backup that waits serves no client that could send the request.
+    waiting = cast(BrokerView, SimpleNamespace(kernel=stage.node.kernel, started=False))
+    (control,) = [each for each in CONTROLS if each.name == "broker"]
+    value = control.attributes["FailoverOnServerShutdown"].read(Call(waiting, cast(Session, None), ""))
+    assert value is (policy is SharedStoreBackup and fails_over)
     # There are no copies.
     assert (manager.read("broker", "ReplicaSync"), manager.read("broker", "ActivationSequence")) == (False, -1)
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import tracemalloc
 from base64 import b64encode
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from embedbroker.config import SecuritySetting, User
+from embedbroker.kernel import Reference, Session
 from embedbroker.management import _lists
 from embedbroker.management._paging import Column, page_of
-from embedbroker.management._registry import ManagementRefused
+from embedbroker.management._queue_figures import CONTENT_ATTRIBUTES, HELD_ATTRIBUTES
+from embedbroker.management._registry import BrokerView, Call, ManagementRefused
 from embedbroker.management._rows import RESULT_CHARS_MAX, ROWS_MAX
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
@@ -842,6 +845,111 @@ def test_the_body_of_a_large_message_counts() -> None:
     (reference,) = stage.node.kernel.address_manager.queues["q"].undelivered()
     size = reference.message.encoded_size
     assert size > 300_000 and [manager.read("queue.q", name) for name in FIGURES] == [1, size, size]
+
+
+def sum_with(stage: Stage, attribute: str, portions: int, change: Callable[[], None]) -> int:
+    """Return a sum over the messages of ``q`` during which a change happens behind some portions."""
+    call = Call(cast(BrokerView, SimpleNamespace(kernel=stage.node.kernel)), cast(Session, None), "q")
+    (found,) = [each for each in (*CONTENT_ATTRIBUTES, *HELD_ATTRIBUTES) if each.name == attribute]
+    work = cast(Generator[None, None, int], found.read(call))
+    try:
+        for _ in range(portions):
+            next(work)
+        change()
+        while True:
+            next(work)
+    except StopIteration as end:
+        return int(end.value)
+
+
+def taken_by(stage: Stage) -> tuple[Peer, Callable[[], None]]:
+    """A client that has everything in delivery, and what acknowledges it in a transaction."""
+    other = stage.connect().open_session("other", transacted=True)
+    other.consume()
+    stage.run()
+    last = other.packets(SessionReceiveMessage)[-1].message.message_id
+    return other, lambda: other.send(SessionAcknowledge(0, last, False))
+
+
+@pytest.mark.parametrize("portions", [1, 2, 3, 4, 5, 6, 7])
+def test_a_message_that_moves_meanwhile_counts_once_at_most(manager: Manager, portions: int) -> None:
+    """Each sum is interrupted behind a portion of 16 messages, of 64."""
+    stage = manager.peer.stage
+    fill(manager, 64)
+    queue = stage.node.kernel.address_manager.queues["q"]
+
+    def figure(change: Callable[[], None], attribute: str = "DurableMessageCount") -> int:
+        return sum_with(stage, attribute, portions, change)
+
+    # Waiting ones are delivered.
+    peers: list[Peer] = []
+    assert figure(lambda: peers.append(taken_by(stage)[0])) <= 64
+    assert queue.delivering_count == (64 if peers else 0)
+    for peer in peers:
+        peer.lose()
+        stage.run()
+    # Those in delivery return, and are delivered again to another consumer.
+    for again in (False, True):
+        peer, _acknowledge = taken_by(stage)
+        peers = [peer]
+
+        def returns(peers: list[Peer] = peers, again: bool = again) -> None:
+            peers.pop().lose()
+            stage.run()
+            if again:
+                peers.append(taken_by(stage)[0])
+
+        assert figure(returns) == 64
+        for peer in peers:
+            peer.lose()
+            stage.run()
+    # A transaction acknowledges them.
+    for attribute in ("DurableMessageCount", "DurableDeliveringCount"):
+        peer, acknowledge = taken_by(stage)
+        assert figure(acknowledge, attribute) == 64
+        peer.lose()
+        stage.run()
+    assert figure(lambda: None) == 64
+
+
+@pytest.mark.parametrize("portions", [1, 2, 3, 4])
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_a_message_that_is_due_meanwhile_counts_once(manager: Manager, portions: int, is_consumed: bool) -> None:
+    manager.peer.create_queue("q")
+    for number in range(64):
+        schedule(manager, number, 20)
+    stage = manager.peer.stage
+    other = stage.connect().open_session("other")
+    if is_consumed:
+        other.consume()
+
+    def release() -> None:
+        stage.advance(20)
+        assert len(other.packets(SessionReceiveMessage)) == (64 if is_consumed else 0)
+
+    assert sum_with(stage, "DurableMessageCount", portions, release) == 64
+    assert manager.read("queue.q", "ScheduledCount") == 0
+
+
+def test_a_sum_over_a_long_schedule_takes_portions(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager.peer.create_queue("q")
+    for number in range(200):
+        schedule(manager, number, 60)
+    queue = manager.peer.stage.node.kernel.address_manager.queues["q"]
+    seen: list[int] = []
+
+    class Entries:
+        """The schedule, with a note of each entry that is examined."""
+
+        def entries(self) -> Iterator[tuple[int, Reference]]:
+            for number, reference in enumerate(references):
+                seen.append(number)
+                yield 0, reference
+
+    references = list(queue.scheduled or ())
+    monkeypatch.setattr(queue, "scheduled", Entries())
+    assert sum_with(manager.peer.stage, "DurableMessageCount", 3, lambda: seen.append(-1)) == 200
+    assert seen.index(-1) <= 3 * 16
 
 
 @pytest.mark.parametrize("name", FIGURES)
