@@ -110,6 +110,8 @@ class Endpoint:
         Raises:
             TransportLost: no answer came within ``timeout_s`` seconds, or TLS could not be established.
         """
+        if connector not in self.config.connectors.values():  # a peer announced it
+            connector = connector.without_local_address
         connector = connector.with_local_tls(*self._local_tls())
         if self._network is None:
             return await dial(connector, timeout_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from embedclient.agent import announced_connector
+from embedclient.agent import announced_entry
 from embedclient.errors import ConnectionTimedOutException, RemoteProtocolError
 from embedclient.model import TCP_CONNECTOR_FACTORY, TransportConfiguration, can_be_dialled
 
@@ -36,15 +36,16 @@ class BrokerSearch:
         Nothing is kept of a datagram that is of no use.
         """
         try:
-            announced = announced_connector(data)
+            entry = announced_entry(data)
         except RemoteProtocolError as error:
             self._reject(str(error))
             return False
         # A connector inside one process means the process that announced it.
-        if announced is None or announced.factory != TCP_CONNECTOR_FACTORY or not can_be_dialled(announced):
+        connector = None if entry is None else entry.connector
+        if connector is None or connector.factory != TCP_CONNECTOR_FACTORY or not can_be_dialled(connector):
             self._reject("its connector names no way that is known here")
             return False
-        self.connector = announced
+        self.connector = connector
         return True
 
     def _reject(self, reason: str) -> None:

@@ -48,7 +48,7 @@ from .session._queue_state import AddressState, QueueAttributes, QueueState
 from .session._session import Session
 
 if TYPE_CHECKING:
-    from embedclient.engine.core import announced_connector
+    from embedclient.engine.core import announced_entry
 
     from .session._xa import Branches
 
@@ -103,11 +103,11 @@ __all__ = [
     "TopologyNode",
     "Upload",
     "Written",
-    "announced_connector",
+    "announced_entry",
     "core_source",
     "done_call",
     "failed_call",
     "from_core",
 ]
 
-__getattr__ = lazy_names(__name__, {".session._xa": "Branches", "..engine.core": "announced_connector"})
+__getattr__ = lazy_names(__name__, {".session._xa": "Branches", "..engine.core": "announced_entry"})

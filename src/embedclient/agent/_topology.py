@@ -73,7 +73,8 @@ class Topology:
             return
         # A broker outside any cluster names no connector: it is the one the client reached it by.
         alone = packet.primary is None and packet.backup is None
-        self._on_up(TopologyNode(packet.node_id, event_id, used if alone else packet.primary, packet.backup))
+        primary, backup = [each and each.without_local_address for each in (packet.primary, packet.backup)]
+        self._on_up(TopologyNode(packet.node_id, event_id, used if alone else primary, backup))
         self.complete = self.complete or packet.last
 
     def _on_up(self, news: TopologyNode) -> None:

@@ -429,6 +429,8 @@ class AsyncioEdge:
             raise OSError(unfit)
         make_wire = self._wire_maker(order)
         local = (str(parameters.get("localAddress", "")), int(parameters.get("localPort", 0)))
+        # asyncio looks up each name, and finds none for an empty one.
+        near = (local[0] or ("::" if ":" in configuration.host else "0.0.0.0"), local[1])
         opened: AsyncioWire | None = None
         try:
             async with asyncio.timeout(order.timeout_s):
@@ -436,7 +438,7 @@ class AsyncioEdge:
                     make_wire,
                     configuration.host,
                     configuration.port,
-                    local_addr=local if any(local) else None,
+                    local_addr=near if any(local) else None,
                 )
                 opened = wire
                 if isinstance(wire, EncryptedWire):

@@ -52,6 +52,8 @@ _SHOWN = _PLACE | ACCEPTOR_PARAMETERS | CONNECTOR_PARAMETERS
 
 # Parameters that decide which peer is trusted, and how this end proves its identity.
 _RULES = TLS_PARAMETERS - {"sslEnabled", "sniHost"}
+# Parameters of the near end, for the machine of the end that has the connector.
+_NEAR_END = frozenset(("localAddress", "localPort"))
 # Parameters of the private key of the end that has the connector.
 _PRIVATE = frozenset(("keyStorePath", "keyStorePassword", "keyStoreType", "keyStoreProvider", "keyStoreAlias"))
 
@@ -165,6 +167,13 @@ class TransportConfiguration:
         if not _PRIVATE.intersection(self.parameters):
             return self
         return evolve(self, parameters={n: v for n, v in self.parameters.items() if n not in _PRIVATE})
+
+    @property
+    def without_local_address(self) -> TransportConfiguration:
+        """Return a connector that a peer announced, without the parameters that mean a machine of the peer."""
+        if not _NEAR_END.intersection(self.parameters):
+            return self
+        return evolve(self, parameters={n: v for n, v in self.parameters.items() if n not in _NEAR_END})
 
     @property
     def host(self) -> str:

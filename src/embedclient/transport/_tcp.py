@@ -343,6 +343,7 @@ async def connect_tcp(
     try:
         with trio.fail_at(deadline):
             found = await addresses(host, port)
+            local = [] if local_address is None else await _local_addresses(*local_address)
     except trio.TooSlowError:
         raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
     except OSError as error:
@@ -352,7 +353,7 @@ async def connect_tcp(
         _prepare(opened, no_delay=no_delay)
         _size_buffers(opened, send_buffer_bytes, receive_buffer_bytes)
         if local_address is not None:
-            _bind_local(opened, local_address)
+            _bind_local(opened, local_address, local)
 
     failures: list[str] = []
     for index, (family, kind, protocol, _, address) in enumerate(found):
@@ -417,11 +418,23 @@ async def addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_Fo
         raise OSError(errno.EAGAIN, str(ThreadShortage(f"looking up the name {host!r}"))) from error
 
 
-def _bind_local(opened: socket.socket, local_address: tuple[str, int]) -> None:
-    try:
-        opened.bind(local_address)
-    except (TypeError, ValueError) as error:
-        raise _no_host_name(local_address[0]) from error
+async def _local_addresses(host: str, port: int) -> Sequence[_Found]:
+    """Return the addresses of the near end: without a name, the one of each family that lets the system choose."""
+    if not host:
+        return [
+            (family, socket.SOCK_STREAM, 0, "", (any_address, port))
+            for family, any_address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))
+        ]
+    return await addresses(host, port)
+
+
+def _bind_local(opened: socket.socket, local_address: tuple[str, int], local: Sequence[_Found]) -> None:
+    # A name would be looked up inside bind, which stops the event loop.
+    for family, _, _, _, address in local:
+        if family == opened.family:
+            opened.bind(address)
+            return
+    raise OSError(errno.EADDRNOTAVAIL, f"the local address {local_address[0]!r} is of another kind")
 
 
 def _no_host_name(host: str | None) -> OSError:

@@ -10,7 +10,8 @@ from embedbroker import BrokerConfig
 from embedbroker.config import ClusterConnection
 from embedbroker.runtime._endpoint import open_endpoint
 from embedclient.errors import ResourceAllocationException
-from embedclient.transport import listen_tcp
+from embedclient.model import TransportConfiguration
+from embedclient.transport import TransportLost, listen_tcp
 
 MEMBER = BrokerConfig(port=0, cluster_connection=ClusterConnection(), cluster_password="secret")
 
@@ -43,3 +44,13 @@ async def test_a_port_that_was_lost_is_named_and_tried_once_more_when_it_is_need
     (again,) = await place.listen()
     assert again.port == place.config.port
     again.close()
+
+
+async def test_the_near_end_of_an_own_connector_is_used_and_that_of_an_announced_one_is_not() -> None:
+    (listener,) = await listen_tcp("127.0.0.1", 0)
+    elsewhere = {"host": "127.0.0.1", "port": listener.port, "localAddress": "203.0.113.7"}
+    connector = TransportConfiguration("c", parameters=elsewhere)
+    (await (await open_endpoint(BrokerConfig(port=0))).dial(connector, 5)).close()
+    with pytest.raises(TransportLost, match="cannot connect to 127"):
+        await (await open_endpoint(BrokerConfig(port=0, connectors={"c": connector}))).dial(connector, 5)
+    listener.close()

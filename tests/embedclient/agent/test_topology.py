@@ -87,3 +87,14 @@ def test_not_more_nodes_are_known_than_allowed() -> None:
     for number in range(NODES_MAX + 2):
         topology.on_packet(up(str(number), number, connector(number)), USED, True)
     assert list(topology.nodes) == [str(number) for number in range(2, NODES_MAX + 2)]
+
+
+def test_the_near_end_that_a_broker_announces_is_of_its_machine() -> None:
+    topology = Topology()
+    own = TransportConfiguration("c", parameters={"port": 1, "localAddress": "10.0.0.1"})
+    there = TransportConfiguration("c", parameters={"port": 2, "localAddress": "10.0.0.2", "localPort": 9})
+    topology.on_packet(up("a", 1, None), own, True)
+    topology.on_packet(up("b", 1, there, there), own, True)
+    assert topology.nodes["a"].primary is own
+    node = topology.nodes["b"]
+    assert node.primary == node.backup == TransportConfiguration("c", parameters={"port": 2})

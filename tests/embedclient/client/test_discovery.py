@@ -143,9 +143,9 @@ async def test_a_client_without_a_limit_waits_for_a_broker_that_starts_later(par
         TransportConfiguration("c", "com.example.Factory", {"host": "h", "port": "1"}),
         TransportConfiguration("c", IN_VM_CONNECTOR_FACTORY, {"serverId": "0"}),
         TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "http"}),
-        TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "1", "localPort": "any"}),
+        TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"host": "h", "port": "1", "tcpSendBufferSize": "any"}),
     ],
-    ids=["factory", "in VM", "port", "local port"],
+    ids=["factory", "in VM", "port", "buffer"],
 )
 async def test_datagrams_of_no_use_are_logged_once_and_named_in_the_error(
     useless: TransportConfiguration, caplog: pytest.LogCaptureFixture
@@ -209,3 +209,11 @@ async def test_any_number_of_useless_datagrams_leaves_a_search_as_it_was() -> No
     good = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "61616"})
     assert search.on_datagram(encode_discovery_datagram(DiscoveryDatagram("broker", "u", (useless, good))))
     assert search.connector == good
+
+
+def test_the_near_end_that_a_broker_announces_is_of_its_machine() -> None:
+    search = BrokerSearch(DiscoverySettings(GROUP, 1_000))
+    parameters = {"port": "61616", "localAddress": "10.0.0.1", "localPort": "any"}
+    announced = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, parameters)
+    assert search.on_datagram(encode_discovery_datagram(DiscoveryDatagram("broker", "u", (announced,))))
+    assert search.connector == TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "61616"})

@@ -96,11 +96,12 @@ async def test_a_shared_client_id_may_be_used_twice(client: Client, url: str) ->
                 pass
 
 
-async def test_the_near_end_of_a_connection_can_be_chosen(client: Client) -> None:
+@pytest.mark.parametrize("address", ["localAddress=127.0.0.1&", ""])
+async def test_the_near_end_of_a_connection_can_be_chosen(client: Client, address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as far, socket.create_server(("127.0.0.1", 0)) as probe:
         local_port = probe.getsockname()[1]
         probe.close()
-        url = f"tcp://127.0.0.1:{far.getsockname()[1]}?localAddress=127.0.0.1&localPort={local_port}&callTimeout=50"
+        url = f"tcp://127.0.0.1:{far.getsockname()[1]}?{address}localPort={local_port}&callTimeout=50"
 
         async def connect() -> None:
             with pytest.raises(JMSException):

@@ -73,6 +73,30 @@ async def test_a_requested_name_that_no_host_has_is_reported_as_lost(name: str) 
         await dial(connector, 5)
 
 
+async def test_the_name_of_the_near_end_is_looked_up_within_the_time_of_the_attempt() -> None:
+    class Silent(trio.abc.HostnameResolver):
+        async def getaddrinfo(self, *_: object) -> list[Any]:
+            await trio.sleep_forever()
+            raise AssertionError("for ever")
+
+        async def getnameinfo(self, *_: object) -> tuple[str, str]:
+            raise AssertionError("not called")
+
+    trio.socket.set_custom_hostname_resolver(Silent())
+    try:
+        with pytest.raises(TransportLost, match=r"looking up the name took over 0\.05 s"):
+            await connect_tcp("127.0.0.1", 1, timeout_s=0.05, local_address=("near.invalid", 0))
+    finally:
+        trio.socket.set_custom_hostname_resolver(None)
+
+
+async def test_a_near_end_of_another_kind_is_named() -> None:
+    [listener] = await listen_tcp("127.0.0.1", 0)
+    with pytest.raises(TransportLost, match="the local address '::1' is of another kind"):
+        await connect_tcp("127.0.0.1", listener.port, timeout_s=5, local_address=("::1", 0))
+    listener.close()
+
+
 class _Directory(trio.abc.HostnameResolver):
     """Resolves one name, with an address of a family that this kernel does not have in front of a good one."""
 

@@ -17,7 +17,7 @@ from ._peer import Peer
 from ._peer_count import PeerCount
 
 if TYPE_CHECKING:
-    from ._discovery import DiscoveryGroup, announced_connector
+    from ._discovery import DiscoveryGroup, announced_entry
 
 __all__ = [
     "CHANNEL_PING",
@@ -32,7 +32,7 @@ __all__ = [
     "Peer",
     "PeerCount",
     "Role",
-    "announced_connector",
+    "announced_entry",
 ]
 
-__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryGroup announced_connector"})
+__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryGroup announced_entry"})

@@ -27,7 +27,7 @@ __all__ = [
     "EntryExpired",
     "EntryReplaced",
     "NodeIdShared",
-    "announced_connector",
+    "announced_entry",
 ]
 
 # A sender of datagrams needs no password: their number must not take the memory of a receiver.
@@ -142,8 +142,7 @@ class DiscoveryGroup:
         if datagram.node_id == self.own_node_id:
             changes = self._check_own(datagram)
         elif datagram.connectors:
-            entry = DiscoveryEntry(datagram.node_id, datagram.unique_id, datagram.connectors[-1])
-            changes = self._take(entry, now)
+            changes = self._take(_entry(datagram), now)
         else:
             changes = []
         return changes + self.on_time(now)
@@ -181,14 +180,19 @@ class DiscoveryGroup:
         return [NodeIdShared(datagram.node_id)]
 
 
-def announced_connector(data: bytes) -> TransportConfiguration | None:
-    """Return the connector that counts in a datagram; None if the datagram has none.
+def announced_entry(data: bytes) -> DiscoveryEntry | None:
+    """Return what a datagram announces; None if it has no connector.
 
     Raises:
-        RemoteProtocolError: the bytes are not a datagram of a broker.
+        RemoteProtocolError: the bytes are not a datagram of a broker, or its texts are too long.
     """
-    connectors = decode_discovery_datagram(data).connectors
-    return connectors[-1] if connectors else None
+    datagram = decode_discovery_datagram(data)
+    _check_size(datagram)
+    return _entry(datagram) if datagram.connectors else None
+
+
+def _entry(datagram: DiscoveryDatagram) -> DiscoveryEntry:
+    return DiscoveryEntry(datagram.node_id, datagram.unique_id, datagram.connectors[-1].without_local_address)
 
 
 def _check_size(datagram: DiscoveryDatagram) -> None:
