@@ -202,6 +202,16 @@ def test_a_queue_that_is_deleted_gets_no_more_of_its_snapshot() -> None:
     assert stage.node.kernel.memory.used_bytes == 0
 
 
+def test_a_null_address_is_an_empty_one() -> None:
+    """ActiveMQServerControlImpl.sendQueueInfoToQueue; every address begins with the empty one."""
+    stage = Stage()
+    create(stage, "q1", "q1", ANYCAST)
+    peer = collecting(stage, "_AMQ_Address = 'q1'")
+    request = request_of("broker", operation=REQUEST[1], body='["notif.b", null]', reply_to=None)
+    peer.send(SessionSend(request, False, -1))
+    assert names(taken(peer)) == ["_AMQ_RESET_QUEUE_DATA", "BINDING_ADDED q1", "_AMQ_RESET_QUEUE_DATA_COMPLETE"]
+
+
 def test_an_unknown_queue_is_refused() -> None:
     stage = Stage()
     manager = manager_of(stage)
