@@ -7,10 +7,11 @@ event loop, which moves the datagrams and keeps the time.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
-from embedclient.agent import announced_entry
+from embedclient.agent import DiscoveryEntry, announced_entry
 from embedclient.errors import ConnectionTimedOutException, RemoteProtocolError
-from embedclient.model import TCP_CONNECTOR_FACTORY, TransportConfiguration, can_be_dialled
+from embedclient.model import TCP_CONNECTOR_FACTORY, can_be_dialled
 
 from ._url import DiscoverySettings
 
@@ -18,15 +19,21 @@ _log = logging.getLogger("embedclient")
 
 
 class BrokerSearch:
-    """One search. The first broker that this client can connect to ends it."""
+    """One search. The first broker that this client can connect to ends it.
 
-    def __init__(self, settings: DiscoverySettings) -> None:
+    Args:
+        settings: The group, and how long to wait.
+        avoided: Node ids of brokers that end the search with their second datagram only, so that others come first.
+    """
+
+    def __init__(self, settings: DiscoverySettings, avoided: Iterable[str] = ()) -> None:
         self.group = settings.group
         wait_ms = settings.initial_wait_timeout_ms
         #: Seconds until the search must end; None for no limit.
         self.timeout_s = wait_ms / 1000 if wait_ms else None
-        #: The connector that was found; None before.
-        self.connector: TransportConfiguration | None = None
+        #: The broker that was found; None before.
+        self.found: DiscoveryEntry | None = None
+        self._avoided = set(avoided)
         self._unusable = 0
         self._last_reason = ""
 
@@ -41,12 +48,13 @@ class BrokerSearch:
             self._reject(str(error))
             return False
         # A connector inside one process means the process that announced it.
-        connector = None if entry is None else entry.connector
-        if connector is None or connector.factory != TCP_CONNECTOR_FACTORY or not can_be_dialled(connector):
+        if entry is None or entry.connector.factory != TCP_CONNECTOR_FACTORY or not can_be_dialled(entry.connector):
             self._reject("its connector names no way that is known here")
             return False
-        self.connector = connector
-        return True
+        self.found = entry
+        is_avoided = entry.node_id in self._avoided
+        self._avoided.discard(entry.node_id)
+        return not is_avoided
 
     def _reject(self, reason: str) -> None:
         if not self._unusable:

@@ -103,6 +103,9 @@ class Loop(Protocol):
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[Edge]:
         """Return the scope of one agent's tasks; its orderly close takes at most `close_timeout_s` seconds."""
 
+    async def sleep(self, seconds: float) -> None:
+        """Pause the calling task."""
+
     async def search(self, search: BrokerSearch) -> None:
         """Pass the datagrams of the search's group to it until it has found a broker or its time is over.
 

@@ -23,7 +23,7 @@ from embedclient.agent import (
     RoundRobinPolicy,
     Topology,
 )
-from embedclient.errors import ConnectionLostException
+from embedclient.errors import ConnectionLostException, JMSException
 from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration
 
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
@@ -34,6 +34,8 @@ from ._ownership import own
 from ._url import ClientURL, DiscoverySettings, parse_url
 
 DEFAULT_URL = "tcp://localhost:61616"
+# Forged datagrams may have any number of node ids.
+_UNREACHED_MAX = 100
 _log = logging.getLogger("embedclient")
 
 
@@ -106,35 +108,65 @@ class ServerLocator:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ClientSessionFactory]:
-        learnt = self._learnt.copy() if self.settings.ha else None
-        connectors = self.connectors if self._discovery is None else await self._discovered(self._discovery)
-        agent = Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, learnt)
+        if self._discovery is not None:
+            async with self._open_discovered(self._discovery) as factory:
+                yield factory
+            return
+        agent = self._agent(self.connectors)
         async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
             await edge.wait(agent.connect())
             self._learnt = agent.topology
             yield ClientSessionFactory(edge, self.settings)
 
-    async def _discovered(self, discovery: DiscoverySettings) -> tuple[TransportConfiguration, ...]:
-        """Return the broker that announces itself first, in as many attempts as a first connection has."""
+    def _agent(self, connectors: tuple[TransportConfiguration, ...]) -> Agent:
+        learnt = self._learnt.copy() if self.settings.ha else None
+        return Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, learnt)
+
+    @asynccontextmanager
+    async def _open_discovered(self, discovery: DiscoverySettings) -> AsyncIterator[ClientSessionFactory]:
+        """Connect to a broker that announces itself. Each attempt is a search, and a dial of what it has found."""
         # Imported here, so that programs without discovery do not load it.
         from ._broker_search import BrokerSearch
 
         attempts = self.settings.initial_connect_attempts or 1
+        unreached: dict[str, None] = {}
         while True:
-            search = BrokerSearch(discovery)
+            attempts -= 1
+            failure: JMSException | None = None
+            search = BrokerSearch(discovery, unreached)
             try:
                 await self._loop.search(search)
             except OSError as error:
-                raise ConnectionLostException(error.strerror or str(error)) from error
-            if search.connector is not None:
-                return (self._with_tls_of_this_end(search.connector),)
-            attempts -= 1
+                failure = ConnectionLostException(error.strerror or str(error))
+                failure.__cause__ = error
+            if search.found is not None:
+                agent = self._agent((self._with_tls_of_this_end(search.found.connector),))
+                async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
+                    try:
+                        await edge.wait(agent.connect(attempts=1))
+                    except JMSException as error:
+                        failure = error
+                    else:
+                        self._learnt = agent.topology
+                        yield ClientSessionFactory(edge, self.settings)
+                        return
+                _note(unreached, search.found.node_id)
             if attempts == 0:
-                raise search.failure()
+                raise failure or search.failure()
+            if failure is not None:  # otherwise the search has waited long enough
+                await self._loop.sleep(self.settings.retry_interval_ms / 1000)
 
     def _with_tls_of_this_end(self, connector: TransportConfiguration) -> TransportConfiguration:
         """Return a connector that a broker announced. The files of key stores that it names are not of this machine."""
         return connector.with_local_tls(()) if self._tls is None else connector.with_tls(self._tls)
+
+
+def _note(unreached: dict[str, None], node_id: str) -> None:
+    """Add a node id as the newest one, and forget the oldest of too many."""
+    unreached.pop(node_id, None)
+    unreached[node_id] = None
+    if len(unreached) > _UNREACHED_MAX:
+        del unreached[next(iter(unreached))]
 
 
 class ClientSessionFactory:

@@ -118,6 +118,9 @@ class TrioLoop:
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[TrioEdge]:
         return open_trio_edge(agent, close_timeout_s)
 
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
     async def search(self, search: BrokerSearch) -> None:
         _check_loop()
         # Imported here, so that programs without discovery do not load it.

@@ -48,7 +48,7 @@ from .session._queue_state import AddressState, QueueAttributes, QueueState
 from .session._session import Session
 
 if TYPE_CHECKING:
-    from embedclient.engine.core import announced_entry
+    from embedclient.engine.core import DiscoveryEntry, announced_entry
 
     from .session._xa import Branches
 
@@ -73,6 +73,7 @@ __all__ = [
     "Dial",
     "DialFailed",
     "Dialed",
+    "DiscoveryEntry",
     "Envelope",
     "FailoverCompleted",
     "FailoverFailed",
@@ -110,4 +111,4 @@ __all__ = [
     "from_core",
 ]
 
-__getattr__ = lazy_names(__name__, {".session._xa": "Branches", "..engine.core": "announced_entry"})
+__getattr__ = lazy_names(__name__, {".session._xa": "Branches", "..engine.core": "DiscoveryEntry announced_entry"})

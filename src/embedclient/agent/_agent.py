@@ -224,12 +224,13 @@ class Agent:
 
     # --- requests ---
 
-    def connect(self) -> Call[None]:
-        """Open the first connection, with as many attempts as the settings allow.
+    def connect(self, attempts: int | None = None) -> Call[None]:
+        """Open the first connection. The call is done when the broker has announced its topology.
 
-        The call is done when the broker has announced its topology.
+        Args:
+            attempts: Attempts for each connector; None is as many as the settings allow.
         """
-        return self._reconnection.connect()
+        return self._reconnection.connect(attempts)
 
     def create_session(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
-from attrs import define
+from attrs import define, evolve
 
 from embedclient.engine import CloseConnection, Dial, SendBytes, TransportOutput
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
@@ -107,8 +107,8 @@ class Reconnection:
         # The nodes that the present broker has announced.
         self._announced: dict[str, None] = {}
 
-    def connect(self) -> Call[None]:
-        """Open the first connection, with as many attempts as the settings allow.
+    def connect(self, attempts: int | None = None) -> Call[None]:
+        """Open the first connection, with so many attempts for each connector; None leaves it to the settings.
 
         The call is done when the broker has announced its topology.
         """
@@ -119,14 +119,16 @@ class Reconnection:
         if self.state is AgentState.IDLE:
             self._enter(AgentState.CONNECTING)
             cause = exception_for(ErrorCode.NOT_CONNECTED, "no broker could be reached")
-            self._attempts = Attempts(self._first_attempts(), cause)
+            self._attempts = Attempts(self._first_attempts(attempts), cause)
             self.ready = Call(self._due)
             self._try_next()
         # Every caller gets a separate call, because each may follow or ignore it.
         return run_sequence(self.until_ready(), self._due)
 
-    def _first_attempts(self) -> Iterator[Attempt]:
+    def _first_attempts(self, number: int | None) -> Iterator[Attempt]:
         settings, topology = self._settings, self.topology
+        if number is not None:
+            settings = evolve(settings, initial_connect_attempts=number)
         if not settings.ha:
             return first_attempts(settings, self._connectors, self._policy)
         learnt = topology.connectors() if settings.use_topology_for_load_balancing else []

@@ -558,6 +558,9 @@ class AsyncioLoop:
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[AsyncioEdge]:
         return open_asyncio_edge(agent, close_timeout_s)
 
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     async def search(self, search: BrokerSearch) -> None:
         _check_loop()
         # Loads trio, which only programs with a URL of this kind need.

@@ -48,7 +48,7 @@ async def test_a_port_that_was_lost_is_named_and_tried_once_more_when_it_is_need
 
 async def test_the_near_end_of_an_own_connector_is_used_and_that_of_an_announced_one_is_not() -> None:
     (listener,) = await listen_tcp("127.0.0.1", 0)
-    elsewhere = {"host": "127.0.0.1", "port": listener.port, "localAddress": "203.0.113.7"}
+    elsewhere: dict[str, bool | int | str] = {"host": "127.0.0.1", "port": listener.port, "localAddress": "203.0.113.7"}
     connector = TransportConfiguration("c", parameters=elsewhere)
     (await (await open_endpoint(BrokerConfig(port=0))).dial(connector, 5)).close()
     with pytest.raises(TransportLost, match="cannot connect to 127"):

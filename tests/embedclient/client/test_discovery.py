@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
@@ -18,6 +19,7 @@ from embedclient.errors import ConnectionLostException, ConnectionTimedOutExcept
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, MulticastGroup, TransportConfiguration
 from embedclient.transport import ByteStream
 from embedclient.transport import dial as dial_connector
+from embedclient.transport._datagrams import DatagramReceiver, Datagrams, DatagramSender
 from embedclient.transport._memory_datagrams import MemoryMulticast
 from embedclient.wire.core import DiscoveryDatagram, encode_discovery_datagram
 
@@ -208,7 +210,7 @@ async def test_any_number_of_useless_datagrams_leaves_a_search_as_it_was() -> No
         assert not search.on_datagram(data)
     good = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "61616"})
     assert search.on_datagram(encode_discovery_datagram(DiscoveryDatagram("broker", "u", (useless, good))))
-    assert search.connector == good
+    assert search.found is not None and search.found.connector == good
 
 
 def test_the_near_end_that_a_broker_announces_is_of_its_machine() -> None:
@@ -216,4 +218,77 @@ def test_the_near_end_that_a_broker_announces_is_of_its_machine() -> None:
     parameters = {"port": "61616", "localAddress": "10.0.0.1", "localPort": "any"}
     announced = TransportConfiguration("c", TCP_CONNECTOR_FACTORY, parameters)
     assert search.on_datagram(encode_discovery_datagram(DiscoveryDatagram("broker", "u", (announced,))))
-    assert search.connector == TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "61616"})
+    assert search.found is not None
+    assert search.found.connector == TransportConfiguration("c", TCP_CONNECTOR_FACTORY, {"port": "61616"})
+
+
+GONE = TransportConfiguration("gone", parameters={"host": "gone"})
+
+
+async def test_a_broker_that_cannot_be_reached_gives_way_to_another_one() -> None:
+    network = MemoryMulticast(Random(1))
+    async with EmbeddedBroker() as broker, trio.open_nursery() as nursery:
+        start = trio.current_time()
+        nursery.start_soon(broadcast, network, "gone", [GONE])
+
+        async def broadcast_later() -> None:
+            await trio.sleep_until(start + 1)
+            await broadcast(network, "broker", [connector_of(broker)])
+
+        nursery.start_soon(broadcast_later)
+        parameters = "?initialConnectAttempts=2&retryInterval=1500"
+        async with locator(network, parameters).create_session_factory() as factory:
+            assert factory.connector == connector_of(broker)
+            # The datagram at 2 s is of the broker that is gone.
+            assert trio.current_time() - start == pytest.approx(3.0)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("wait_ms", "expected_s"), [(10_000, 4.0), (2_000, 2.5)])
+async def test_a_broker_alone_is_dialled_once_for_each_attempt(wait_ms: int, expected_s: float) -> None:
+    """Its second datagram, or the end of the wait, shows that there is no other one."""
+    network = MemoryMulticast(Random(1))
+    async with trio.open_nursery() as nursery:
+        start = trio.current_time()
+        nursery.start_soon(broadcast, network, "gone", [GONE])
+        parameters = f"?initialConnectAttempts=2&retryInterval=500&discoveryInitialWaitTimeout={wait_ms}"
+        with pytest.raises(ConnectionLostException, match="gone"):
+            async with locator(network, parameters).create_session_factory():
+                pass
+        assert trio.current_time() - start == pytest.approx(expected_s)
+        nursery.cancel_scope.cancel()
+
+
+class LateInterface:
+    """Datagrams of a host whose interface is down for the first openings."""
+
+    def __init__(self, inner: Datagrams, failures: int) -> None:
+        self._inner = inner
+        self._failures = failures
+
+    async def open_sender(self, group: MulticastGroup) -> DatagramSender:
+        return await self._inner.open_sender(group)
+
+    async def open_receiver(self, group: MulticastGroup) -> DatagramReceiver:
+        await trio.lowlevel.checkpoint()
+        if self._failures:
+            self._failures -= 1
+            raise OSError(errno.ENODEV, f"cannot join {group}: No such device")
+        return await self._inner.open_receiver(group)
+
+
+@pytest.mark.parametrize(("failures", "expected_s"), [(2, 2.0), (3, 1.4)])
+async def test_a_group_that_cannot_be_joined_yet_costs_an_attempt_and_a_pause(failures: int, expected_s: float) -> None:
+    network = MemoryMulticast(Random(1))
+    loop = TrioLoop(LateInterface(network.at("client"), failures))
+    url = f"{URL}?initialConnectAttempts=3&retryInterval=700"
+    async with EmbeddedBroker() as broker, broadcasting(network, connector_of(broker)):
+        start = trio.current_time()
+        if failures == 3:
+            with pytest.raises(ConnectionLostException, match=r"cannot join .*: No such device"):
+                async with ServerLocator(url, loop=loop).create_session_factory():
+                    pass
+        else:
+            async with ServerLocator(url, loop=loop).create_session_factory() as factory:
+                assert factory.connector == connector_of(broker)
+        assert trio.current_time() - start == pytest.approx(expected_s)

@@ -17,7 +17,7 @@ from ._peer import Peer
 from ._peer_count import PeerCount
 
 if TYPE_CHECKING:
-    from ._discovery import DiscoveryGroup, announced_entry
+    from ._discovery import DiscoveryEntry, DiscoveryGroup, announced_entry
 
 __all__ = [
     "CHANNEL_PING",
@@ -28,6 +28,7 @@ __all__ = [
     "Channel",
     "ChannelReceiver",
     "ConnectionState",
+    "DiscoveryEntry",
     "DiscoveryGroup",
     "Peer",
     "PeerCount",
@@ -35,4 +36,4 @@ __all__ = [
     "announced_entry",
 ]
 
-__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryGroup announced_entry"})
+__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryEntry DiscoveryGroup announced_entry"})
