@@ -124,8 +124,9 @@ class Session:
         self._branches = kernel.branches
         self._access = Access(principal, kernel.authority if authority is None else authority, kernel.observers)
         self.addresses = SessionAddresses(
-            self._access, kernel.address_manager, kernel.teardown, kernel.diverts, kernel.cursors, kernel.memory
-        )
+            self._access, kernel.address_manager, kernel.teardown, kernel.diverts, kernel.cursors, kernel.memory,
+            kernel.duplicates,
+        )  # fmt: skip
         self.connection = connection
         self.user = user
         self.created_ms = kernel.now_ms

@@ -21,6 +21,7 @@ from .addressing._diverts import Divert
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import Cursors
 from .queueing._queue import Queue
+from .transactions._duplicate_ids import DuplicateIds
 
 __all__ = ["SessionAddresses"]
 
@@ -35,9 +36,10 @@ class SessionAddresses:
         diverts: Diverts of the broker.
         cursors: Cursors, which keep queues from being deleted.
         memory: Grants credit to producers.
+        duplicates: Duplicate ids of all addresses.
     """
 
-    __slots__ = ("_access", "_cursors", "_diverts", "_manager", "_memory", "_teardown")
+    __slots__ = ("_access", "_cursors", "_diverts", "_duplicates", "_manager", "_memory", "_teardown")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class SessionAddresses:
         diverts: DivertTable,
         cursors: Cursors,
         memory: MemoryAccount,
+        duplicates: DuplicateIds,
     ) -> None:
         self._access = access
         self._manager = manager
@@ -54,6 +57,7 @@ class SessionAddresses:
         self._diverts = diverts
         self._cursors = cursors
         self._memory = memory
+        self._duplicates = duplicates
 
     def create_address(
         self, name: str, *, anycast: bool, multicast: bool, auto_created: bool = False
@@ -225,9 +229,8 @@ class SessionAddresses:
     def forget_duplicate_ids(self, name: str) -> Address | Refused:
         """Forget the duplicate ids in force at an address, for good."""
         address = self._address_to_pause(name)
-        if isinstance(address, Address) and address.duplicate_ids is not None:
-            cache = address.duplicate_ids
-            cache.owner.forget_all(cache, address.definition.id)
+        if isinstance(address, Address):
+            self._duplicates.forget_all(address)
         return address
 
     def _address_to_pause(self, name: str) -> Address | Refused:

@@ -14,9 +14,6 @@ class IdCacheOwner(Protocol):
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of an address that is removed."""
 
-    def forget_all(self, cache: IdCache, address_id: int) -> None:
-        """Forget the ids in force at an address, for good."""
-
 
 class IdCache:
     """Hold the ids in force at one address, oldest first, with their numbers."""

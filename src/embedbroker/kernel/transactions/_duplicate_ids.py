@@ -55,13 +55,15 @@ class IdClaimant(Protocol):
     """Provide what duplicate detection needs of a transaction. ``recorded`` is True once the journal has its id.
 
     ``rivals`` are the transactions that sent one of its ``identified`` messages' ids, too. ``holds_ids`` is True while
-    no other transaction may bring one of them into force.
+    no other transaction may bring one of them into force. ``is_committed`` is True once its commit is recorded; the ids
+    that ``identified`` still has then are on their way into force.
     """
 
     id: int
     recorded: bool
     identified: list[Identified]
     holds_ids: bool
+    is_committed: bool
     rivals: dict[IdClaimant, Identified]
 
     @property
@@ -313,11 +315,35 @@ class DuplicateIds:
             else:
                 self._forget(entry.number)
 
-    def forget_all(self, cache: IdCache, address_id: int) -> None:
+    def forget_all(self, address: Address) -> None:
         """Forget the ids in force at an address, for good. Those of open transactions may still come into force."""
-        recorded = [number for number in cache.numbers.values() if number]
-        self.clear(cache)
-        self._store.clear_duplicate_ids(address_id, recorded)
+        # The record of a commit stands before that of the clear, also while the commit is still carried out.
+        numbers = self._withdraw_committed(address) if self._claims else []
+        cache = address.duplicate_ids
+        if cache is not None:
+            numbers += cache.numbers.values()
+            self.clear(cache)
+        if numbers:
+            self._store.clear_duplicate_ids(address.definition.id, [number for number in numbers if number])
+
+    def _withdraw_committed(self, address: Address) -> list[int]:
+        """Keep ids of recorded commits from coming into force at an address; return their numbers."""
+        committed: dict[IdClaimant, None] = {}
+        for (address_id, _value), claim in self._claims.items():
+            if address_id == address.definition.id:
+                committed.update((each, None) for each in _claimants(claim) if each.is_committed)
+        numbers: list[int] = []
+        for transaction in committed:
+            left = []
+            for identified in transaction.identified:
+                if identified.address is address:
+                    numbers.append(identified.entry.number)
+                    self._take_off(transaction, identified.entry)
+                else:
+                    left.append(identified)
+            # In place: the work that brings them into force takes them from this list.
+            transaction.identified[:] = left
+        return numbers
 
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of a removed address. They need no records: that of the address' removal is enough."""

@@ -53,6 +53,8 @@ class GroupCommit:
     def publish(self, first_position: int) -> None:
         """Publish the commit once its record is appended."""
         parts = self._parts
+        for transaction in self._transactions:
+            transaction.is_committed = True
         sent = self._all_sent() if self._size else None
         parts.publish(self._transactions, self.transaction_ids, parts.store.point(), sent, self._counts, first_position)
 

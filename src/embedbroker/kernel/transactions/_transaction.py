@@ -122,6 +122,7 @@ class Transaction:
         "holds_ids",
         "id",
         "identified",
+        "is_committed",
         "places",
         "recorded",
         "returning",
@@ -153,6 +154,8 @@ class Transaction:
         self.identified: list[Identified] = []
         # True while no other transaction may bring one of those into force; and those that sent one of them, too.
         self.holds_ids = False
+        # True once its commit is recorded. Its effects may take several steps.
+        self.is_committed = False
         self.rivals: dict[IdClaimant, Identified] = {}
         self.recorded = False
         # Large acknowledgements in it that are still being recorded. 0 <= unsettled
@@ -256,6 +259,7 @@ class Transaction:
         """Carry it out: its messages become visible together once that is durable."""
         assert self.state in (TransactionState.ACTIVE, TransactionState.PREPARED), self.state
         parts, sent, visibility = self._parts, self.sent, self._parts.visibility
+        self.is_committed = True
         self._end()
         if self.identified:
             parts.deferred.carry_out(parts.duplicates.commit(self), len(self.identified))

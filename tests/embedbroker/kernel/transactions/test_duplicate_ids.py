@@ -54,12 +54,39 @@ def test_ids_that_are_cleared_are_recorded_as_such_and_accepted_again(stage: Sta
     cache = address.duplicate_ids
     assert cache is not None and len(cache) == 4
     recorded = [number for number in cache.numbers.values() if number]
-    stage.kernel.duplicates.forget_all(cache, address.definition.id)
+    stage.kernel.duplicates.forget_all(address)
     assert stage.kernel.duplicates.used_bytes == 0 and ids_of(stage) == []
     assert stage.store.of_kind("clear ids") == [("clear ids", address.definition.id, recorded)]
     assert send(stage, "message 0 again", b"id 0") is None
     stage.run()
     assert stage.waiting("orders") == ["message 0", "message 1", "message 2", "not durable", "message 0 again"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_clear_includes_the_ids_of_a_commit_that_is_still_carried_out(stage: Stage, begun: bool) -> None:
+    stage.queue("others")
+    session = stage.session(transacted=True)
+    for number in range(200):
+        send(stage, f"message {number}", b"id %d" % number, session)
+    send(stage, "elsewhere", b"other", session, address="others")
+    numbers = [record[1] for record in stage.store.of_kind("id")]
+    assert session.commit() is None
+    while begun and not ids_of(stage):
+        stage.run(16)
+    assert len(ids_of(stage)) < 200
+    address = stage.kernel.address_manager.addresses["orders"]
+    assert stage.session().addresses.forget_duplicate_ids("orders") is address
+    ((_kind, address_id, cleared),) = stage.store.of_kind("clear ids")
+    assert isinstance(cleared, list)
+    assert address_id == address.definition.id and sorted(cleared) == numbers[:200]
+    # In force again at once, also while the commit is carried out.
+    for _ in range(2):
+        assert send(stage, "message 7 again", b"id 7") is None
+    stage.run_all()
+    assert ids_of(stage) == [b"id 7"] and ids_of(stage, "others") == [b"other"]
+    assert sum(text == "message 7 again" for text in stage.waiting("orders")) == 1
+    assert stage.kernel.statistics().claimed_duplicate_ids == 0
+    stage.kernel.check()
 
 
 def test_a_second_message_with_the_id_is_dropped_and_its_sender_sees_success(stage: Stage) -> None:

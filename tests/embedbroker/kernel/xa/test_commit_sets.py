@@ -106,6 +106,29 @@ def test_a_set_of_branches_to_several_queues_and_without_any_of_them(stage: Stag
     assert stage.waiting("t1") == stage.waiting("t2") == stage.waiting("brief") == ["a", "b"]
 
 
+@pytest.mark.parametrize("clears_before", [False, True])
+def test_a_clear_of_duplicate_ids_includes_those_of_a_set_whose_record_is_written(
+    stage: Stage, clears_before: bool
+) -> None:
+    session = stage.session(transacted=True)
+    assert stage.kernel.branches.start(session, xid(1)) is None
+    for number in range(200):
+        session.send(letter(f"{number}", "q", durable=True), None, b"id %d" % number)
+    prepare(stage, 1, session)
+    answer = put(stage, 1, 1)
+    while not clears_before and not answer:
+        stage.run(1)
+    address = stage.kernel.address_manager.addresses["q"]
+    assert not address.duplicate_ids
+    stage.kernel.duplicates.forget_all(address)
+    # Without its record, the commit is later than the clear.
+    assert bool(stage.store.of_kind("clear ids")) is not clears_before
+    stage.run_all()
+    assert len(address.duplicate_ids or ()) == (200 if clears_before else 0)
+    assert stage.kernel.statistics().claimed_duplicate_ids == 0
+    assert len(stage.waiting("q")) == 200
+
+
 def test_a_set_without_branches_moves_its_marker(stage: Stage) -> None:
     assert commit(stage, 1) == CommitSetDone(1)
     assert commit(stage, 2, expected=1) == CommitSetDone(2)
