@@ -87,6 +87,19 @@ async def test_an_interface_that_is_not_there_is_named(client: Client, group_por
             pass
 
 
+async def test_a_broker_that_cannot_be_reached_is_searched_for_again_in_each_attempt(
+    client: Client, group_port: int
+) -> None:
+    with socket.socket() as taken:  # bound and not listening: connections are refused
+        taken.bind((LOOPBACK, 0))
+        place = f"{LOOPBACK}:{taken.getsockname()[1]}"
+        with broadcasting(f"tcp://{place}", group_port):
+            url = f"udp://{ADDRESS}:{group_port}?localBindAddress={LOOPBACK}&initialConnectAttempts=3&retryInterval=1"
+            with pytest.raises(ConnectionLostException, match=f"cannot connect to {place}"):
+                async with connected(client, url):
+                    pass
+
+
 @pytest.mark.parametrize("end", ["cancelled", "timed out"])
 async def test_a_flood_of_datagrams_does_not_stop_the_loop(
     end: str, group_port: int, monkeypatch: pytest.MonkeyPatch
