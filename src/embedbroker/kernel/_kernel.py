@@ -103,7 +103,7 @@ class Kernel:
             config.literal_match_markers,
         )
         self.duplicates = DuplicateIds(
-            config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform
+            config, self.settings, self.store, self.ids, log, shares.duplicate_ids, self.inform, self.deferred
         )
         self.selectors = SelectorCache()
         self.schedule = Schedule(self.clock, self.store, self.memory, self.deferred, self.visibility)

@@ -16,13 +16,14 @@ class IdCacheOwner(Protocol):
 
 
 class IdCache:
-    """Hold the ids in force at one address, oldest first, with their numbers."""
+    """Hold the ids in force at one address, oldest first, with their numbers. ``used_bytes`` is the memory of all."""
 
-    __slots__ = ("numbers", "owner")
+    __slots__ = ("numbers", "owner", "used_bytes")
 
     def __init__(self, owner: IdCacheOwner) -> None:
         self.owner = owner
         self.numbers: OrderedDict[bytes, int] = OrderedDict()
+        self.used_bytes = 0
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 from embedclient.errors import ErrorCode
 
-from .._deferred import drained
+from .._deferred import DeferredWork, drained
 from .._facts import DuplicateId
 from .._refusal import Refused
 from ..addressing._id_cache import IdCache
@@ -38,6 +38,8 @@ ENTRY_OVERHEAD_BYTES = 200
 # An id is a property, and may thus have any size. Longer ones are kept as their beginning and a digest.
 _VALUE_BYTES_MAX = 128
 _BEGINNING_BYTES = 65
+# Up to this many cleared ids cost about as much as one message.
+_FREED_AT_ONCE = 64
 
 
 class Identified:
@@ -84,6 +86,7 @@ class DuplicateIds:
     __slots__ = (
         "_caches",
         "_claims",
+        "_deferred",
         "_has_logged",
         "_ids",
         "_inform",
@@ -105,6 +108,7 @@ class DuplicateIds:
         log: Callable[[str], None],
         limit_bytes: int,
         inform: Callable[[str], None],
+        deferred: DeferredWork,
     ) -> None:
         self._size = config.id_cache_size
         self._persists = config.persist_id_cache
@@ -114,6 +118,7 @@ class DuplicateIds:
         self._log = log
         # Duplicates are ordinary: clients send unconfirmed messages again.
         self._inform = inform
+        self._deferred = deferred
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         # Caches with ids, the one with the latest id at the end.
@@ -286,7 +291,9 @@ class DuplicateIds:
             cache = address.duplicate_ids = IdCache(self)
         earlier = cache.numbers.pop(entry.value, None)
         if earlier is None:
-            self.used_bytes += ENTRY_OVERHEAD_BYTES + len(entry.value)
+            size_bytes = ENTRY_OVERHEAD_BYTES + len(entry.value)
+            self.used_bytes += size_bytes
+            cache.used_bytes += size_bytes
         else:
             self._forget(earlier)
         cache.numbers[entry.value] = entry.number
@@ -347,9 +354,12 @@ class DuplicateIds:
 
     def clear(self, cache: IdCache) -> None:
         """Forget the ids of a removed address. They need no records: that of the address' removal is enough."""
-        self.used_bytes -= sum([ENTRY_OVERHEAD_BYTES + len(value) for value in cache.numbers])
-        cache.numbers.clear()
+        self.used_bytes -= cache.used_bytes
+        cache.used_bytes = 0
+        left, cache.numbers = cache.numbers, OrderedDict()
         self._caches.pop(cache, None)
+        if len(left) > _FREED_AT_ONCE:
+            self._deferred.add(_freed(left))
 
     def _size_at(self, address: Address) -> int:
         size = self._settings.of(address.name).id_cache_size
@@ -357,7 +367,9 @@ class DuplicateIds:
 
     def _drop_oldest(self, cache: IdCache) -> None:
         value, number = cache.numbers.popitem(last=False)
-        self.used_bytes -= ENTRY_OVERHEAD_BYTES + len(value)
+        size_bytes = ENTRY_OVERHEAD_BYTES + len(value)
+        self.used_bytes -= size_bytes
+        cache.used_bytes -= size_bytes
         self._forget(number)
         if not cache.numbers:
             del self._caches[cache]
@@ -365,6 +377,14 @@ class DuplicateIds:
     def _forget(self, number: int) -> None:
         if number:
             self._store.forget_duplicate_id(number)
+
+
+def _freed(numbers: OrderedDict[bytes, int]) -> Iterator[None]:
+    """Free cleared ids in portions."""
+    while numbers:
+        for _ in range(min(len(numbers), _FREED_AT_ONCE)):
+            numbers.popitem()
+        yield
 
 
 def _claimants(claim: IdClaimant | tuple[IdClaimant, ...]) -> tuple[IdClaimant, ...]:

@@ -62,6 +62,23 @@ def test_ids_that_are_cleared_are_recorded_as_such_and_accepted_again(stage: Sta
     assert stage.waiting("orders") == ["message 0", "message 1", "message 2", "not durable", "message 0 again"]
 
 
+def test_many_cleared_ids_are_freed_in_portions_and_count_no_more_at_once(stage: Stage) -> None:
+    address = stage.kernel.address_manager.addresses["orders"]
+    entries = [DuplicateId(100 + number, address.definition.id, b"id %d" % number) for number in range(1_000)]
+    stage.kernel.duplicates.restore(entries, {address.definition.id: address})
+    cache = address.duplicate_ids
+    assert cache is not None and cache.used_bytes == stage.kernel.duplicates.used_bytes > 0
+    left = cache.numbers
+    stage.kernel.duplicates.forget_all(address)
+    assert stage.kernel.duplicates.used_bytes == cache.used_bytes == len(cache) == 0
+    assert len(left) == 1_000
+    send(stage, "again", b"id 7")
+    assert stage.kernel.deferred.run(5) == 5 and 0 < len(left) < 1_000
+    stage.run_all()
+    assert not left and ids_of(stage) == [b"id 7"]
+    assert stage.kernel.duplicates.used_bytes == cache.used_bytes == ENTRY_OVERHEAD_BYTES + 4
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_clear_includes_the_ids_of_a_commit_that_is_still_carried_out(stage: Stage, begun: bool) -> None:
     stage.queue("others")
