@@ -120,7 +120,7 @@ class Router:
                     return adjusted
                 message = adjusted
             owner.routed_count += 1
-            if owner.others is not None and not queue_ids:
+            if owner.others is not None and not (queue_ids and owner.chosen(queue_ids)):
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
             return self._send_unlisted(message, routing_type, transaction, access)

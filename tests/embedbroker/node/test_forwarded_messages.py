@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from embedclient.model import Properties, PropertyType
+from embedbroker import DivertConfiguration
+from embedclient.model import Properties, PropertyType, TypedValue
 from embedclient.wire.core import CoreMessage, CreateQueueV2, NullResponse, SessionReceiveMessage, SessionSend
 
 from .scripted import CHANNEL, Peer, Stage
@@ -73,6 +74,22 @@ def test_a_message_whose_queues_are_all_gone_goes_to_those_that_take_it(stage: S
     send(stage, peer, forwarded("a", route_to=place(id_of(stage, "s3"), 1 << 60)))
     send(stage, peer, forwarded("b", route_to=place(1 << 60)), forwarded("c", route_to=b"short"))
     assert queued(stage) == {"s1": ["b", "c"], "s2": ["b", "c"], "s3": ["a", "b", "c"]}
+
+
+def test_a_divert_takes_no_message_whose_queues_were_chosen() -> None:
+    stage = Stage(diverts={"d": DivertConfiguration("q", "copies")})
+    peer = stage.connect().open_session("s")
+    for name in ("q", "copies"):
+        peer.create_queue(name)
+    for route_to in (place(id_of(stage, "q")), place(1 << 60)):
+        peer.send(SessionSend(to_the_queue(forwarded("a", route_to=route_to)), False, -1))
+    queues = stage.node.kernel.address_manager.queues
+    assert (queues["q"].message_count, queues["copies"].message_count) == (2, 1)
+
+
+def to_the_queue(message: CoreMessage) -> CoreMessage:
+    changes = {"_AMQ_ROUTING_TYPE": TypedValue(1, PropertyType.BYTE)}
+    return message.copy_for("q", changes=changes, removals=(), expiration=0)
 
 
 def test_a_repeated_message_is_kept_once_by_the_id_of_its_bridge(stage: Stage, peer: Peer) -> None:

@@ -154,12 +154,13 @@ class Bindings:
             targets += self.others.queues_for(message, routing_type)
         return targets
 
-    def route_to(self, queue_ids: frozenset[int], message: Message, routing_type: int | None) -> list[Queue]:
-        """Return the queues with these ids, which another broker has chosen for this message.
+    def chosen(self, queue_ids: frozenset[int]) -> list[Queue]:
+        """Return the queues with these ids, which another broker has chosen for a message."""
+        return [queue for queue in self.queues if queue.id in queue_ids]
 
-        If all of them are gone, return those that `route_all` returns: the message must not be lost.
-        """
-        return [queue for queue in self.queues if queue.id in queue_ids] or self.route_all(message, routing_type)
+    def route_to(self, queue_ids: frozenset[int], message: Message, routing_type: int | None) -> list[Queue]:
+        """Return the `chosen` queues; if all of them are gone, those of `route`: the message must not be lost."""
+        return self.chosen(queue_ids) or self.route(message, routing_type)
 
     def route(self, message: Message, routing_type: int | None) -> list[Queue]:
         """Return the queues that take this message; ``routing_type`` None means that the sender named none.
