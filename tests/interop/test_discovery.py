@@ -11,7 +11,7 @@ import trio
 
 from embedbroker import EmbeddedBroker
 from embedclient import ServerLocator, TransportConfiguration
-from embedclient.agent import DiscoveryGroup
+from embedclient.engine.core import DiscoveryGroup
 from embedclient.engine.core._discovery import BroadcastGroup, EntryAdded, EntryExpired
 from embedclient.model import MulticastGroup
 from embedclient.transport import UdpDatagrams
