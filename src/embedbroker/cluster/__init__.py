@@ -6,8 +6,8 @@ from ._control_link import ControlLink, LinkEnd, LinkState, where
 from ._foreign_backups import refuse_foreign_backups
 from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
-from ._outbound import ConnectionDialer, DialHandler, OutboundPeer
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe, Send
+from ._outbound import OutboundPeer
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Send
 from ._remote_bindings import (
     BindingAdded,
     BindingChange,
@@ -35,11 +35,9 @@ __all__ = [
     "BindingRemoved",
     "BindingUpdated",
     "Change",
-    "ConnectionDialer",
     "ConsumerClosed",
     "ConsumerCreated",
     "ControlLink",
-    "DialHandler",
     "InboundPeer",
     "InboundPeers",
     "LinkEnd",
@@ -51,7 +49,6 @@ __all__ = [
     "Membership",
     "NewsResult",
     "OutboundPeer",
-    "Pipe",
     "RemoteBindings",
     "RemoteQueueBinding",
     "Send",

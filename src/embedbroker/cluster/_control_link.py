@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from embedbroker.config import ClusterConnection
+from embedclient.engine import Pipe
 from embedclient.engine.core import AnyDisconnect, ChannelReceiver, ConnectionState, Role
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfiguration
@@ -23,7 +24,7 @@ from embedclient.wire.core import (
     SubscribeTopologyV2,
 )
 
-from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Pipe
+from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL
 
 __all__ = ["ControlLink", "LinkEnd", "LinkOwner", "LinkState", "where"]
 

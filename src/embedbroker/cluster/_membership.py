@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
+from embedclient.engine import ConnectionDialer
 from embedclient.engine.core import Peer
 from embedclient.model import Instant, TransportConfiguration, can_be_dialled
 from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, ReplicaWaiting, enclosed_in
@@ -25,7 +26,7 @@ from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
 from ._control_link import ControlLink, LinkEnd, where
 from ._inbound import InboundPeer, InboundPeers
-from ._outbound import ConnectionDialer, OutboundPeer
+from ._outbound import OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL
 from ._topology import Member, MemberDown, MemberUp, NewsResult, Topology
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from embedbroker.config import ClusterConnection
+from embedclient.engine import ConnectionDialer, Pipe
 from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import ClusterConnect, Packet
 
 from ._control_link import ControlLink, LinkEnd, LinkOwner, LinkState, where
-from ._peer import Pipe
 
-__all__ = ["ConnectionDialer", "DialHandler", "OutboundPeer", "OutboundPeerOwner"]
+__all__ = ["OutboundPeer", "OutboundPeerOwner"]
 
 # A broker that is started a little later than its peer is not worth a log line.
 _UNREACHED_LOGGED_AFTER_S = 10.0
@@ -25,41 +25,6 @@ _REFUSED_PAUSE_S = 30.0
 # A running peer answers at once, or when the operating system has repeated the request, after one second and after
 # three.
 _DIAL_SECONDS_MAX = 5.0
-
-
-class DialHandler(Protocol):
-    """The owner of a requested connection, which receives all its events."""
-
-    def opened(self, pipe: Pipe, now: Instant) -> None:
-        """Handle the open connection."""
-
-    def not_opened(self, reason: str, now: Instant) -> None:
-        """Handle the failure of the request."""
-
-    def receive(self, data: bytes, now: Instant) -> None:
-        """Handle bytes of the peer."""
-
-    def written(self, count: int, now: Instant) -> None:
-        """Handle that the peer drained bytes."""
-
-    def lost(self, reason: str, now: Instant) -> None:
-        """Handle the end: the connection broke, or the peer closed it."""
-
-
-class ConnectionDialer(Protocol):
-    """Open connections on request."""
-
-    def dial(self, caller: DialHandler, connector: TransportConfiguration, timeout_s: float) -> int:
-        """Request a connection; return its number.
-
-        Args:
-            caller: Receives the events of the connection.
-            connector: The place.
-            timeout_s: The bound of the attempt, in seconds.
-        """
-
-    def hang_up(self, number: int) -> None:
-        """Cancel the request for a connection."""
 
 
 class OutboundPeerOwner(LinkOwner, Protocol):

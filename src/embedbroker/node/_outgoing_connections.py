@@ -19,7 +19,7 @@ from ._inputs import BytesReceived, Dialed, DialFailed, PeerClosed, Written
 from ._outputs import CloseConnection, Dial, Output, SendBytes
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import DialHandler
+    from embedclient.engine import DialHandler
 
 __all__ = ["OutgoingConnections"]
 

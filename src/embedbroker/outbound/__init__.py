@@ -3,6 +3,5 @@
 from ._bridge import Bridge
 from ._bridged_message import BridgedMessage
 from ._bridges import Bridges
-from ._connections import ConnectionDialer, DialHandler, Pipe
 
-__all__ = ["Bridge", "BridgedMessage", "Bridges", "ConnectionDialer", "DialHandler", "Pipe"]
+__all__ = ["Bridge", "BridgedMessage", "Bridges"]

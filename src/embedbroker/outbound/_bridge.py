@@ -11,11 +11,11 @@ from typing import Final
 
 from embedbroker.config import BridgeConfig
 from embedbroker.kernel import Kernel
+from embedclient.engine import ConnectionDialer
 from embedclient.model import Instant
 
 from ._bridge_consumer import BridgeConsumer
 from ._bridge_link import BridgeLink, Target
-from ._connections import ConnectionDialer
 
 __all__ = ["TRANSITIONS", "Bridge", "BridgeState"]
 

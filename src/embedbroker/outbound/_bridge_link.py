@@ -24,18 +24,18 @@ from embedclient.agent import (
 from embedclient.engine import (
     BytesReceived,
     CloseConnection,
+    ConnectionDialer,
     Dial,
     Dialed,
     DialFailed,
     PeerClosed,
+    Pipe,
     SendBytes,
     Tick,
     TransportOutput,
     Written,
 )
 from embedclient.model import Entropy, Instant, TransportConfiguration
-
-from ._connections import ConnectionDialer, Pipe
 
 __all__ = ["BridgeLink", "LinkOwner", "Target"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from embedbroker.config import BrokerConfig
 from embedbroker.kernel import Kernel
+from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant
 
 from ._bridge import Bridge
 from ._bridge_link import Target
-from ._connections import ConnectionDialer
 
 __all__ = ["Bridges"]
 

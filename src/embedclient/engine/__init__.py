@@ -3,6 +3,7 @@
 Which side is ours is an argument, or is left open.
 """
 
+from ._dialer import ConnectionDialer, DialHandler, Pipe
 from ._io import (
     BytesReceived,
     CloseConnection,
@@ -20,10 +21,13 @@ from ._io import (
 __all__ = [
     "BytesReceived",
     "CloseConnection",
+    "ConnectionDialer",
     "Dial",
     "DialFailed",
+    "DialHandler",
     "Dialed",
     "PeerClosed",
+    "Pipe",
     "SendBytes",
     "Tick",
     "TransportInput",

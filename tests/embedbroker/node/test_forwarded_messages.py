@@ -99,6 +99,12 @@ def test_a_repeated_message_is_kept_once_by_the_id_of_its_bridge(stage: Stage, p
     assert queued(stage) == {"s1": [], "s2": ["a", "c"], "s3": []}
 
 
+def test_an_endless_list_of_queues_is_not_read(stage: Stage, peer: Peer) -> None:
+    send(stage, peer, forwarded("a", route_to=place(id_of(stage, "s1")) * 100_000))
+    send(stage, peer, forwarded("b", route_to=place(id_of(stage, "s1")) * 100_001))
+    assert queued(stage) == {"s1": ["a", "b"], "s2": ["b"], "s3": ["b"]}
+
+
 def test_queues_of_other_addresses_cannot_be_chosen(stage: Stage, peer: Peer) -> None:
     peer.create_queue("q")
     send(stage, peer, forwarded("a", route_to=place(id_of(stage, "q"))))

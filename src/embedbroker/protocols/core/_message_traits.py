@@ -24,6 +24,8 @@ _BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
 # The ids of the queues that a broker of the cluster has chosen here.
 _ROUTE_TO = "_AMQ_ROUTE_TO"
 _QUEUE_ID_BYTES = 8
+# No address has so many queues. A longer list is not read, so that it cannot take much memory or a long step.
+_QUEUE_IDS_MAX = 100_000
 # Ids of bridges and of clients do not meet: those of bridges begin with this.
 _BRIDGE_PREFIX = b"BRIDGE."
 _GROUP_ID = "_AMQ_GROUP_ID"
@@ -148,7 +150,8 @@ def from_bridge(message: CoreMessage, duplicate_id: bytes | None) -> tuple[CoreM
         duplicate_id: Id for duplicate detection, as it stands in the message; None without one.
 
     Returns:
-        The message, its id for duplicate detection, and the ids of the queues that it is for; none: all that take it.
+        The message, its id for duplicate detection, and the ids of the queues that it is for; none, or more
+        than any address has: all that take it.
 
     Raises:
         RemoteProtocolError: Its properties are malformed.
@@ -157,7 +160,7 @@ def from_bridge(message: CoreMessage, duplicate_id: bytes | None) -> tuple[CoreM
     if isinstance(bridge_id, bytes):
         duplicate_id = _BRIDGE_PREFIX + bridge_id
     queue_ids: frozenset[int] = frozenset()
-    if isinstance(chosen, bytes):
+    if isinstance(chosen, bytes) and len(chosen) <= _QUEUE_IDS_MAX * _QUEUE_ID_BYTES:
         ends = range(_QUEUE_ID_BYTES, len(chosen) + 1, _QUEUE_ID_BYTES)
         queue_ids = frozenset(int.from_bytes(chosen[end - _QUEUE_ID_BYTES : end], "big", signed=True) for end in ends)
     removals = (_BRIDGE_DUPLICATE_ID, _ROUTE_TO)

@@ -1,13 +1,14 @@
-"""The connections that bridges request of the node.
+"""The connections that a step machine of a broker requests, and what their owners receive.
 
-Responsible for the two interfaces. Does not depend on how connections are carried.
+Responsible for the interfaces between an owner and the node that carries the connections. Does not depend on protocols.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from embedclient.model import Instant, TransportConfiguration
+from ..model import Instant, TransportConfiguration
 
 __all__ = ["ConnectionDialer", "DialHandler", "Pipe"]
 
@@ -17,6 +18,9 @@ class Pipe(Protocol):
 
     def write(self, frame: bytes) -> None:
         """Send bytes behind those of before."""
+
+    def write_pieces(self, pieces: Sequence[bytes | bytearray]) -> object:
+        """Send pieces that belong together."""
 
     def close(self, reason: str) -> None:
         """End the connection after what was written was handed over."""
