@@ -43,7 +43,7 @@ class ServerLocator:
     """Create session factories, each with a connection to one of the brokers that the locator describes.
 
     A locator holds no connection and no task; any number of factories can come from one locator. With `ha=true` a
-    factory begins with what the previous factory has learnt: where the backups are.
+    factory begins with what the previous factory has topology: where the backups are.
 
     Args:
         url: an Artemis URL; None without connectors is `tcp://localhost:61616`.
@@ -89,7 +89,7 @@ class ServerLocator:
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
         # The cluster topology that the latest factory has received: with `ha` the next factory finds the backup with
         # it.
-        self._learnt = Topology()
+        self._topology = Topology()
 
     def _make_loop(self) -> Loop:
         return trio_loop()
@@ -115,12 +115,12 @@ class ServerLocator:
         agent = self._agent(self.connectors)
         async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
             await edge.wait(agent.connect())
-            self._learnt = agent.topology
+            self._topology = agent.topology
             yield ClientSessionFactory(edge, self.settings)
 
     def _agent(self, connectors: tuple[TransportConfiguration, ...]) -> Agent:
-        learnt = self._learnt.copy() if self.settings.ha else None
-        return Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, learnt)
+        topology = self._topology.copy() if self.settings.ha else None
+        return Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, topology)
 
     @asynccontextmanager
     async def _open_discovered(self, discovery: DiscoverySettings) -> AsyncIterator[ClientSessionFactory]:
@@ -147,7 +147,7 @@ class ServerLocator:
                     except JMSException as error:
                         failure = error
                     else:
-                        self._learnt = agent.topology
+                        self._topology = agent.topology
                         yield ClientSessionFactory(edge, self.settings)
                         return
                 _note(unreached, search.found.node_id)
