@@ -21,6 +21,7 @@ from embedbroker import (
     BridgeRoutingType,
     BrokerConfig,
     ClusterConnection,
+    MessageLoadBalancing,
     ReplicationBackup,
     ReplicationPrimary,
     SharedStoreBackup,
@@ -123,7 +124,11 @@ def test_every_field_of_the_configuration_is_there_with_its_default() -> None:
 
 def test_every_setting_of_a_cluster_connection_is_there_with_its_default() -> None:
     shown = named_defaults(only_table("clusters", "ClusterConnection"))
-    assert shown == {field.name: repr(field.default) for field in fields(ClusterConnection)}
+    defaults = {field.name: field.default for field in fields(ClusterConnection)}
+    assert shown == {
+        name: value.value if isinstance(value, MessageLoadBalancing) else repr(value)
+        for name, value in defaults.items()
+    }
 
 
 def test_every_setting_of_a_bridge_is_there_with_its_default() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         GuestLogin,
         HAPolicy,
         LockManager,
+        MessageLoadBalancing,
         PrimaryOnly,
         QueueConfiguration,
         ReplicationBackup,
@@ -73,6 +74,7 @@ __all__ = [
     "Management",
     "MemoryLockManager",
     "MemoryLocks",
+    "MessageLoadBalancing",
     "PreparedTransaction",
     "PrimaryOnly",
     "QueueConfiguration",
@@ -97,8 +99,8 @@ __getattr__ = lazy_names(
     {
         ".config": (
             "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BrokerConfig "
-            "ClusterConnection DivertConfiguration DivertRoutingType GuestLogin HAPolicy LockManager PrimaryOnly "
-            "QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
+            "ClusterConnection DivertConfiguration DivertRoutingType GuestLogin HAPolicy LockManager "
+            "MessageLoadBalancing PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
             "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
         ),
         ".kernel": "DivertedMessage",

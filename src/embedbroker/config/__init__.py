@@ -4,7 +4,7 @@ from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettin
 from ._addresses import AddressConfiguration, QueueConfiguration
 from ._bridges import BridgeConfig, BridgeRoutingType, BridgeTransformer
 from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares
-from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection
+from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, MessageLoadBalancing
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._ha_policy import (
     HAPolicy,
@@ -60,6 +60,7 @@ __all__ = [
     "LockManager",
     "Matches",
     "MemoryShares",
+    "MessageLoadBalancing",
     "PrimaryOnly",
     "QueueConfiguration",
     "ReplicationBackup",

@@ -1,4 +1,4 @@
-"""How a broker finds the others of its cluster, and what it announces to them.
+"""How a broker finds the others of its cluster, what it announces to them, and what it forwards to them.
 
 Responsible for the vocabulary of Artemis' ``cluster-connection`` element, for connectors, and for their defaults. Does
 not depend on the exchange between brokers, nor on how messages move from one to another.
@@ -7,6 +7,7 @@ not depend on the exchange between brokers, nor on how messages move from one to
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from urllib.parse import unquote, urlsplit
 
 from attrs import evolve, field, frozen
@@ -24,13 +25,43 @@ from embedclient.model import (
 
 from ._checks import instance, named, number, optional, whole
 
-__all__ = ["DEFAULT_CLUSTER_PASSWORD", "DEFAULT_CLUSTER_USER", "ClusterConnection", "as_connectors"]
+__all__ = [
+    "DEFAULT_CLUSTER_PASSWORD",
+    "DEFAULT_CLUSTER_USER",
+    "ClusterConnection",
+    "MessageLoadBalancing",
+    "as_connectors",
+]
 
 # Artemis' defaults: brokers without configuration find each other, and these two texts are public.
 DEFAULT_CLUSTER_USER = "ACTIVEMQ.CLUSTER.ADMIN.USER"
 DEFAULT_CLUSTER_PASSWORD = "CHANGE ME!!"
 
 _DEFAULT_PORT = 61616
+
+
+class MessageLoadBalancing(Enum):
+    """Define which messages a broker forwards to the other members of a cluster."""
+
+    #: Messages stay, but multicast queues of other members get their copies.
+    OFF = "OFF"
+    #: Members with a queue of that name get messages in turn, with consumers or without.
+    STRICT = "STRICT"
+    #: Members with a matching consumer get messages in turn, and redistribution moves the rest.
+    ON_DEMAND = "ON_DEMAND"
+    #: As OFF, but redistribution moves messages that have no consumer.
+    OFF_WITH_REDISTRIBUTION = "OFF_WITH_REDISTRIBUTION"
+
+
+def _prefixes(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(f"addresses must be a list of prefixes of addresses, not {value!r}")
+    for prefix in value:
+        if not isinstance(prefix, str):
+            raise TypeError(f"addresses must be a list of prefixes of addresses, not of {prefix!r}")
+        if not prefix.removeprefix("!") or "," in prefix:
+            raise ValueError(f"addresses must be prefixes of addresses, one per entry, not {prefix!r}")
+    return tuple(dict.fromkeys(value))
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -51,12 +82,25 @@ class ClusterConnection:
         connector: Name of the broker's connector by which others and clients reach it; None: where it listens.
         static_connectors: Names of the connectors by which it finds the others.
         allow_direct_connections_only: Whether it connects only to these, and to no broker that it learns of later.
+        addresses: Prefixes of the addresses whose messages it forwards; ``!prefix`` excludes some. Empty: all.
+        message_load_balancing: Which messages it forwards.
+        max_hops: Longest way of a message, in brokers; 0: nothing is forwarded.
+        use_duplicate_detection: Whether forwarded messages carry an id by which the other broker drops repeated ones.
+            Without, one message at a time is sent, and a lost connection may double one.
+        min_large_message_size: Bytes; longer bodies are forwarded in chunks of this size.
+        confirmation_window_size: Bytes of forwarded messages that may wait for their confirmation.
+        producer_window_size: Bytes of credit that are requested at a time; -1: no flow control.
+        client_id: Client id of the connections that forward; None: they have none.
         check_period_ms: Pause between two pings, at least two pings per ``connection_ttl_ms``; -1: never.
         connection_ttl_ms: Silence after which a peer counts as lost; -1: never.
         call_timeout_ms: Longest wait for the answer to the cluster password.
+        call_failover_timeout_ms: Longest wait of a request while the other broker fails over; -1: no limit.
         retry_interval_ms: Pause before a lost peer is tried again.
         retry_interval_multiplier: Factor by which that pause grows, at least 1.
         max_retry_interval_ms: Longest such pause.
+        initial_connect_attempts: Attempts to connect to a broker that was never reached; then it counts as permanently
+            down; -1: no limit.
+        reconnect_attempts: Attempts after a lost connection; then the broker counts as permanently down; -1: no limit.
         notification_interval_ms: Pause between two announcements of a live broker.
         notification_attempts: Number of repetitions of an announcement.
     """
@@ -65,12 +109,25 @@ class ClusterConnection:
     connector: str | None = field(default=None, validator=optional(named))
     static_connectors: tuple[str, ...] = field(default=(), converter=_names)
     allow_direct_connections_only: bool = field(default=False, validator=instance(bool))
+    addresses: tuple[str, ...] = field(default=(), converter=_prefixes)
+    message_load_balancing: MessageLoadBalancing = field(
+        default=MessageLoadBalancing.ON_DEMAND, validator=instance(MessageLoadBalancing)
+    )
+    max_hops: int = field(default=1, validator=whole(0))
+    use_duplicate_detection: bool = field(default=True, validator=instance(bool))
+    min_large_message_size: int = field(default=100 * 1024, validator=whole(1))
+    confirmation_window_size: int = field(default=10 * 1024 * 1024, validator=whole(1))
+    producer_window_size: int = field(default=1024 * 1024, validator=whole(-1))
+    client_id: str | None = field(default=None, validator=optional(named))
     check_period_ms: int = field(default=30_000, validator=whole(-1))
     connection_ttl_ms: int = field(default=60_000, validator=whole(-1))
     call_timeout_ms: int = field(default=30_000, validator=whole(1))
+    call_failover_timeout_ms: int = field(default=-1, validator=whole(-1))
     retry_interval_ms: int = field(default=500, validator=whole(1))
     retry_interval_multiplier: float = field(default=1.0, validator=number(1))
     max_retry_interval_ms: int = field(default=2_000, validator=whole(1))
+    initial_connect_attempts: int = field(default=-1, validator=whole(-1))
+    reconnect_attempts: int = field(default=-1, validator=whole(-1))
     notification_interval_ms: int = field(default=1_000, validator=whole(1))
     notification_attempts: int = field(default=2, validator=whole(0))
 

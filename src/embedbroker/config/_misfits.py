@@ -27,6 +27,7 @@ def misfits(config: BrokerConfig) -> list[str]:
         found += _of_connection(f"bridge {bridge.name!r}", bridge)
     if config.cluster_connection is not None:
         found += _of_connection("cluster_connection", config.cluster_connection)
+        found += _of_prefixes(config)
         is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
         if is_replicating and config.cluster_connection.connection_ttl_ms < 0:
             found.append(
@@ -50,6 +51,17 @@ def _of_connection(place: str, connection: ClusterConnection | BridgeConfig) -> 
             f"{place}: retry_interval_ms={retry_ms} is above max_retry_interval_ms={longest_ms}: this broker"
             f" tries again every {retry_ms} ms; raise max_retry_interval_ms"
         )
+
+
+def _of_prefixes(config: BrokerConfig) -> Iterator[str]:
+    wildcards = config.wildcard_addresses
+    prefixes = () if config.cluster_connection is None else config.cluster_connection.addresses
+    for prefix in prefixes:
+        if prefix.endswith((wildcards.any_words, wildcards.single_word)):
+            yield (
+                f"cluster_connection: addresses has {prefix!r}, and its last character is no wildcard there: only"
+                " addresses that begin with this text are meant; write the first words alone"
+            )
 
 
 def _of_tls(config: BrokerConfig) -> Iterator[str]:

@@ -8,23 +8,46 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from embedbroker.config import ClusterConnection
+from embedbroker.config import ClusterConnection, MessageLoadBalancing
 
 from ._document import Element
 from ._findings import Findings
 from ._mapping import Fields, attribute_of, built, required_attribute, store, value_of, values_of
 from ._transports import connector_refs, is_connector
-from ._values import boolean, number, text, whole
+from ._values import boolean, number, one_of, size, text, text_or_nothing, whole
 
 __all__ = ["cluster_connection"]
 
+
+def _prefixes(value: str | None) -> tuple[str, ...]:
+    """Return the entries of a list with commas."""
+    return tuple(entry for each in text_or_nothing(value).split(",") if (entry := each.strip()))
+
+
+def _by_consumers(value: str | None) -> MessageLoadBalancing:
+    """Return the meaning of the older element, which had two of the ways only."""
+    return MessageLoadBalancing.STRICT if boolean(value) else MessageLoadBalancing.ON_DEMAND
+
+
 _FIELDS: Fields = {
+    "address": ("addresses", _prefixes),
+    "message-load-balancing": ("message_load_balancing", one_of(MessageLoadBalancing.__members__)),
+    "forward-when-no-consumers": ("message_load_balancing", _by_consumers),
+    "max-hops": ("max_hops", whole),
+    "use-duplicate-detection": ("use_duplicate_detection", boolean),
+    "min-large-message-size": ("min_large_message_size", size),
+    "confirmation-window-size": ("confirmation_window_size", size),
+    "producer-window-size": ("producer_window_size", size),
+    "client-id": ("client_id", text),
     "check-period": ("check_period_ms", whole),
     "connection-ttl": ("connection_ttl_ms", whole),
     "call-timeout": ("call_timeout_ms", whole),
+    "call-failover-timeout": ("call_failover_timeout_ms", whole),
     "retry-interval": ("retry_interval_ms", whole),
     "retry-interval-multiplier": ("retry_interval_multiplier", number),
     "max-retry-interval": ("max_retry_interval_ms", whole),
+    "initial-connect-attempts": ("initial_connect_attempts", whole),
+    "reconnect-attempts": ("reconnect_attempts", whole),
     "notification-interval": ("notification_interval_ms", whole),
     "notification-attempts": ("notification_attempts", whole),
 }

@@ -23,7 +23,7 @@ _REASONS = {
     "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
     "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
     "core/cluster-connections/cluster-connection/discovery-group-ref": _NO_DISCOVERY,
-    "core/cluster-connections/cluster-connection/message-load-balancing": "messages stay on their broker",
+    "core/cluster-connections/cluster-connection/topology-scanner-attempts": "static connectors are tried without a limit",
     "core/broadcast-groups": _NO_DISCOVERY,
     "core/discovery-groups": _NO_DISCOVERY,
     "core/store": "the journal is files of journal-directory",
@@ -83,7 +83,7 @@ _AS_IT_IS_BELOW = {
             retroactive-message-count default-consumers-before-dispatch
         """,
     },
-    "core/cluster-connections/cluster-connection": {"off": "message-load-balancing"},
+    "core/cluster-connections/cluster-connection": {"-1": "topology-scanner-attempts"},
 }
 _AS_IT_IS = {
     (f"{path}/{name}", value)

@@ -9,6 +9,7 @@ from embedbroker.config import (
     DEFAULT_CLUSTER_USER,
     BrokerConfig,
     ClusterConnection,
+    MessageLoadBalancing,
 )
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TransportConfiguration
 
@@ -31,6 +32,11 @@ def test_defaults_are_those_of_artemis() -> None:
     )
     assert (connection.retry_interval_ms, connection.max_retry_interval_ms) == (500, 2_000)
     assert (connection.notification_interval_ms, connection.notification_attempts) == (1_000, 2)
+    assert (connection.message_load_balancing, connection.max_hops) == (MessageLoadBalancing.ON_DEMAND, 1)
+    assert (connection.initial_connect_attempts, connection.reconnect_attempts) == (-1, -1)
+    assert (connection.use_duplicate_detection, connection.call_failover_timeout_ms) == (True, -1)
+    assert (connection.min_large_message_size, connection.confirmation_window_size) == (100 * 1024, 10 * 1024**2)
+    assert connection.producer_window_size == 1024**2
 
 
 def test_a_url_is_a_connector_under_its_name() -> None:
@@ -87,6 +93,12 @@ def test_a_cluster_connection_names_connectors_that_exist() -> None:
         ({"name": ""}, "name must not be empty"),
         ({"static_connectors": "a"}, "static_connectors must be a list of connector names, not 'a'"),
         ({"static_connectors": [1]}, "static_connectors must be a list of connector names, not of 1"),
+        ({"addresses": "eu,us"}, "addresses must be a list of prefixes of addresses, not 'eu,us'"),
+        (
+            {"addresses": ["eu,us"]},
+            "addresses must be prefixes of addresses, one per entry, not 'eu,us'",
+        ),
+        ({"max_hops": -1}, "max_hops must be 0 or more, not -1"),
         ({"retry_interval_multiplier": 0.5}, "retry_interval_multiplier must be 1 or more, not 0.5"),
         ({"retry_interval_multiplier": "2"}, "retry_interval_multiplier must be a number, not '2'"),
         ({"retry_interval_ms": 0}, "retry_interval_ms must be 1 or more, not 0"),

@@ -82,6 +82,10 @@ def test_the_defaults_fit() -> None:
             {"cluster_connection": ClusterConnection(connection_ttl_ms=-1), "ha_policy": ReplicationBackup()},
             "connection_ttl_ms=-1 with a replicating ha_policy:",
         ),
+        (
+            {"cluster_connection": ClusterConnection(addresses=("eu", "us.#"))},
+            "addresses has 'us.#', and its last character is no wildcard there:",
+        ),
         ({"connection_ttl_ms": 1_000}, "connection_check_interval_ms=2000 is above connection_ttl_ms=1000:"),
         (
             {"transaction_timeout_ms": 500},

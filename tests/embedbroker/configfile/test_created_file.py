@@ -41,9 +41,6 @@ effect here
 core/broadcast-groups: has no effect here: there is no discovery yet; use static-connectors
 core/cluster-connections/cluster-connection[my-cluster]/discovery-group-ref: has no effect here: there is no discovery \
 yet; use static-connectors
-core/cluster-connections/cluster-connection[my-cluster]/max-hops: has no effect here
-core/cluster-connections/cluster-connection[my-cluster]/message-load-balancing: has no effect here: messages stay on \
-their broker
 core/critical-analyzer: has no effect here
 core/critical-analyzer-check-period: has no effect here
 core/critical-analyzer-policy: has no effect here

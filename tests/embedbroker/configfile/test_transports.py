@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.config import ClusterConnection, ReplicationBackup
+from embedbroker.config import ClusterConnection, MessageLoadBalancing, ReplicationBackup
 from embedbroker.security import DEFAULT_KEY, mask
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TLSSettings, TransportConfiguration
 from tests.embedbroker.configfile.config_files import Loaded, load, refused
@@ -339,17 +339,20 @@ def cluster(*connections: str) -> str:
 def test_a_cluster_connection_with_static_connectors(tmp_path: Path) -> None:
     core = cluster(
         "<cluster-connection name='c'><address>jms</address><connector-ref>one</connector-ref>"
-        "<retry-interval>100</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing>"
+        "<retry-interval>100</retry-interval><message-load-balancing>OFF</message-load-balancing>"
         "<static-connectors><connector-ref>two</connector-ref><connector-ref>three</connector-ref></static-connectors>"
         "</cluster-connection>"
     )
     loaded = load(tmp_path, core)
-    assert loaded.config.cluster_connection == ClusterConnection("c", "one", ("two", "three"), retry_interval_ms=100)
-    assert loaded.warnings == [
-        "core/cluster-connections/cluster-connection[c]/address: has no effect here",
-        "core/cluster-connections/cluster-connection[c]/message-load-balancing: has no effect here: "
-        "messages stay on their broker",
-    ]
+    assert loaded.config.cluster_connection == ClusterConnection(
+        "c",
+        "one",
+        ("two", "three"),
+        addresses=("jms",),
+        message_load_balancing=MessageLoadBalancing.OFF,
+        retry_interval_ms=100,
+    )
+    assert loaded.warnings == []
 
 
 def test_of_several_cluster_connections_the_first_is_used(tmp_path: Path) -> None:
@@ -373,6 +376,20 @@ def test_or_the_one_that_the_policy_names(tmp_path: Path) -> None:
     assert loaded.config.ha_policy == ReplicationBackup(cluster_name="b")
     assert refused(tmp_path, cluster(one, two) + named.format("x")) == [
         "core/cluster-connections: there is no cluster-connection 'x', which the ha-policy names"
+    ]
+
+
+def test_an_address_without_text_is_all_addresses_and_the_older_element_has_a_meaning(tmp_path: Path) -> None:
+    start = "<cluster-connection name='c'><connector-ref>one</connector-ref>"
+    core = cluster(
+        f"{start}<address/><forward-when-no-consumers>false</forward-when-no-consumers></cluster-connection>"
+    )
+    assert load(tmp_path, core).config.cluster_connection == ClusterConnection("c", "one")
+    both = "<forward-when-no-consumers>true</forward-when-no-consumers><message-load-balancing>OFF</message-load-balancing>"
+    assert refused(tmp_path, cluster(f"{start}<address>!</address>{both}</cluster-connection>")) == [
+        "core/cluster-connections/cluster-connection[c]/forward-when-no-consumers: is the same as "
+        "message-load-balancing, which stands there, too",
+        "core/cluster-connections/cluster-connection[c]: addresses must be prefixes of addresses, one per entry, not '!'",
     ]
 
 
