@@ -23,7 +23,9 @@ _REASONS = {
     "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
     "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
     "core/cluster-connections/cluster-connection/discovery-group-ref": _NO_DISCOVERY,
-    "core/cluster-connections/cluster-connection/topology-scanner-attempts": "static connectors are tried without a limit",
+    "core/cluster-connections/cluster-connection/topology-scanner-attempts": (
+        "static connectors are tried without a limit"
+    ),
     "core/broadcast-groups": _NO_DISCOVERY,
     "core/discovery-groups": _NO_DISCOVERY,
     "core/store": "the journal is files of journal-directory",

@@ -385,11 +385,15 @@ def test_an_address_without_text_is_all_addresses_and_the_older_element_has_a_me
         f"{start}<address/><forward-when-no-consumers>false</forward-when-no-consumers></cluster-connection>"
     )
     assert load(tmp_path, core).config.cluster_connection == ClusterConnection("c", "one")
-    both = "<forward-when-no-consumers>true</forward-when-no-consumers><message-load-balancing>OFF</message-load-balancing>"
+    both = (
+        "<forward-when-no-consumers>true</forward-when-no-consumers>"
+        "<message-load-balancing>OFF</message-load-balancing>"
+    )
     assert refused(tmp_path, cluster(f"{start}<address>!</address>{both}</cluster-connection>")) == [
         "core/cluster-connections/cluster-connection[c]/forward-when-no-consumers: is the same as "
         "message-load-balancing, which stands there, too",
-        "core/cluster-connections/cluster-connection[c]: addresses must be prefixes of addresses, one per entry, not '!'",
+        "core/cluster-connections/cluster-connection[c]: addresses must be prefixes of addresses, one per entry, "
+        "not '!'",
     ]
 
 
