@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from embedbroker import EmbeddedBroker, ThreadedBroker, load_config
 from embedbroker.cli._commands import commands
 from embedbroker.cluster import RemoteBindings, notification_filter
+from embedbroker.config import MessageLoadBalancing
 from embedclient import (
     BytesMessage,
     ConnectionFactory,
@@ -33,6 +34,7 @@ from embedclient import (
 )
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage
+from tests.embedbroker.kernel.stage import Stage
 from tests.interop.artemis import ArtemisBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -127,7 +129,9 @@ async def test_notifications_of_addresses_and_connections_are_those_of_artemis(
 async def snapshot_of(url: str) -> list[dict[str, object]]:
     """What a queue of notifications gets behind a consumer, and for a request of the queues: what does not vary."""
     found: list[dict[str, object]] = []
-    table = RemoteBindings("theirs", "none", 1, found.append)  # type: ignore[arg-type]  # a line makes the lists differ
+    sf = Stage().queue("store-and-forward")
+    balancing = MessageLoadBalancing.ON_DEMAND
+    table = RemoteBindings("theirs", "none", 1, sf, balancing, found.append)  # type: ignore[arg-type]  # a line makes the lists differ
     wanted = notification_filter("shop", 1, ["activemq.management"], "activemq.notifications")
     async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
         for name, address, kind, filter in (

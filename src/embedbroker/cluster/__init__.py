@@ -18,7 +18,6 @@ from ._remote_bindings import (
     ConsumerClosed,
     ConsumerCreated,
     RemoteBindings,
-    RemoteQueueBinding,
     SessionCreated,
     notification_filter,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "NewsResult",
     "OutboundPeer",
     "RemoteBindings",
-    "RemoteQueueBinding",
     "Send",
     "SessionCreated",
     "Topology",

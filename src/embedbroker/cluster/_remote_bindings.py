@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from attrs import Factory, define, frozen
+from attrs import frozen
 
-from embedbroker.kernel import InvalidSelector, Message, Selector, SelectorCache, name_in_text
+from embedbroker.config import MessageLoadBalancing
+from embedbroker.kernel import InvalidSelector, Queue, RemoteBinding, Selector, SelectorCache, name_in_text
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage
@@ -27,7 +28,6 @@ __all__ = [
     "ConsumerClosed",
     "ConsumerCreated",
     "RemoteBindings",
-    "RemoteQueueBinding",
     "SessionCreated",
     "notification_filter",
 ]
@@ -47,121 +47,46 @@ _TYPES = (
 _GROUPING = frozenset(("PROPOSAL", "PROPOSAL_RESPONSE", "UNPROPOSAL"))
 
 
-@define(eq=False)
-class RemoteQueueBinding:
-    """Hold one queue of another broker. Invariant: filtered consumers <= ``consumer_count``.
-
-    Attributes:
-        address: Address of the queue.
-        cluster_name: Name of the queue with the node id of its broker; unique in the cluster.
-        routing_name: Bindings with the same one share messages: the address for anycast, the queue for multicast.
-        remote_queue_id: Id of the binding at the broker that announces it.
-        distance: Number of bridges to the queue, from 1.
-        filter: Filter of the queue; None for all messages.
-        is_connected: Whether the broker that announces it is connected.
-        consumer_count: Number of consumers.
-    """
-
-    address: str
-    cluster_name: str
-    routing_name: str
-    remote_queue_id: int
-    distance: int
-    filter: Selector | None = None
-    is_connected: bool = True
-    consumer_count: int = 0
-    # Filters of consumers, each with the number of consumers that have it.
-    _consumer_filters: dict[str, tuple[Selector, int]] = Factory(dict)
-
-    @property
-    def consumer_filters(self) -> dict[str, int]:
-        """Return the filters of consumers, each with the number of consumers that have it."""
-        return {text: count for text, (_selector, count) in self._consumer_filters.items()}
-
-    def has_matching_consumer(self, message: Message) -> bool:
-        """Return True if a consumer wants a message.
-
-        One without a filter wants every message. Artemis leaves it out as soon as another consumer has a filter.
-        """
-        if self._unfiltered_count:
-            return True
-        return any(selector.matches(message) for selector, _count in self._consumer_filters.values())
-
-    @property
-    def _unfiltered_count(self) -> int:
-        return self.consumer_count - sum(count for _selector, count in self._consumer_filters.values())
-
-    def add_consumer(self, filter: Selector | None) -> None:
-        """Count a consumer; None is no filter."""
-        self.consumer_count += 1
-        if filter is not None:
-            _selector, count = self._consumer_filters.get(filter.text, (filter, 0))
-            self._consumer_filters[filter.text] = (filter, count + 1)
-
-    def remove_consumer(self, filter: str | None) -> bool:
-        """Count a consumer no more; return False if none with this filter is counted."""
-        if filter is None:
-            if self._unfiltered_count == 0:
-                return False
-        else:
-            counted = self._consumer_filters.pop(filter, None)
-            if counted is None:
-                return False
-            selector, count = counted
-            if count > 1:
-                self._consumer_filters[filter] = (selector, count - 1)
-        self.consumer_count -= 1
-        return True
-
-    def remove_consumers(self) -> list[str | None]:
-        """Count no consumer any more; return the filter of each one that was counted."""
-        filters: list[str | None] = [text for text, count in self.consumer_filters.items() for _ in range(count)]
-        filters.extend([None] * self._unfiltered_count)
-        self.consumer_count = 0
-        self._consumer_filters.clear()
-        return filters
-
-
 @frozen
 class BindingAdded:
     """Report a queue that is new in the table."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
 
 
 @frozen
 class BindingRemoved:
     """Report a queue that is gone from the table, with its consumers."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
 
 
 @frozen
 class BindingUpdated:
     """Report that a queue has another filter."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
 
 
 @frozen
 class BindingConnected:
     """Report that the broker of a queue is connected again, and still has the queue."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
 
 
 @frozen
 class BindingDisconnected:
     """Report that the connection to the broker of a queue is lost. The queue stays in the table."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
 
 
 @frozen
 class ConsumerCreated:
     """Report a consumer. ``address`` is that of the queue, or ``address::queue`` if the consumer named it so."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
     address: str
     filter: str | None
     distance: int
@@ -171,7 +96,7 @@ class ConsumerCreated:
 class ConsumerClosed:
     """Report the end of a consumer."""
 
-    binding: RemoteQueueBinding
+    binding: RemoteBinding
     filter: str | None
     distance: int
 
@@ -213,14 +138,26 @@ class RemoteBindings:
         node_id: Node id of the other broker.
         own_node_id: Node id of this broker. Its own queues come back over other brokers, and are left out.
         max_hops: Largest distance of a binding in the table.
+        store_and_forward: Queue for the messages of that broker.
+        load_balancing: Which messages go to that broker.
         log: Receives one line for each notification that is ignored.
     """
 
-    def __init__(self, node_id: str, own_node_id: str, max_hops: int, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        node_id: str,
+        own_node_id: str,
+        max_hops: int,
+        store_and_forward: Queue,
+        load_balancing: MessageLoadBalancing,
+        log: Callable[[str], None],
+    ) -> None:
         self.node_id = node_id
-        self.by_cluster_name: dict[str, RemoteQueueBinding] = {}
+        self.by_cluster_name: dict[str, RemoteBinding] = {}
         self._own_node_id = own_node_id
         self._max_hops = max_hops
+        self._store_and_forward = store_and_forward
+        self._load_balancing = load_balancing
         self._log = log
         self._selectors = SelectorCache()
         # False until the snapshot begins: it covers all that was announced before.
@@ -300,12 +237,14 @@ class RemoteBindings:
         distance = self._distance(properties)
         cluster_name = _text(properties, "_AMQ_ClusterName")
         queue_id = _number(properties, "_AMQ_Binding_ID")
-        added = RemoteQueueBinding(
+        added = RemoteBinding(
             _text(properties, "_AMQ_Address"),
             cluster_name,
             _text(properties, "_AMQ_RoutingName"),
             queue_id,
             distance,
+            self._store_and_forward,
+            self._load_balancing,
             self._selector(_filter(properties)),
         )
         if self._is_left_out(cluster_name, distance):
@@ -318,7 +257,7 @@ class RemoteBindings:
         self.by_cluster_name[cluster_name] = added
         return [*changes, BindingAdded(added)]
 
-    def _connect(self, binding: RemoteQueueBinding, filter: Selector | None) -> list[BindingChange]:
+    def _connect(self, binding: RemoteBinding, filter: Selector | None) -> list[BindingChange]:
         if binding.is_connected:
             raise _Ignored(
                 f"binding {name_in_text(binding.cluster_name)!r} is announced twice: max_hops is too large, or two "
@@ -349,7 +288,7 @@ class RemoteBindings:
         binding.filter = filter
         return [BindingUpdated(binding)]
 
-    def _remove(self, bindings: Iterable[RemoteQueueBinding]) -> list[BindingChange]:
+    def _remove(self, bindings: Iterable[RemoteBinding]) -> list[BindingChange]:
         changes: list[BindingChange] = []
         for binding in bindings:
             del self.by_cluster_name[binding.cluster_name]
@@ -385,7 +324,7 @@ class RemoteBindings:
             raise _Ignored(f"no such consumer of {name_in_text(binding.cluster_name)!r} was announced before")
         return [ConsumerClosed(binding, filter, distance)]
 
-    def _binding_of_consumer(self, properties: Properties) -> tuple[RemoteQueueBinding, int] | None:
+    def _binding_of_consumer(self, properties: Properties) -> tuple[RemoteBinding, int] | None:
         """Return the queue of a consumer and its distance; None for one that is left out."""
         distance = self._distance(properties)
         cluster_name = _text(properties, "_AMQ_ClusterName")

@@ -34,6 +34,7 @@ from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
 from .addressing._internal_bindings import InternalBinding
+from .addressing._remote_binding import RemoteBinding
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .message._body import LARGE, RESIDENT, Body
@@ -145,6 +146,7 @@ __all__ = [
     "Recovery",
     "Reference",
     "Refused",
+    "RemoteBinding",
     "Restore",
     "Router",
     "Schedule",

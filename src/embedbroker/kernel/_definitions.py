@@ -43,7 +43,7 @@ class QueueDefinition:
     groups anew when a consumer joins; with ``group_rebalance_pause_dispatch`` not before consumers have settled what
     they hold. The first message of a group for a consumer has the property ``group_first_key``. A queue
     that is not ``enabled`` takes no message; what it has is delivered. A queue is ``configuration_managed`` if a
-    configuration contained it.
+    configuration contained it. An ``internal`` one is made by the broker for itself.
     """
 
     id: int
@@ -69,6 +69,7 @@ class QueueDefinition:
     group_rebalance_pause_dispatch: bool = False
     enabled: bool = True
     configuration_managed: bool = False
+    internal: bool = False
 
 
 @frozen

@@ -15,7 +15,7 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from ._teardown import Teardown
 from .addressing._address import Address
-from .addressing._addresses import AddressManager, names_of, split_fqqn
+from .addressing._addresses import AddressManager, names_of, serves, split_fqqn
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
@@ -88,7 +88,7 @@ class SessionAddresses:
         if (
             refused is None
             and not request.shared
-            and self._manager.lacks_address(address, self._manager.routing_type(request))
+            and not serves(self._manager.addresses.get(address), self._manager.routing_type(request))
         ):
             refused = self._access.refusal(Permission.CREATE_ADDRESS, address)
         if refused is None:

@@ -53,7 +53,7 @@ QUEUE_COLUMNS: dict[str, Column] = {
     "consumersBeforeDispatch": Column(lambda queue: 0, is_number=True),
     "delayBeforeDispatch": Column(lambda queue: -1, is_number=True),
     "autoDelete": Column(lambda queue: queue.definition.auto_delete),
-    "internalQueue": Column(lambda queue: False),
+    "internalQueue": Column(lambda queue: queue.definition.internal),
 }
 """Fields of a queue under the names of Artemis; kinds of queues that do not exist yet have the values of "off"."""
 

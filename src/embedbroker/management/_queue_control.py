@@ -127,7 +127,7 @@ _ATTRIBUTES = (
         lambda call: _of(call).definition.configuration_managed,
         "A configuration contained it.",
     ),
-    Attribute("InternalQueue", "boolean", lambda call: False, "Made by the broker for itself; none exists."),
+    Attribute("InternalQueue", "boolean", lambda call: _of(call).definition.internal, "Made by the broker for itself."),
     Attribute("LastValue", "boolean", lambda call: False, "Last-value queue; not available yet."),
     Attribute("LastValueKey", "String", lambda call: None, "Its property; null, as there are none yet."),
     Attribute("RingSize", "long", lambda call: -1, "Limit of a ring queue; -1, as there are none yet."),

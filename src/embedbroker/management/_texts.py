@@ -122,7 +122,7 @@ def queue_configuration(queue: Queue) -> dict[str, object]:
         "configuration-managed": definition.configuration_managed,
         "temporary": definition.temporary,
         "auto-create-address": True,
-        "internal": False,
+        "internal": definition.internal,
         "transient": definition.transient,
         "auto-created": definition.auto_created,
         "fqqn": False,

@@ -52,6 +52,9 @@ class LargeCoreCodec:
     def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes:
         return bytes(_decoded(message).with_property(name, value).header)
 
+    def with_route(self, message: StoredMessage, queue_name: str, queue_ids: bytes) -> bytes:
+        return bytes(_decoded(message).with_route(queue_name, queue_ids).header)
+
     def to_core(self, message: StoredMessage, body: bytes) -> CoreMessage:
         """Return headers and properties, with this body: listings of messages leave large bodies out."""
         header = header_of(message)

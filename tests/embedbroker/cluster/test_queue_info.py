@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pytest
 
 from embedbroker.cluster import RemoteBindings
-from embedbroker.config import ClusterConnection, SecuritySetting, User
+from embedbroker.config import ClusterConnection, MessageLoadBalancing, SecuritySetting, User
 from embedbroker.kernel import DeferredWork, QueueRequest
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
@@ -329,7 +329,10 @@ def test_a_bridge_that_connects_again_and_again_gets_its_snapshot(monkeypatch: p
 def test_the_other_side_understands_it() -> None:
     """The table of the requesting broker is that of this one, also behind changes."""
     stage = Stage()
-    table = RemoteBindings(stage.node.node_id, "ffffffff-0000-0000-0000-000000000000", 1, print)
+    sf = stage.node.kernel.address_manager.queues["DLQ"]
+    table = RemoteBindings(
+        stage.node.node_id, "ffffffff-0000-0000-0000-000000000000", 1, sf, MessageLoadBalancing.OFF, print
+    )
     wanted = subscription_of(FORMATION, 7, "B").filter
     peer = collecting(stage, wanted)
     create(stage, "orders", "shop.orders", ANYCAST)

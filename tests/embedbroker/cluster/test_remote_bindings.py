@@ -15,13 +15,15 @@ from embedbroker.cluster import (
     ConsumerClosed,
     ConsumerCreated,
     RemoteBindings,
-    RemoteQueueBinding,
     SessionCreated,
     notification_filter,
 )
+from embedbroker.config import MessageLoadBalancing
+from embedbroker.kernel import RemoteBinding
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import CoreMessage
 
+from ..kernel.stage import Stage
 from .bridge_traffic import notifications_of, subscription_of
 
 FORMATION, CHAIN = "cluster-formation-two-nodes", "cluster-chain-max-hops-2"
@@ -30,6 +32,7 @@ A, B = "0ff6d701-e552-11f1-a1ea-02fc00000001", "12d89a32-e552-11f1-a912-02fc0000
 MIDDLE, LAST = "9e653e19-e552-11f1-bf04-02fc00000001", "a94dc06d-e552-11f1-b42b-02fc00000001"
 FIRST = "9b3d985a-e552-11f1-bcb7-02fc00000001"
 OWN, OTHER = "own-id", "other-id"
+QUEUE = Stage().queue("store-and-forward")
 
 
 @define
@@ -43,7 +46,9 @@ class Bench:
     table: RemoteBindings = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.table = RemoteBindings(self.node_id, self.own, self.max_hops, self.log.append)
+        self.table = RemoteBindings(
+            self.node_id, self.own, self.max_hops, QUEUE, MessageLoadBalancing.STRICT, self.log.append
+        )
 
     def play(self, scenario: str, connection: int, sender: str) -> list[BindingChange]:
         return [
@@ -72,7 +77,7 @@ class Bench:
         return line
 
     @property
-    def q(self) -> RemoteQueueBinding:
+    def q(self) -> RemoteBinding:
         return self.table.by_cluster_name[f"q{OTHER}"]
 
 
@@ -102,11 +107,11 @@ def begun(*more: dict[str, object], max_hops: int = 1) -> Bench:
     return bench
 
 
-def filter_of(found: RemoteQueueBinding) -> str | None:
+def filter_of(found: RemoteBinding) -> str | None:
     return found.filter.text if found.filter is not None else None
 
 
-def state_of(found: RemoteQueueBinding) -> tuple[bool, int]:
+def state_of(found: RemoteBinding) -> tuple[bool, int]:
     return found.is_connected, found.consumer_count
 
 

@@ -27,10 +27,11 @@ from ..queueing._queue import Queue, QueueOwner
 from ..selector._selector import InvalidSelector, Selector, SelectorCache
 from ._address import Address
 from ._internal_bindings import InternalBinding
+from ._remote_binding import RemoteBinding
 from ._resolution import Resolution
 from ._views import AddressView, QueueRequest, QueueUpdate, QueueView
 
-__all__ = ["AddressManager", "names_of", "split_fqqn"]
+__all__ = ["AddressManager", "names_of", "serves", "split_fqqn"]
 
 _MULTICAST, _ANYCAST = 0, 1
 
@@ -94,6 +95,35 @@ class AddressManager:
         """Return True if an address is reserved for a part of the broker."""
         binding = self.internal.get(name)
         return binding is not None and binding.is_reserved
+
+    # -- queues of other brokers ---------------------------------------------------------------------------------
+
+    def add_remote_binding(self, binding: RemoteBinding) -> None:
+        """Bind a queue of another broker, so that messages are routed to it. It must not be bound.
+
+        Args:
+            binding: Binding; receives its id.
+        """
+        assert not binding.id, binding.cluster_name
+        binding.id = self.ids.take()
+        self.resolution.add_remote(binding)
+
+    def remove_remote_binding(self, binding: RemoteBinding) -> None:
+        """Unbind a queue of another broker. What is in the store-and-forward queue stays there.
+
+        Args:
+            binding: Binding that is bound.
+        """
+        self.resolution.remove_remote(binding)
+        binding.id = 0
+
+    def remote_bindings_of(self, address_name: str) -> list[RemoteBinding]:
+        """Return the queues of other brokers that are bound to exactly this address, in order of their addition.
+
+        Args:
+            address_name: Name of the address, which need not exist here.
+        """
+        return self.resolution.remote_at(address_name)
 
     # -- addresses -----------------------------------------------------------------------------------------------
 
@@ -167,11 +197,6 @@ class AddressManager:
         """Return True if queues or diverts are bound to exactly this address."""
         return address.has_queues or bool(self.resolution.diverts_at(address.name))
 
-    def lacks_address(self, name: str, routing_type: int) -> bool:
-        """Return True if there is no address with this routing type."""
-        address = self.addresses.get(name)
-        return address is None or not address.serves(routing_type)
-
     def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
         """Return the address with this routing type, creating either on demand when ``allowed``."""
         if self.is_reserved(name):
@@ -228,7 +253,7 @@ class AddressManager:
             return Refused(
                 ErrorCode.ILLEGAL_STATE, f"AMQ229235: queue {name!r}: a divert has this name; choose another one"
             )
-        if request.auto_created and not request.temporary and self.is_gone(address_name):
+        if request.auto_created and not request.temporary and self._is_gone(address_name):
             return _temporary_is_gone(address_name)
         if limited and len(self.queues) >= self.queues_max:
             return self._too_many_queues(name)
@@ -480,6 +505,7 @@ class AddressManager:
             group_first_key=request.group_first_key or settings.default_group_first_key or None,
             enabled=default(request.enabled, True),
             configuration_managed=request.configuration_managed,
+            internal=request.internal,
         )
 
     def drop_queue(self, queue: Queue) -> None:
@@ -518,13 +544,13 @@ class AddressManager:
         self.resolution.on_queue(address)
         return queue
 
-    def is_gone(self, name: str) -> bool:
+    def _is_gone(self, name: str) -> bool:
         """Return True if a name can only be that of a temporary destination, which no longer exists."""
         return name in self._gone or (name.startswith(_OLD_TEMPORARY_PREFIXES) and name not in self.queues)
 
     # -- on demand -----------------------------------------------------------------------------------------------
 
-    def auto_create(
+    def _auto_create(
         self, address_name: str, queue_name: str | None, routing_type: int | None, access: Access | None = None
     ) -> Refused | None:
         """Create what a send needs (broker-semantics 1.3), as far as ``access`` allows it.
@@ -538,7 +564,7 @@ class AddressManager:
         if wants_queue and address_name not in self.addresses and len(self.queues) >= self.queues_max:
             return self._too_many_queues(queue_name or address_name)
         allowed = bool(settings.auto_create_addresses)
-        if access is not None and allowed and self.lacks_address(address_name, routing_type):
+        if access is not None and allowed and not serves(self.addresses.get(address_name), routing_type):
             denied = access.refusal(Permission.CREATE_ADDRESS, address_name)
             if denied is not None:
                 return denied
@@ -588,9 +614,9 @@ class AddressManager:
             return None
         if not name:
             return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
-        if self.is_gone(name) or message.is_to_temporary:
+        if self._is_gone(name) or message.is_to_temporary:
             return _temporary_is_gone(name)
-        return self.auto_create(*split_fqqn(name), routing_type, access)
+        return self._auto_create(*split_fqqn(name), routing_type, access)
 
     def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
         """Return the queue that ``address::queue`` names, if it is bound there and takes the message."""
@@ -626,7 +652,7 @@ class AddressManager:
                 self._missing_definition(request, address_name, wanted, settings), durable=True, auto_delete=False
             )
             consumers = messages = 0
-            is_creatable = not self.is_gone(address_name)
+            is_creatable = not self._is_gone(address_name)
         # As Artemis answers for its management address: JMS clients send to no queue that does not exist.
         is_own = self.is_reserved(wanted)
         if is_own:
@@ -668,7 +694,7 @@ class AddressManager:
         if address_name == "#":
             names = list(self.queues)
         is_reserved = self.is_reserved(address_name)
-        is_creatable = not is_reserved and not self.is_gone(address_name)
+        is_creatable = not is_reserved and not self._is_gone(address_name)
         return AddressView(
             address is not None or is_reserved,
             names,
@@ -680,6 +706,11 @@ class AddressManager:
             address is not None and address.definition.multicast,
             is_reserved or (address is not None and address.definition.anycast),
         )
+
+
+def serves(address: Address | None, routing_type: int) -> bool:
+    """Return True if an address exists and has this routing type."""
+    return address is not None and address.serves(routing_type)
 
 
 def _is_reserved(name: str) -> Refused:

@@ -1,12 +1,12 @@
 """The bindings of an address, and the choice of those that take a message.
 
-Responsible for an address' own queues, and for what takes its messages beside them: diverts, and queues of wildcard
-addresses. Does not depend on how those are found (see `Resolution`).
+Responsible for an address' own queues, and for what takes its messages beside them: diverts, queues of wildcard
+addresses, and queues of other brokers. Does not depend on how those are found (see `Resolution`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Protocol, TypeVar
 
 from embedclient.model import RoutingType
@@ -15,6 +15,8 @@ from ..message._message import Message
 from ..queueing._queue import Queue
 from ..selector._selector import Selector
 from ._diverts import Divert
+from ._remote_binding import RemoteBinding
+from ._rotation import Rotation
 
 __all__ = ["Bindings", "OtherBindings"]
 
@@ -41,9 +43,10 @@ class OtherBindings:
         multicast: Multicast queues of wildcard addresses that match.
         anycast: Anycast queues of those, by wildcard address: those of one address take turns.
         turns: Position of each turn, kept over later resolutions.
+        rotation: Groups with remote bindings; None without any.
     """
 
-    __slots__ = ("anycast", "diverts", "exclusive", "multicast", "turns")
+    __slots__ = ("anycast", "diverts", "exclusive", "multicast", "rotation", "turns")
 
     def __init__(
         self,
@@ -52,12 +55,14 @@ class OtherBindings:
         multicast: Sequence[Queue],
         anycast: dict[str, list[Queue]],
         turns: dict[str, int],
+        rotation: Rotation | None = None,
     ) -> None:
         self.exclusive = exclusive
         self.diverts = diverts
         self.multicast = multicast
         self.anycast = anycast
         self.turns = turns
+        self.rotation = rotation
 
     @property
     def has_diverts(self) -> bool:
@@ -73,13 +78,18 @@ class OtherBindings:
         """Return True if a queue is among them."""
         return queue in self.multicast or any(queue in queues for queues in self.anycast.values())
 
-    def queues_for(self, message: Message, routing_type: int | None) -> list[Queue]:
-        """Return the queues that take this message; ``routing_type`` None means that the sender named none."""
+    def queues_for(self, message: Message, routing_type: int | None, grouped: Container[Queue] = ()) -> list[Queue]:
+        """Return the queues that take this message, without those in groups.
+
+        ``routing_type`` None means that the sender named none.
+        """
         targets: list[Queue] = []
         if routing_type != RoutingType.ANYCAST:
-            targets += [queue for queue in self.multicast if _takes(queue, message)]
+            targets += [queue for queue in self.multicast if queue not in grouped and _takes(queue, message)]
         if routing_type != RoutingType.MULTICAST:
             for pattern, queues in self.anycast.items():
+                if queues[0] in grouped:
+                    continue
                 queue = self._next("queue " + pattern, queues, message)
                 if queue is not None:
                     targets.append(queue)
@@ -153,6 +163,31 @@ class Bindings:
         if self.others is not None:
             targets += self.others.queues_for(message, routing_type)
         return targets
+
+    def choose(
+        self, message: Message, routing_type: int | None, queue_name: str | None = None
+    ) -> tuple[list[Queue], list[RemoteBinding]]:
+        """Return the queues that take this message, and the remote bindings; see `Rotation.choose`.
+
+        With a ``queue_name``, only queues in groups: the caller finds the others.
+        """
+        others = self.others
+        assert others is not None and others.rotation is not None
+        rotation = others.rotation
+        queues, remote = rotation.choose(message, routing_type, queue_name)
+        if queue_name is not None:
+            return queues, remote
+        grouped = rotation.members
+        if not grouped:
+            queues += self.route(message, routing_type)
+        else:
+            if routing_type != _ANYCAST:
+                queues += [queue for queue in self.multicast if queue not in grouped and _takes(queue, message)]
+            if routing_type != _MULTICAST and self.anycast and self.anycast[0] not in grouped:
+                queues += self.route(message, _ANYCAST)
+        if others.has_queues:
+            queues += others.queues_for(message, routing_type, grouped)
+        return queues, remote
 
     def chosen(self, queue_ids: frozenset[int]) -> list[Queue]:
         """Return the queues with these ids, which another broker has chosen for a message."""

@@ -1,10 +1,13 @@
-"""Resolution: which diverts and which queues of wildcard addresses take the messages of an address.
+"""Resolution: which diverts, queues of wildcard addresses and remote queues take the messages of an address.
 
 Responsible for the index of wildcard addresses, and for one cached result per address. The result is resolved at the
 first message, and again after a change of bindings. Does not depend on the routing of a message.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from embedbroker.config import WildcardConfiguration
 
@@ -13,6 +16,8 @@ from ..queueing._queue import Queue
 from ._address import Address
 from ._bindings import OtherBindings
 from ._diverts import Divert
+from ._remote_binding import RemoteBinding
+from ._rotation import Rotation, Shared
 from ._wildcards import WildcardIndex
 
 __all__ = ["Resolution"]
@@ -24,7 +29,7 @@ _UNLISTED_MAX = 1000
 class Resolution:
     """Resolve the bindings of addresses beside their own queues."""
 
-    __slots__ = ("_addresses", "_at", "_patterns", "_resolved", "_unlisted", "_wildcards", "diverts")
+    __slots__ = ("_addresses", "_at", "_patterns", "_remote_at", "_resolved", "_unlisted", "_wildcards", "diverts")
 
     def __init__(self, wildcards: WildcardConfiguration, addresses: dict[str, Address]) -> None:
         self._wildcards = wildcards
@@ -32,6 +37,8 @@ class Resolution:
         self.diverts: dict[str, Divert] = {}
         # Diverts by the address that they are bound to, and by their name.
         self._at: dict[str, dict[str, Divert]] = {}
+        # Remote bindings by their address, and by their id.
+        self._remote_at: dict[str, dict[int, RemoteBinding]] = {}
         self._patterns = WildcardIndex(wildcards)
         # Addresses whose result is valid. A change forgets all of them: each resolution pays for one such step.
         self._resolved: dict[Address, None] = {}
@@ -48,6 +55,9 @@ class Resolution:
         """Handle a queue that was bound to an address, or unbound."""
         if self.is_wild(address.name):
             self._change(address.name)
+        elif address.others is not None and address.others.rotation is not None:
+            # The queue may belong to a group.
+            self._forget(address)
 
     def on_address(self, address: Address) -> None:
         """Handle an address that was added or removed."""
@@ -73,6 +83,23 @@ class Resolution:
         """Return the diverts that are bound to exactly this address."""
         return list(self._at.get(name, {}).values())
 
+    def add_remote(self, binding: RemoteBinding) -> None:
+        """Bind a queue of another broker."""
+        self._remote_at.setdefault(binding.address, {})[binding.id] = binding
+        self._change(binding.address)
+
+    def remove_remote(self, binding: RemoteBinding) -> None:
+        """Unbind a queue of another broker."""
+        bindings = self._remote_at[binding.address]
+        del bindings[binding.id]
+        if not bindings:
+            del self._remote_at[binding.address]
+        self._change(binding.address)
+
+    def remote_at(self, name: str) -> list[RemoteBinding]:
+        """Return the remote bindings of exactly this address, in order of their addition."""
+        return list(self._remote_at.get(name, {}).values())
+
     def _change(self, name: str) -> None:
         """Forget what was resolved with the bindings of an address."""
         self._unlisted.clear()
@@ -82,7 +109,7 @@ class Resolution:
                 self._forget(address)
             return
         address = self._addresses.get(name)
-        if name in self._at or (address is not None and address.has_queues):
+        if name in self._at or name in self._remote_at or (address is not None and address.has_queues):
             self._patterns.add(name)
         else:
             self._patterns.remove(name)
@@ -100,24 +127,30 @@ class Resolution:
         """Set `Address.others`. An address with wildcards has its own bindings only, as in Artemis."""
         name = address.name
         patterns = self._patterns.matching(name) if len(self._patterns) and not self.is_wild(name) else []
-        diverts = self.diverts_at(name)
+        diverts, remote = self.diverts_at(name), self.remote_at(name)
         multicast: list[Queue] = []
         anycast: dict[str, list[Queue]] = {}
         for pattern in patterns:
             diverts += self.diverts_at(pattern)
+            remote += self.remote_at(pattern)
             wild = self._addresses.get(pattern)
             if wild is not None:
                 multicast += wild.multicast
                 if wild.anycast:
                     anycast[pattern] = list(wild.anycast)
-        turns = address.others.turns if address.others is not None else {}
-        if diverts or multicast or anycast:
+        before = address.others
+        turns = before.turns if before is not None else {}
+        rotation: Rotation | None = None
+        if remote:
+            groups = _groups(remote, address, multicast, anycast)
+            rotation = Rotation(groups, before.rotation if before is not None else None)
+        if diverts or multicast or anycast or rotation is not None:
             by_name: dict[str, list[Divert]] = {}
             for divert in diverts:
                 if not divert.definition.exclusive:
                     by_name.setdefault(divert.routing_name, []).append(divert)
             exclusive = [divert for divert in diverts if divert.definition.exclusive]
-            address.others = OtherBindings(exclusive, by_name, multicast, anycast, turns)
+            address.others = OtherBindings(exclusive, by_name, multicast, anycast, turns, rotation)
         else:
             address.others = None
         address.is_resolved = True
@@ -125,13 +158,14 @@ class Resolution:
             self._resolved[address] = None
 
     def find(self, name: str) -> Address | None:
-        """Return an address with what is bound to it, also one that is only matched by wildcards or has a divert.
+        """Return an address with what is bound to it, also one that does not exist here.
 
-        Such an address is not listed: no queue can be bound to it.
+        Wildcards match it, or it has a divert, or a queue of another broker. Such an address is not listed: no queue
+        can be bound to it.
         """
         address = self._addresses.get(name)
         if address is None:
-            if not len(self._patterns) and name not in self._at:
+            if not len(self._patterns) and name not in self._at and name not in self._remote_at:
                 return None
             address = self._unlisted.get(name)
             if address is None:
@@ -142,3 +176,28 @@ class Resolution:
         if not address.is_resolved:
             self.resolve(address)
         return address if address.others is not None or address.name in self._addresses else None
+
+
+def _groups(
+    remote: list[RemoteBinding], address: Address, multicast: Iterable[Queue], anycast: Mapping[str, Sequence[Queue]]
+) -> dict[str, list[Shared]]:
+    """Return the bindings that share messages with remote ones, by routing name, in order of their addition.
+
+    Args:
+        remote: Remote bindings that take messages of the address.
+        address: The address, with its own queues.
+        multicast: Multicast queues of wildcard addresses that match.
+        anycast: Anycast queues of those, by wildcard address.
+    """
+    groups: dict[str, list[Shared]] = {}
+    for binding in remote:
+        groups.setdefault(binding.routing_name, []).append(binding)
+    for queue in chain(address.multicast, multicast):
+        if queue.name in groups:
+            groups[queue.name].append(queue)
+    for name, queues in ((address.name, address.anycast), *anycast.items()):
+        if name in groups:
+            groups[name] += queues
+    for bindings in groups.values():
+        bindings.sort(key=lambda binding: binding.id)
+    return groups

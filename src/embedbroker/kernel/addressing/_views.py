@@ -38,6 +38,7 @@ class QueueRequest:
     ignore_if_exists: bool = False
     user: str | None = None
     configuration_managed: bool = False
+    internal: bool = False
 
 
 @frozen

@@ -153,5 +153,13 @@ class Message(Protocol):
             removals: Names of properties that the copy does not have.
         """
 
+    def with_route(self, queue_name: str, queue_ids: bytes) -> Message:
+        """Return a copy without id, for a store-and-forward queue; it is not directed. Raise RemoteProtocolError.
+
+        Args:
+            queue_name: Name of the store-and-forward queue.
+            queue_ids: Ids of the queues of the other broker, 8 bytes each, big-endian.
+        """
+
     def with_expiration(self, expiration: int) -> Message:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""

@@ -101,6 +101,9 @@ class Codec(Protocol):
     def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes | bytearray:
         """Return the encoded bytes of a copy that has another property."""
 
+    def with_route(self, message: StoredMessage, queue_name: str, queue_ids: bytes) -> bytes | bytearray:
+        """Return the encoded bytes of a copy for a store-and-forward queue, as `Message.with_route`."""
+
     def to_core(self, message: StoredMessage, body: bytes) -> Message:
         """Return the message in the CORE encoding, with the same id, as `Message.to_core`."""
 
@@ -267,6 +270,12 @@ class StoredMessage:
     def with_property(self, name: str, value: PropertyValue) -> StoredMessage:
         content = self.codec.with_property(self, name, value)
         return self._copy(content, self.address, self.expiration, self.message_id)
+
+    def with_route(self, queue_name: str, queue_ids: bytes) -> StoredMessage:
+        content = self.codec.with_route(self, queue_name, queue_ids)
+        copy = self._copy(content, self.address, self.expiration, message_id=0)
+        copy.is_directed, copy.deliver_at = False, 0
+        return copy
 
     def with_expiration(self, expiration: int) -> StoredMessage:
         return self._copy(self.content, self.address, expiration, self.message_id)

@@ -350,6 +350,14 @@ class Queue:
         """Return the number of consumers without browsers."""
         return len(self.consumers)
 
+    def has_matching_consumer(self, message: Message) -> bool:
+        """Return True if a consumer wants a message, ready or not."""
+        # A loop: this runs for each message of an address with remote bindings.
+        for consumer in self.consumers:  # noqa: SIM110
+            if consumer.selector is None or consumer.selector.matches(message):
+                return True
+        return False
+
     # -- visibility ----------------------------------------------------------------------------------------------
 
     @property
@@ -422,7 +430,9 @@ class Queue:
     def expect_groups(self) -> None:
         """Keep messages of a group together from now on. An exclusive queue does that with all messages."""
         definition = self.definition
-        if definition.exclusive or definition.group_buckets == 0 or isinstance(self.dispatcher, GroupDispatcher):
+        if definition.exclusive or definition.internal or definition.group_buckets == 0:
+            return
+        if isinstance(self.dispatcher, GroupDispatcher):
             return
         self.dispatcher = GroupDispatcher(self.dispatcher, self)
 

@@ -166,7 +166,7 @@ _KINDS = {
 }
 
 # Fields of definitions that are left out at their default: records without them are those of earlier versions.
-_LATER_FIELDS = {"group_rebalance_pause_dispatch", "enabled", "configuration_managed"}
+_LATER_FIELDS = {"group_rebalance_pause_dispatch", "enabled", "configuration_managed", "internal"}
 
 SKIPPABLE = 0x80
 DURABLE = 0x01

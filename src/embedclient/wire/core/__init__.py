@@ -13,6 +13,7 @@ from ._codec import decode_packet, encode_packet
 from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE, HANDSHAKE, FrameSplitter, frame_spans
 from ._message import (
     DUPLICATE_ID_KEY,
+    ROUTE_TO,
     ROUTING_TYPE_KEY,
     CoreMessage,
     DirectedCoreMessage,
@@ -21,6 +22,7 @@ from ._message import (
     from_1x,
     known_address,
     property_key,
+    route_property,
     to_1x,
 )
 from ._message_lane import (
@@ -225,6 +227,7 @@ __all__ = [
     "PRIMARY_VOTE_HANDLER",
     "RECEIVE_TRAILER",
     "RECEIVE_TRAILER_SIZE",
+    "ROUTE_TO",
     "ROUTING_TYPE_KEY",
     "SEND_TRAILER",
     "SEND_TRAILER_130",
@@ -397,6 +400,7 @@ __all__ = [
     "property_key",
     "read_bytes_value",
     "read_stream_item",
+    "route_property",
     "send_trailer",
     "send_trailer_size",
     "to_1x",

@@ -89,13 +89,18 @@ _GROUP_ID_KEY: Final = property_key(_GROUP_ID)
 _GROUP_SEQUENCE_KEY: Final = property_key(_GROUP_SEQUENCE)
 _TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
 _HOPS: Final = "_AMQ_Hops"
-_ROUTE_TO = "_AMQ_ROUTE_TO"
+ROUTE_TO: Final = "_AMQ_ROUTE_TO"
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 _ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 _ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 _ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
 _ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
+
+
+def route_property(queue_name: str) -> str:
+    """Return the property in which a message of a store-and-forward queue has its `CoreMessage.route_in`."""
+    return ROUTE_TO + queue_name
 
 
 def known_address(address: str) -> tuple[bytes, str]:
@@ -412,7 +417,7 @@ class CoreMessage:
         changed: dict[str, PropertyValue | TypedValue] = {**changes}
         if routing_type is not None:
             changed[_ROUTING_TYPE] = TypedValue(routing_type, PropertyType.BYTE)
-        removed = (*removals, _ROUTING_TYPE, _ROUTE_TO)
+        removed = (*removals, _ROUTING_TYPE, ROUTE_TO)
         return self.copy_for(address, changes=changed, removals=removed, expiration=self.expiration)
 
     def with_property(self, name: str, value: PropertyValue) -> CoreMessage:
@@ -420,6 +425,25 @@ class CoreMessage:
         copy = self.copy_for(self.address, changes={name: value}, removals=(), expiration=self.expiration)
         copy.assign_id(self.message_id)
         return copy
+
+    def with_route(self, queue_name: str, queue_ids: bytes) -> CoreMessage:
+        """Return a copy without id for a store-and-forward queue. Raise RemoteProtocolError.
+
+        A sender cannot give it a route: such a property of a client is removed at the arrival of its message.
+
+        Args:
+            queue_name: Name of the store-and-forward queue.
+            queue_ids: Ids of the queues of the other broker, 8 bytes each, big-endian.
+        """
+        return self.with_bytes_behind(self.address, route_property(queue_name), queue_ids)
+
+    def route_in(self, queue_name: str) -> bytes | None:
+        """Return the ids of the queues of the other broker, 8 bytes each, big-endian. Raise RemoteProtocolError.
+
+        None: the message was not routed to this store-and-forward queue, and has no target.
+        """
+        ids = self.property(route_property(queue_name))
+        return ids if isinstance(ids, bytes) and ids and not len(ids) % 8 else None
 
     def with_bytes_behind(self, address: str, name: str, value: bytes) -> CoreMessage:
         """Return a copy without id for another address, with one more property behind the others.

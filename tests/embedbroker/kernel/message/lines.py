@@ -68,6 +68,9 @@ class LinesCodec:
     def with_property(self, message: StoredMessage, name: str, value: PropertyValue) -> bytes:
         return encoded(self.fields(message) | {name: str(value)}, body_of(message))
 
+    def with_route(self, message: StoredMessage, queue_name: str, queue_ids: bytes) -> bytes:
+        return encoded(self.fields(message) | {f"x_route_{queue_name}": queue_ids.hex()}, body_of(message))
+
     def to_core(self, message: StoredMessage, body: bytes) -> CoreMessage:
         core = CoreMessage.build(
             address=message.address,

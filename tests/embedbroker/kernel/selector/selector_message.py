@@ -66,5 +66,8 @@ class Letter:
     ) -> Letter:
         raise AssertionError("a selector copies nothing")
 
+    def with_route(self, queue_name: str, queue_ids: bytes) -> Letter:
+        raise AssertionError("a selector routes nothing")
+
     def with_expiration(self, expiration: int) -> Letter:
         raise AssertionError("a selector copies nothing")

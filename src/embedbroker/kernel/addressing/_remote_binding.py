@@ -1,0 +1,107 @@
+"""The binding of a queue of another broker: what routing needs of that queue and of its consumers.
+
+Responsible for the consumers that the other broker announces. Does not depend on the connection to the other broker,
+nor on the choice among bindings (see `Rotation`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from attrs import Factory, define
+
+from embedbroker.config import MessageLoadBalancing
+
+from ..message._message import Message
+from ..queueing._queue import Queue
+from ..selector._selector import Selector
+
+__all__ = ["RemoteBinding"]
+
+_NODE_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+
+
+@define(eq=False)
+class RemoteBinding:
+    """Hold one queue of another broker. Invariant: filtered consumers <= ``consumer_count``.
+
+    Attributes:
+        address: Address of the queue.
+        cluster_name: Name of the queue with the node id of its broker; unique in the cluster.
+        routing_name: Bindings with the same one share messages: the address for anycast, the queue for multicast.
+        remote_queue_id: Id of the binding at the broker that announces it.
+        distance: Number of bridges to the queue, from 1.
+        store_and_forward: Local queue of what goes there.
+        load_balancing: Which messages go there.
+        filter: Filter of the queue; None for all messages.
+        is_connected: Whether the broker that announces it is connected.
+        consumer_count: Number of consumers.
+        id: Id among the bindings of this broker, 0 until it is bound; later ones have higher ids.
+    """
+
+    address: str
+    cluster_name: str
+    routing_name: str
+    remote_queue_id: int
+    distance: int
+    store_and_forward: Queue
+    load_balancing: MessageLoadBalancing
+    filter: Selector | None = None
+    is_connected: bool = True
+    consumer_count: int = 0
+    id: int = 0
+    # Filters of consumers, each with the number of consumers that have it.
+    _consumer_filters: dict[str, tuple[Selector, int]] = Factory(dict)
+
+    @property
+    def queue_name(self) -> str:
+        """Return the name of the queue: the name in the cluster without the node id behind it."""
+        return _NODE_ID.sub("", self.cluster_name)
+
+    @property
+    def consumer_filters(self) -> dict[str, int]:
+        """Return the filters of consumers, each with the number of consumers that have it."""
+        return {text: count for text, (_selector, count) in self._consumer_filters.items()}
+
+    def has_matching_consumer(self, message: Message) -> bool:
+        """Return True if a consumer wants a message.
+
+        One without a filter wants every message. Artemis leaves it out as soon as another consumer has a filter.
+        """
+        if self._unfiltered_count:
+            return True
+        return any(selector.matches(message) for selector, _count in self._consumer_filters.values())
+
+    @property
+    def _unfiltered_count(self) -> int:
+        return self.consumer_count - sum(count for _selector, count in self._consumer_filters.values())
+
+    def add_consumer(self, filter: Selector | None) -> None:
+        """Count a consumer; None is no filter."""
+        self.consumer_count += 1
+        if filter is not None:
+            _selector, count = self._consumer_filters.get(filter.text, (filter, 0))
+            self._consumer_filters[filter.text] = (filter, count + 1)
+
+    def remove_consumer(self, filter: str | None) -> bool:
+        """Count a consumer no more; return False if none with this filter is counted."""
+        if filter is None:
+            if self._unfiltered_count == 0:
+                return False
+        else:
+            counted = self._consumer_filters.pop(filter, None)
+            if counted is None:
+                return False
+            selector, count = counted
+            if count > 1:
+                self._consumer_filters[filter] = (selector, count - 1)
+        self.consumer_count -= 1
+        return True
+
+    def remove_consumers(self) -> list[str | None]:
+        """Count no consumer any more; return the filter of each one that was counted."""
+        filters: list[str | None] = [text for text, count in self.consumer_filters.items() for _ in range(count)]
+        filters.extend([None] * self._unfiltered_count)
+        self.consumer_count = 0
+        self._consumer_filters.clear()
+        return filters

@@ -1,0 +1,154 @@
+"""The choice between queues of this broker and of others: bindings with the same routing name take turns.
+
+Responsible for the rotation of Artemis (cluster-and-ha 8.2) at one address that has remote bindings. Does not depend
+on how a message gets to another broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from embedbroker.config import MessageLoadBalancing
+from embedclient.model import RoutingType
+
+from ..message._message import Message
+from ..queueing._queue import Queue
+from ._remote_binding import RemoteBinding
+
+__all__ = ["Group", "Rotation", "Shared"]
+
+Shared: TypeAlias = "Queue | RemoteBinding"
+"""A binding that shares messages with those of the same routing name."""
+
+_MULTICAST = RoutingType.MULTICAST
+_STAYING = (MessageLoadBalancing.OFF, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
+
+
+class Group:
+    """Hold the bindings with one routing name, in order of their addition, and the one whose turn is next."""
+
+    __slots__ = ("bindings", "position")
+
+    def __init__(self, bindings: Sequence[Shared], position: int) -> None:
+        self.bindings = bindings
+        self.position = position
+
+    def next_for(
+        self, message: Message, load_balancing: MessageLoadBalancing, queue_name: str | None, *, stays: bool
+    ) -> Shared | None:
+        """Return the binding that takes a message; the next turn is that of the binding behind it.
+
+        One with a matching consumer comes before all others, and one without a consumer only if there is no better.
+
+        Args:
+            message: Message.
+            load_balancing: Type in force.
+            queue_name: Name that the queue must have; None for any name.
+            stays: Whether the message does not leave this broker.
+        """
+        bindings = self.bindings
+        count = len(bindings)
+        is_strict = load_balancing is MessageLoadBalancing.STRICT
+        prefers_local = load_balancing is MessageLoadBalancing.ON_DEMAND
+        position = self.position if self.position < count else 0
+        fallback = -1
+        for _ in range(count):
+            binding = bindings[position]
+            is_local = isinstance(binding, Queue)
+            if (
+                (is_local or not stays)
+                and (binding.filter is None or binding.filter.matches(message))
+                and (queue_name is None or _queue_name(binding) == queue_name)
+            ):
+                if count == 1 or _is_preferred(binding, message, is_strict=is_strict):
+                    self.position = (position + 1) % count
+                    return binding
+                if fallback < 0 or (prefers_local and is_local):
+                    fallback = position
+            position = (position + 1) % count
+        if fallback < 0:
+            return None
+        self.position = (fallback + 1) % count
+        return bindings[fallback]
+
+    def next_elsewhere(self, message: Message, origin: Queue) -> Shared | None:
+        """Return the binding that takes a message out of a queue: one with a consumer that wants it; None for none."""
+        bindings = self.bindings
+        count = len(bindings)
+        for step in range(count):
+            position = (self.position + step) % count
+            binding = bindings[position]
+            if (
+                binding is not origin
+                and _is_preferred(binding, message, is_strict=False)
+                and (binding.filter is None or binding.filter.matches(message))
+            ):
+                self.position = (position + 1) % count
+                return binding
+        return None
+
+
+def _is_preferred(binding: Shared, message: Message, *, is_strict: bool) -> bool:
+    """Return True if a binding is connected and has a consumer that wants a message, where consumers matter."""
+    if isinstance(binding, Queue):
+        return is_strict or binding.has_matching_consumer(message)
+    if not binding.is_connected:
+        return False
+    if is_strict:
+        return True
+    return (
+        binding.consumer_count > 0
+        and binding.load_balancing is not MessageLoadBalancing.OFF
+        and binding.has_matching_consumer(message)
+    )
+
+
+def _queue_name(binding: Shared) -> str:
+    return binding.name if isinstance(binding, Queue) else binding.queue_name
+
+
+class Rotation:
+    """Hold the groups of an address that have a remote binding.
+
+    Args:
+        groups: Bindings by routing name, each list in order of addition, with a remote binding at least.
+        before: What was in force until now; its turns go on.
+    """
+
+    __slots__ = ("groups", "load_balancing", "members")
+
+    def __init__(self, groups: Mapping[str, Sequence[Shared]], before: Rotation | None) -> None:
+        known: Mapping[str, Group] = before.groups if before is not None else {}
+        self.groups: dict[str, Group] = {
+            name: Group(bindings, known[name].position if name in known else 0) for name, bindings in groups.items()
+        }
+        #: Queues of this broker that are in a group.
+        self.members: Collection[Queue] = frozenset(
+            [binding for bindings in groups.values() for binding in bindings if isinstance(binding, Queue)]
+        )
+        remote = [each for bindings in groups.values() for each in bindings if isinstance(each, RemoteBinding)]
+        #: Type in force: that of the remote binding added last.
+        self.load_balancing = max(remote, key=lambda binding: binding.id).load_balancing
+
+    def choose(
+        self, message: Message, routing_type: int | None, queue_name: str | None = None
+    ) -> tuple[list[Queue], list[RemoteBinding]]:
+        """Return the queues of the groups that take a message, and the remote bindings.
+
+        Args:
+            message: Message.
+            routing_type: Routing type of the send; None if the sender named none.
+            queue_name: Queue that the sender named; None for all.
+        """
+        load_balancing = self.load_balancing
+        stays = load_balancing in _STAYING and routing_type != _MULTICAST
+        queues: list[Queue] = []
+        remote: list[RemoteBinding] = []
+        for group in self.groups.values():
+            binding = group.next_for(message, load_balancing, queue_name, stays=stays)
+            if isinstance(binding, RemoteBinding):
+                remote.append(binding)
+            elif binding is not None and (routing_type is None or binding.definition.routing_type == routing_type):
+                queues.append(binding)
+        return queues, remote
