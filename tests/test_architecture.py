@@ -434,8 +434,8 @@ MANAGEMENT_READS = """
     address_manager.addresses.get address_manager.addresses.values address_manager.find_queue address_manager.is_bound
     address_manager.queues.get address_manager.queues.values address_manager.resolution.diverts_at
     address_manager.selector branches.outcomes branches.prepared branches.transactions duplicates.is_in_force
-    memory.address_bytes memory.has_room message_counters.of router.reaches_queues settings.given settings.of
-    settings_table.security_of
+    bridges.connectors.values memory.address_bytes memory.has_room message_counters.of router.reaches_queues
+    settings.given settings.of settings_table.security_of
 """
 # Effects on messages of a queue that the session returned, which checks the permission (`use_queue`, `admit_send`).
 MANAGEMENT_ON_QUEUES = """
@@ -443,10 +443,11 @@ MANAGEMENT_ON_QUEUES = """
 """
 # Of the broker as a whole: the registry checks the only permission. What goes to a queue is the snapshot of queues.
 MANAGEMENT_OF_THE_BROKER = """
-    address_manager.provide_targets housekeeping.reschedule inform log message_counters.disable
-    message_counters.enable message_counters.reset message_counters.reset_histories observers.call
-    observers.call_each router.send_to_queue settings_table.remove_address settings_table.remove_security
-    settings_table.set_address settings_table.set_security
+    address_manager.provide_targets bridges.add_connector bridges.create bridges.remove bridges.remove_connector
+    housekeeping.reschedule inform log message_counters.disable message_counters.enable message_counters.reset
+    message_counters.reset_histories observers.call observers.call_each router.send_to_queue
+    settings_table.remove_address settings_table.remove_security settings_table.set_address
+    settings_table.set_security
 """
 
 

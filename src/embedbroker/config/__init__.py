@@ -2,9 +2,15 @@
 
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._addresses import AddressConfiguration, QueueConfiguration
-from ._bridges import BridgeConfig, BridgeRoutingType, BridgeTransformer
+from ._bridges import BridgeConfig, BridgeRoutingType, BridgeTransformer, check_bridges
 from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares
-from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, MessageLoadBalancing
+from ._cluster import (
+    DEFAULT_CLUSTER_PASSWORD,
+    DEFAULT_CLUSTER_USER,
+    ClusterConnection,
+    MessageLoadBalancing,
+    as_connectors,
+)
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._ha_policy import (
     HAPolicy,
@@ -78,8 +84,10 @@ __all__ = [
     "WildcardConfiguration",
     "address_settings_as_json",
     "address_settings_of_json",
+    "as_connectors",
     "as_diverts",
     "certificate_pattern",
+    "check_bridges",
     "exposure",
     "forwarding_addresses",
     "misfits",

@@ -1,6 +1,7 @@
 """The broker, sync and protocol-blind."""
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
+from ._bridge_table import BridgeHost, BridgeTable
 from ._bridge_view import BridgeView
 from ._client_view import ClientConnection, SessionView
 from ._clients import Clients
@@ -82,6 +83,8 @@ __all__ = [
     "Bookmark",
     "Branch",
     "BranchMissing",
+    "BridgeHost",
+    "BridgeTable",
     "BridgeView",
     "ByteCredit",
     "ClientConnection",

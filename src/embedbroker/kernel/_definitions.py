@@ -129,10 +129,11 @@ class CursorRemoved:
 
 @frozen
 class SettingsDefinition:
-    """Define settings of the addresses of a match, as management set them.
+    """Define what management set: settings of the addresses of a match, or a bridge or connector of that name.
 
-    ``kind`` is ``address`` or ``security``. ``values`` are fields of `AddressSettings`, or lists of roles by fields of
-    `SecuritySetting`; fields that are not set are absent.
+    ``kind`` is ``address``, ``security``, ``bridge`` or ``connector``. ``values`` are fields of `AddressSettings`,
+    lists of roles by fields of `SecuritySetting`, fields of `BridgeConfig`, or a ``url``; fields that are not set are
+    absent.
     """
 
     id: int

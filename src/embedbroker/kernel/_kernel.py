@@ -9,12 +9,12 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._authority import ALLOW_ALL, Authority
-from ._bridge_view import BridgeView
+from ._bridge_table import BridgeTable
 from ._clients import Clients
 from ._clock import Clock
 from ._deferred import DeferredWork
@@ -57,7 +57,7 @@ __all__ = ["Kernel"]
 
 
 class Kernel:
-    """Hold one broker's messages and queues. ``bridges``, by name, are for management: they live outside of the kernel.
+    """Hold one broker's messages and queues. ``bridges`` are for management: they run outside of the kernel.
 
     Args:
         config: Configuration of the broker.
@@ -92,7 +92,6 @@ class Kernel:
         self.deferred = DeferredWork()
         self.observers = Observers(self.deferred)
         self.clients = Clients(self.observers)
-        self.bridges: Mapping[str, BridgeView] = {}
         self.removal = Removal(self.store, self.memory, self.observers)
         self.visibility = VisibilityQueue(self.removal)
         self.placement = Placement(self.store, self.memory, self.observers, self.visibility)
@@ -117,6 +116,7 @@ class Kernel:
             self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,
             self.observers, self.address_manager.addresses, log,
         )  # fmt: skip
+        self.bridges = BridgeTable(config, self.store, self.ids, self.address_manager, log)
         self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,

@@ -18,12 +18,12 @@ __all__ = ["BRIDGE", "bridge_names"]
 
 
 def _of(call: Call) -> BridgeView:
-    return call.kernel.bridges[call.name]
+    return call.kernel.bridges.running[call.name]
 
 
 def bridge_names(call: Call) -> list[str]:
     """Return the names of all bridges."""
-    return list(call.kernel.bridges)
+    return list(call.kernel.bridges.running)
 
 
 def _transformer(call: Call) -> str | None:
@@ -71,7 +71,7 @@ def _resume(call: Call) -> None:
 
 
 def _exists(kernel: Kernel, name: str) -> bool:
-    return name in kernel.bridges
+    return name in kernel.bridges.running
 
 
 BRIDGE = Control(

@@ -19,6 +19,7 @@ from embedbroker.kernel import (
 from . import _client_lists, _diverts, _lists
 from ._acceptor_control import ACCEPTOR_ATTRIBUTES
 from ._bridge_control import bridge_names
+from ._bridges import BRIDGE_OPERATIONS
 from ._broker_figures import BROKER_FIGURES
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
@@ -556,6 +557,7 @@ _OPERATIONS = (
     *USER_OPERATIONS,
     *BROKER_COUNTER_OPERATIONS,
     *_diverts.OPERATIONS,
+    *BRIDGE_OPERATIONS,
     *_lists.OPERATIONS,
     *_client_lists.OPERATIONS,
 )

@@ -12,7 +12,7 @@ from embedclient.model import did_you_mean
 from ._queue_requests import json_object
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, done
 
-__all__ = ["ADD_HEADERS", "DIVERT", "OPERATIONS", "divert_names", "divert_text"]
+__all__ = ["ADD_HEADERS", "DIVERT", "OPERATIONS", "added_properties", "divert_names", "divert_text"]
 
 ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 """The transformer of Artemis that exists here: it adds properties."""
@@ -104,7 +104,7 @@ def _routing_type(text: str | None) -> DivertRoutingType:
     return DivertRoutingType[name]
 
 
-def _added(class_name: str | None, properties: object) -> dict[str, str]:
+def added_properties(class_name: str | None, properties: object) -> dict[str, str]:
     """Return the properties that a transformer adds. Other classes of Java do not exist here."""
     if class_name and class_name != ADD_HEADERS:
         raise ManagementRefused(
@@ -151,7 +151,7 @@ def _create_by_position(
         exclusive=bool(exclusive),
         filter=filter or None,
         routing_type=_routing_type(routing_type),
-        properties=_added(class_name, properties),
+        properties=added_properties(class_name, properties),
     )
 
 
@@ -181,7 +181,7 @@ def _of_transformer(fields: Mapping[str, object]) -> dict[str, str]:
     class_name = given.get("class-name") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or not isinstance(class_name, str):
         raise ManagementRefused("the transformer configuration must be an object of JSON with a class-name")
-    return _added(class_name, given.get("properties"))
+    return added_properties(class_name, given.get("properties"))
 
 
 def _create_from_json(call: Call, text: str | None) -> None:
@@ -217,7 +217,7 @@ def _update(
             name,
             forwarding_address=forwarding_address,
             filter=filter,
-            properties=_added(class_name, properties) if class_name else None,
+            properties=added_properties(class_name, properties) if class_name else None,
             routing_type=None if routing_type is None else _routing_type(routing_type).value,
         )
     )

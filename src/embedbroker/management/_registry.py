@@ -117,6 +117,7 @@ class Kind(Enum):
     TEXT = "String"
     INTEGER = "int"
     LONG = "long"
+    DOUBLE = "double"
     BOOLEAN = "boolean"
     MAP = "Map"
 
@@ -130,6 +131,8 @@ class Kind(Enum):
             return isinstance(value, bool)
         if self is Kind.MAP:
             return isinstance(value, dict)
+        if self is Kind.DOUBLE:
+            return isinstance(value, int | float) and not isinstance(value, bool)
         limit = 1 << (31 if self is Kind.INTEGER else 63)
         return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
 

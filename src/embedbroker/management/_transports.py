@@ -88,8 +88,7 @@ def _transport_of(connector: TransportConfiguration) -> Transport:
 
 
 def _connectors(call: Call) -> list[Transport]:
-    config = call.kernel.config
-    return [_transport_of(connector) for connector in config.connectors.values()]
+    return [_transport_of(connector) for connector in call.kernel.bridges.connectors.values()]
 
 
 CONNECTOR_ATTRIBUTES = (
@@ -97,7 +96,7 @@ CONNECTOR_ATTRIBUTES = (
         "Connectors",
         "Object[]",
         lambda call: as_rows(_connectors(call)),
-        "Name, class and parameters of each connector of the configuration; no passwords.",
+        "Name, class and parameters of each connector; no passwords.",
     ),
     Attribute("ConnectorsAsJSON", "String", lambda call: as_json(_connectors(call)), "The same as JSON."),
     Attribute("ConnectorServices", "String[]", lambda call: [], "Names of connector services; none exists."),

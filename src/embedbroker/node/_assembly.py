@@ -21,12 +21,10 @@ from ._outgoing_connections import OutgoingConnections
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
     from embedbroker.ha.replication import ReplicaDisk
-    from embedbroker.kernel import Kernel
-    from embedbroker.outbound import Bridges
     from embedbroker.security import SecurityManager
     from embedbroker.storage import AtomicFile, Journal
 
-__all__ = ["Roles", "make_bridges", "make_roles", "make_security", "warn_of_policy"]
+__all__ = ["Roles", "make_roles", "make_security", "warn_of_policy"]
 
 _GRANTS_BYTES_MAX = 1024 * 1024
 # Below the numbers of the record.
@@ -119,15 +117,6 @@ def _make_activation(
     from embedbroker.ha.replication import ReplicationActivation
 
     return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_locks)
-
-
-def make_bridges(config: BrokerConfig, kernel: Kernel, dials: OutgoingConnections, entropy: Entropy) -> Bridges | None:
-    """Return the bridges to other brokers; None without any."""
-    if not config.bridges:
-        return None
-    from embedbroker.outbound import Bridges
-
-    return Bridges(config, kernel, dials, entropy)
 
 
 def make_security(config: BrokerConfig, log: NodeLog) -> SecurityManager | None:

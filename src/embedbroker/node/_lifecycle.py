@@ -6,8 +6,6 @@ stop and a failure. `NodeStateMachine` holds the transitions. Does not depend on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import evolve, frozen
 
 from embedbroker import storage
@@ -20,6 +18,7 @@ from embedclient.model import Instant
 from ._admission import Admission
 from ._assembly import Roles, warn_of_policy
 from ._audit_recording import AuditRecording
+from ._bridging import Bridging
 from ._connection_checks import ConnectionChecks
 from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
@@ -32,9 +31,6 @@ from ._outputs import Ready, StopListening
 from ._owner_requests import OwnerRequests
 from ._restoration import Restoration
 from ._stopping import OrderlyStop
-
-if TYPE_CHECKING:
-    from embedbroker.outbound import Bridges
 
 __all__ = ["Lifecycle", "Subsystems"]
 
@@ -56,7 +52,7 @@ class Subsystems:
     owner_requests: OwnerRequests
     audit: AuditRecording
     roles: Roles
-    bridges: Bridges | None
+    bridging: Bridging
 
 
 class Lifecycle:
@@ -82,7 +78,7 @@ class Lifecycle:
         self._completions = subsystems.completions
         self._audit = subsystems.audit
         self._cluster = subsystems.roles.cluster
-        self._bridges = subsystems.bridges
+        self._bridging = subsystems.bridging
         self._activation = subsystems.roles.activation
         self._make_node_id = subsystems.roles.make_node_id
         self._step = step
@@ -196,8 +192,7 @@ class Lifecycle:
         self._kernel.housekeeping.start(now.monotonic)
         if self._cluster is not None:
             self._cluster.become_live(self._core.node_id, getattr(self._config.ha_policy, "group_name", None))
-        if self._bridges is not None:
-            self._bridges.become_live(self._core.node_id)
+        self._bridging.become_live(self._core.node_id)
         self._step.output(RoleChanged(Role.LIVE))
         self._step.output(Ready())
 
@@ -290,7 +285,7 @@ class Lifecycle:
     def leave(self, *, seal: bool = True) -> None:
         """Disconnect clients and peers, and close the journal; with ``seal`` it is marked as complete."""
         self.orderly_stop.is_under_way = False
-        self._end_bridges()
+        self._bridging.leave(self._step.now)
         self._connections.disconnect_all(self._activation.backup_connection if self._activation is not None else None)
         if self._cluster is not None:
             self._cluster.leave("the broker stops")
@@ -299,11 +294,6 @@ class Lifecycle:
         else:
             self._journal.close(self._step.now)
             self.after_disk()  # a journal that was sealed before closes at once
-
-    def _end_bridges(self) -> None:
-        """Return to their queues what bridges have not got confirmed."""
-        if self._bridges is not None:
-            self._bridges.leave(self._step.now)
 
     def _depart(self) -> None:
         """End, once the lock store has stored the kind of end: nothing is written to the journal any more."""
@@ -321,7 +311,7 @@ class Lifecycle:
         self._log.error(f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
         if self._machine.state is not NodeState.STOPPING:
             self._step.output(StopListening())
-        self._end_bridges()
+        self._bridging.leave(self._step.now)
         self._connections.cut(reason)
         if self._cluster is not None:
             self._cluster.leave("the broker stops")

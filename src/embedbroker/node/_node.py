@@ -22,8 +22,9 @@ from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant
 
 from ._admission import Admission
-from ._assembly import make_bridges, make_roles, make_security
+from ._assembly import make_roles, make_security
 from ._audit_recording import AuditRecording
+from ._bridging import Bridging
 from ._connection_checks import ConnectionChecks
 from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
@@ -129,7 +130,7 @@ class Node:
             owner_requests=self._owner_requests,
             audit=self._audit,
             roles=roles,
-            bridges=make_bridges(config, self.kernel, self._dials, entropy),
+            bridging=Bridging(config, self.kernel, self._dials, entropy),
         )
         self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
         self._orderly_stop = self._lifecycle.orderly_stop

@@ -31,7 +31,7 @@ class Restoration:
         self._journal = journal
         # What follows looks its settings up.
         for settings in recovered.settings:
-            kernel.settings_table.restore(settings)
+            (kernel.bridges if settings.kind in kernel.bridges.KINDS else kernel.settings_table).restore(settings)
         for address in recovered.addresses:
             kernel.address_manager.restore_address(address)
         for queue in recovered.queues:

@@ -45,8 +45,17 @@ class StepSchedule:
     )  # fmt: skip
 
     def __init__(self, parts: Iterable[Part | None]) -> None:
-        self.parts = tuple(part for part in parts if part is not None)
         self.due = 0.0
+        self._seldom_due: float | None = None
+        self._arrange(part for part in parts if part is not None)
+
+    def insert(self, part: Part, *, before: Part) -> None:
+        """Give a part a place, in front of another one, from the next step on."""
+        place = self.parts.index(before)
+        self._arrange((*self.parts[:place], part, *self.parts[place:]))
+
+    def _arrange(self, parts: Iterable[Part]) -> None:
+        self.parts = tuple(parts)
         # What each step calls, found once. A part that keeps a method of `Part` has nothing to do there.
         self._on_time = tuple(part.run for part in self.parts)
         self._on_traffic = tuple((part.waiting, part.run) for part in self.parts if not part.timed_only)
@@ -54,7 +63,6 @@ class StepSchedule:
         self._timed = tuple(part.next_deadline for part in timed if not part.timed_only)
         # Only timely steps change what these return. Until the next one, the deadline is known.
         self._seldom_timed = tuple(part.next_deadline for part in timed if part.timed_only)
-        self._seldom_due: float | None = None
         self._is_known = False
 
     def run(self, step: CurrentStep) -> None:
@@ -104,7 +112,10 @@ def make_schedule(
         if replica_disk is not None and journal is not None:
             early = EarlyReplicaWork(replica_disk)
             replica_work = ReplicaWork(early, activation, replica_disk, journal, s.gate)
-    return StepSchedule((
+    bridges = s.bridging.bridges
+    # Output for brokers, the owner and clients.
+    of_cluster = ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None
+    schedule = StepSchedule((
         # First what the broker is: all parts below depend on the state of the node.
         upkeep,
         # Before the kernel's work: a connection that is given up leaves messages to others.
@@ -122,9 +133,8 @@ def make_schedule(
         # disk here does.
         early,
         # After the kernel's work, which hands messages to bridges.
-        BridgesPart(s.bridges, s.dials) if s.bridges is not None else None,
-        # Output for brokers, the owner and clients.
-        ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None,
+        BridgesPart(bridges, s.dials) if bridges is not None else None,
+        of_cluster,
         s.owner_requests,
         HostTasks(s.core),
         PasswordHashes(s.core.security) if s.core.security is not None else None,
@@ -138,3 +148,7 @@ def make_schedule(
         ActivationRequests(activation) if activation is not None else None,
         End(lifecycle, machine),
     ))  # fmt: skip
+    s.bridging.on_loaded = lambda loaded: schedule.insert(
+        BridgesPart(loaded, s.dials), before=of_cluster or s.owner_requests
+    )
+    return schedule

@@ -152,6 +152,16 @@ class Bridge:
         self._drop_link("the broker stops", now)
         self.state = BridgeState.STOPPED
 
+    def destroy(self, now: Instant) -> None:
+        """End for good, while the broker goes on: what is not confirmed returns to the queue."""
+        was_stopped = self.state is BridgeState.STOPPED
+        self._due = None
+        self._drop_link("the bridge is destroyed", now)
+        self.state = BridgeState.STOPPED
+        if not was_stopped:
+            self._kernel.observers.call(self._kernel.observers.commit.bridge_stopped, self.name)
+        self._kernel.inform(f"bridge {self.name!r} is destroyed")
+
     def _enter(self, state: BridgeState) -> None:
         assert state in TRANSITIONS[self.state], f"{self.state} -> {state}"
         self.state = state

@@ -1,11 +1,12 @@
 """All bridges of a broker.
 
-Responsible for making them when the broker becomes live, and for which of them have work in a step.
+Responsible for making them when the broker becomes live, or when management creates one, and for which of them have
+work in a step.
 """
 
 from __future__ import annotations
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import BridgeConfig, BrokerConfig
 from embedbroker.kernel import Kernel
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant
@@ -26,21 +27,45 @@ class Bridges:
         self._kernel = kernel
         self._dialer = dialer
         self._entropy = entropy
+        self._node = b""
+
+    def begin(self, node_id: str) -> None:
+        """Serve as a live broker, with no bridge yet."""
+        self._node = bytes.fromhex(node_id.replace("-", ""))
+        self._kernel.bridges.running = self.by_name
 
     def become_live(self, node_id: str) -> None:
         """Make the bridges, and start them."""
-        config, node = self._config, bytes.fromhex(node_id.replace("-", ""))
-        for configured in config.bridges:
-            connectors = [config.connectors[name] for name in configured.static_connectors]
-            user, password = configured.user, configured.password
-            if user is None:
-                user, password = config.cluster_user, config.cluster_password
-            for each in configured.each():
-                target = Target(connectors, user, password, self._entropy)
-                self.by_name[each.name] = Bridge(each, self._kernel, node, target, self._dialer, self.active)
-        self._kernel.bridges = self.by_name
-        for bridge in self.by_name.values():
+        self.begin(node_id)
+        made = [bridge for configured in self._kernel.bridges.all for bridge in self._make(configured)]
+        for bridge in made:
             bridge.start()
+
+    def _make(self, configured: BridgeConfig) -> list[Bridge]:
+        config, connectors = self._config, self._kernel.bridges.connectors
+        user, password = configured.user, configured.password
+        if user is None:
+            user, password = config.cluster_user, config.cluster_password
+        made = []
+        for each in configured.each():
+            target = Target([connectors[name] for name in configured.static_connectors], user, password, self._entropy)
+            bridge = Bridge(each, self._kernel, self._node, target, self._dialer, self.active)
+            self.by_name[each.name] = bridge
+            made.append(bridge)
+        return made
+
+    def add(self, config: BridgeConfig) -> None:
+        """Make a bridge of a live broker, and start it."""
+        for bridge in self._make(config):
+            bridge.start()
+
+    def remove(self, config: BridgeConfig, now: Instant) -> None:
+        """End a bridge of a live broker: what is not confirmed returns to its queue."""
+        for each in config.each():
+            bridge = self.by_name.pop(each.name)
+            bridge.destroy(now)
+            # It has output, the end of its connection: `run` must be called, and drops it.
+            self.active[bridge] = None
 
     def leave(self, now: Instant) -> None:
         """End all bridges: what is not confirmed returns to the queues."""
@@ -55,6 +80,8 @@ class Bridges:
             if bridge in self.active or (due is not None and now.monotonic >= due):
                 self.active.pop(bridge, None)
                 bridge.run(now)
+        for bridge in [each for each in self.active if self.by_name.get(each.name) is not each]:
+            del self.active[bridge]
 
     def next_deadline(self, now: Instant) -> float | None:
         """Return when `run` is due, in monotonic seconds; the present moment if work was left."""

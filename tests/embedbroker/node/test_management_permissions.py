@@ -33,6 +33,7 @@ def case(resource: str, operation: str, body: str | None, *needs: Permission) ->
     return Case(resource, operation, body, frozenset(needs))
 
 
+BRIDGE = {"name": "b", "queue-name": "q", "static-connectors": ["c"]}
 CASES = [
     case("broker", "listQueues", '["",1,1]'),
     case("broker", "getVersion", None),
@@ -64,6 +65,8 @@ CASES = [
     case("broker", "destroyQueue", '["n"]', P.DELETE_NON_DURABLE_QUEUE),
     case("broker", "deleteAddress", '["a",true]', P.DELETE_ADDRESS, P.DELETE_DURABLE_QUEUE, P.DELETE_NON_DURABLE_QUEUE),
     case("address.a", "purge", None, P.CONSUME),
+    case("broker", "addConnector", '["d","tcp://d:1"]'),
+    case("broker", "createBridge", json.dumps([json.dumps(BRIDGE)]), P.CONSUME),
 ]
 
 
@@ -78,6 +81,7 @@ def manager_with(
     always = SecuritySetting.all("*")
     others = {match: setting(permissions) for match, permissions in (on or {}).items()}
     settings = {"#": setting(granted), "replies": always, "activemq.management": always, **others}
+    config.setdefault("connectors", {"c": "tcp://c:1"})
     stage = Stage(users=[ADMIN, TESTER], security_settings=settings, **config)
     admin = stage.connect().open_session(user="admin", password="a")
     admin.send(

@@ -6,12 +6,14 @@ Never changes the journal that it reads: a salvaged copy goes to another directo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 
-from attrs import define, frozen
+from attrs import asdict, define, evolve, frozen
 
-from embedbroker.kernel import FencingToken, HeuristicOutcome, name_of, xid_of
+from embedbroker.kernel import FencingToken, HeuristicOutcome, SettingsDefinition, name_of, xid_of
+from embedclient.model import CONNECTOR_PARAMETERS, describe_url
 
 from .._disk import Disk, DiskOperation, ListFiles, Read, Stat
 from .._steps import Corruption, run_steps
@@ -352,8 +354,10 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"{_describe_marker(marker)}; {len(transactions)} transactions: {numbers}{more}"
         case RecordKind.FORGET_OUTCOME:
             return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
-        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR | RecordKind.DIVERT | RecordKind.SETTINGS:
+        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR | RecordKind.DIVERT:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
+        case RecordKind.SETTINGS:
+            return _describe_settings(codec.decode_settings(data, position, size)[0])
         case RecordKind.SEGMENT_START:
             id_limit, extents = codec.decode_segment_start(data, position, size)
             files = ", ".join([f"{first}-{last} up to batch {number}" for first, last, number in extents])
@@ -388,6 +392,16 @@ def _describe_message(data: bytes, position: int) -> str:
         f"message {message_id}, {raw_size} bytes in encoding {encoding}, {durable}, priority {priority}{expires}: "
         f"{places}{_in_transaction(transaction_id)}"
     )
+
+
+def _describe_settings(definition: SettingsDefinition) -> str:
+    """Return settings as JSON, without passwords of bridges and connectors."""
+    values = dict(definition.values)
+    if "password" in values:
+        values["password"] = "****"
+    if "url" in values:
+        values["url"] = describe_url(values["url"], CONNECTOR_PARAMETERS)
+    return json.dumps(asdict(evolve(definition, values=values)), ensure_ascii=False, separators=(",", ":"))
 
 
 def _branch_name(xid: bytes) -> str:

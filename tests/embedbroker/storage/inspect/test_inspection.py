@@ -15,6 +15,8 @@ from embedbroker.kernel import (
     FencingTokenRemoved,
     HeuristicOutcome,
     QueueDefinition,
+    SettingsDefinition,
+    SettingsRemoved,
     xid_bytes,
 )
 from embedbroker.storage import (
@@ -94,6 +96,10 @@ def each_record_once() -> SimulatedDisk:
     recorded.call("note", FencingTokenRemoved(50))
     recorded.call("note", CursorDefinition(60, 2, "reader", 5, 13, 1, "job", 1000))
     recorded.call("note", CursorRemoved(60))
+    recorded.call("note", SettingsDefinition(61, "bridge", "to-b", {"queue": "orders", "password": "hunter2"}))
+    url = "tcp://b:1?sslEnabled=true&trustStorePassword=hunter3"
+    recorded.call("note", SettingsDefinition(62, "connector", "b", {"url": url}))
+    recorded.call("note", SettingsRemoved(61))
     recorded.call("remove_queue", 2)
     recorded.call("remove_address", 1)
     recorded.close()
@@ -108,7 +114,7 @@ def segments_of(disk: SimulatedDisk) -> list[str]:
 
 def test_rows_say_what_every_record_means() -> None:
     rows = [(row.kind, row.text) for row in journal_rows(each_record_once()) if isinstance(row, RecordRow)]
-    assert [row for row in rows if row[0] not in ("ADDRESS", "QUEUE", "CURSOR")] == [
+    assert [row for row in rows if row[0] not in ("ADDRESS", "QUEUE", "CURSOR", "SETTINGS")] == [
         ("SEGMENT_START", "ids below 0 used; segments before: none"),
         ("RESERVE_IDS", "500"),
         ("ADD_MESSAGE", "message 10, 3 bytes in encoding 1, durable, priority 7, expires 99: queue 2 position 11"),
@@ -131,12 +137,15 @@ def test_rows_say_what_every_record_means() -> None:
         ("COMMIT_SET", "marker 50 'done' is 5; 1 transactions: 43"),
         ("REMOVE_MARKER", "50"),
         ("REMOVE_CURSOR", "60"),
+        ("REMOVE_SETTINGS", "61"),
         ("REMOVE_QUEUE", "2"),
         ("REMOVE_ADDRESS", "1"),
         ("SEAL", str(NOW.wall_ms)),
     ]
     assert '"name":"orders"' in dict(rows)["ADDRESS"]
     assert '"position":5,"end":13' in dict(rows)["CURSOR"]
+    settings = " ".join(text for kind, text in rows if kind == "SETTINGS")
+    assert "orders" in settings and "trustStorePassword" in settings and "hunter" not in settings
 
 
 def test_rows_say_where_a_record_stands() -> None:

@@ -1,0 +1,67 @@
+"""The bridges of a node, which are loaded with the first one: at the start, or when management creates one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from embedbroker.config import BridgeConfig, BrokerConfig
+from embedbroker.kernel import Kernel
+from embedclient.model import Entropy, Instant
+
+from ._outgoing_connections import OutgoingConnections
+
+if TYPE_CHECKING:
+    from embedbroker.outbound import Bridges
+
+__all__ = ["Bridging"]
+
+
+class Bridging:
+    """One instance per node. ``on_loaded`` gets the bridges when a node that had none receives its first."""
+
+    def __init__(self, config: BrokerConfig, kernel: Kernel, dials: OutgoingConnections, entropy: Entropy) -> None:
+        self.bridges: Bridges | None = None
+        self.on_loaded: Callable[[Bridges], None] | None = None
+        self._config = config
+        self._kernel = kernel
+        self._dials = dials
+        self._entropy = entropy
+        self._node_id = ""
+        kernel.bridges.connect(self)
+        if config.bridges:
+            self._load()
+
+    def _load(self) -> Bridges:
+        if self.bridges is None:
+            from embedbroker.outbound import Bridges
+
+            self.bridges = Bridges(self._config, self._kernel, self._dials, self._entropy)
+            if self.on_loaded is not None:
+                self.on_loaded(self.bridges)
+        return self.bridges
+
+    def become_live(self, node_id: str) -> None:
+        """Start the bridges of the configuration, and those that management had added before a restart."""
+        self._node_id = node_id
+        if self.bridges is not None or self._kernel.bridges.added:
+            self._load().become_live(node_id)
+
+    def add(self, config: BridgeConfig) -> None:
+        """Make a bridge of a live broker, and start it."""
+        bridges = self.bridges
+        if bridges is None:
+            bridges = self._load()
+            bridges.begin(self._node_id)
+        bridges.add(config)
+
+    def remove(self, config: BridgeConfig) -> None:
+        """End a bridge of a live broker."""
+        assert self.bridges is not None
+        clock = self._kernel.clock
+        self.bridges.remove(config, Instant(clock.monotonic, clock.now_ms))
+
+    def leave(self, now: Instant) -> None:
+        """Return to their queues what bridges have not got confirmed."""
+        if self.bridges is not None:
+            self.bridges.leave(now)
