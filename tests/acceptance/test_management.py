@@ -183,9 +183,12 @@ def test_get_messages_acknowledged_on_regular_rollback(manager: Manager) -> None
         assert len(peer.packets(SessionReceiveMessage)) == attempt
         peer.send(SessionAcknowledge(3, last_id(peer), False))
         assert manager.read("queue.q", "MessagesAcknowledged") == 0
+        assert manager.read("queue.q", "AcknowledgeAttempts") == attempt
         peer.send(SessionRollback(False) if attempt < 9 else SessionCommit())
     assert manager.read("queue.q", "MessagesAcknowledged") == 1
     assert manager.read("queue.q", "MessageCount") == 0
+    manager.call("queue.q", "resetMessagesAcknowledged")
+    assert manager.read("queue.q", "AcknowledgeAttempts") == 9
 
 
 def test_get_routed_message_counts(manager: Manager) -> None:

@@ -26,6 +26,7 @@ def check_queue(queue: Queue) -> None:
     assert queue.waiting_visible >= 0, (name, queue.waiting_visible)
     assert queue.pledged >= 0, (name, queue.pledged)
     assert queue.acknowledged_count >= 0, (name, queue.acknowledged_count)
+    assert queue.withdrawn_count >= 0, (name, queue.withdrawn_count)
 
 
 def check_memory(memory: MemoryAccount) -> None:

@@ -28,7 +28,7 @@ from ._groups import GROUP_ATTRIBUTES, GROUP_OPERATIONS
 from ._message_counters import QUEUE_COUNTER_OPERATIONS
 from ._messages import BROWSE_MAX, first_message, matcher, message_map, search, shown
 from ._paging import plain_text
-from ._queue_figures import CONTENT_ATTRIBUTES, HELD_ATTRIBUTES
+from ._queue_figures import ATTEMPTS_ATTRIBUTE, CONTENT_ATTRIBUTES, HELD_ATTRIBUTES
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, Work, done
 from ._rows import RESULT_CHARS_MAX, Rows
 from ._scheduled import SCHEDULED_ATTRIBUTES, SCHEDULED_OPERATIONS
@@ -163,8 +163,9 @@ _ATTRIBUTES = (
         "MessagesAcknowledged",
         "long",
         lambda call: _of(call).acknowledged_count,
-        "Messages acknowledged since the start, dead letters too.",
+        "Messages acknowledged since the start, without expired and killed ones.",
     ),
+    ATTEMPTS_ATTRIBUTE,
     Attribute("MessagesExpired", "long", lambda call: _of(call).expired_count, "Messages expired since the start."),
     Attribute("MessagesKilled", "long", lambda call: _of(call).killed_count, "Dead letters since the start."),
     Attribute("FirstMessageAsJSON", "String", _first_as_json, "The message that is next, as JSON."),
@@ -681,15 +682,22 @@ def _reset_added(call: Call) -> None:
 
 
 def _reset_acknowledged(call: Call) -> None:
-    _consumed(call).acknowledged_count = 0
+    queue = _consumed(call)
+    # As in Artemis, attempts count on.
+    queue.withdrawn_count += queue.acknowledged_count
+    queue.acknowledged_count = 0
 
 
 def _reset_expired(call: Call) -> None:
-    _consumed(call).expired_count = 0
+    queue = _consumed(call)
+    queue.withdrawn_count += queue.expired_count
+    queue.expired_count = 0
 
 
 def _reset_killed(call: Call) -> None:
-    _consumed(call).killed_count = 0
+    queue = _consumed(call)
+    queue.withdrawn_count += queue.killed_count
+    queue.killed_count = 0
 
 
 _FILTER = Parameter("filter", Kind.TEXT)

@@ -13,13 +13,13 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from embedbroker.kernel import Consumer, Queue, Reference, Session
+from embedbroker.kernel import Consumer, Outcome, Queue, Reference, Session, Transaction
 from embedclient.model import Encoding
 
 from ._registry import Attribute, Call
 from ._texts import no_queue
 
-__all__ = ["CONTENT_ATTRIBUTES", "HELD_ATTRIBUTES", "awaiting_commit", "transit_size"]
+__all__ = ["ATTEMPTS_ATTRIBUTE", "CONTENT_ATTRIBUTES", "HELD_ATTRIBUTES", "awaiting_commit", "transit_size"]
 
 # Messages that are examined between two pauses: about the work of one message that is delivered.
 _PORTION = 16
@@ -134,14 +134,19 @@ def awaiting_commit(consumer: Consumer) -> Count:
 # -- of a queue ------------------------------------------------------------------------------------------------------
 
 
+def _undecided(call: Call) -> list[Transaction]:
+    """Return the transactions that are not decided: those of sessions and of branches."""
+    sessions = [session for session in call.kernel.clients.sessions if isinstance(session, Session)]
+    local = [session.transaction for session in sessions if session.transaction is not None]
+    return list(dict.fromkeys([*local, *call.kernel.branches.transactions()]))
+
+
 def _held(call: Call) -> Iterator[list[Reference]]:
     """Return the messages in delivery, with those that undecided transactions acknowledged."""
     queue = _of(call)
     for consumer in list(queue.consumers):
         yield from consumer.unsettled.portions()
-    sessions = [session for session in call.kernel.clients.sessions if isinstance(session, Session)]
-    local = [session.transaction for session in sessions if session.transaction is not None]
-    for transaction in dict.fromkeys([*local, *call.kernel.branches.transactions()]):
+    for transaction in _undecided(call):
         if queue in transaction.taken_from:
             for taken, references in transaction.portions():
                 yield references if taken is queue else []
@@ -180,6 +185,26 @@ def _prepared_count(call: Call) -> Count:
         yield
     return count
 
+
+def _attempts(call: Call) -> Count:
+    """Return how often a message was acknowledged, expired or given up, also in transactions that did not commit."""
+    queue = _of(call)
+    count = queue.acknowledged_count + queue.expired_count + queue.killed_count + queue.withdrawn_count
+    for transaction in _undecided(call):
+        entries = transaction.acknowledged if queue in transaction.taken_from else []
+        for number, (taken, references, outcome, _consumer) in enumerate(entries):
+            count += len(references) if taken is queue and outcome is Outcome.ACCEPTED else 0
+            if not number % _ENTRIES:
+                yield
+    return count
+
+
+ATTEMPTS_ATTRIBUTE = Attribute(
+    "AcknowledgeAttempts",
+    "long",
+    _attempts,
+    "The same with expired and killed ones, and with acknowledgements of open and rolled back transactions.",
+)
 
 CONTENT_ATTRIBUTES = (
     Attribute(

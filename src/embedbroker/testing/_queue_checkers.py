@@ -263,7 +263,8 @@ class QueueChecker:
         assert node is not None, "only a living broker is looked at"
         self._connections = {name: session.connection.link.id for name, session in node.core.sessions.items()}
         memory = kernel.memory
-        settled = sum(queue.acknowledged_count for queue in kernel.address_manager.queues.values())
+        queues = kernel.address_manager.queues.values()
+        settled = sum(queue.acknowledged_count + queue.expired_count + queue.killed_count for queue in queues)
         full = self._used_bytes >= memory.limit_bytes and memory.used_bytes >= self._used_bytes
         if self._granted and full and settled == self._settled:
             self.scene.fail(f"credits were granted with {memory.used_bytes} of {memory.limit_bytes} bytes in use")

@@ -652,6 +652,9 @@ def test_messages_become_dead_letters(manager: Manager) -> None:
     assert manager.call("queue.q", "sendMessagesToDeadLetterAddress", None) == 2
     assert manager.read("queue.DLQ", "MessageCount") == 2
     assert manager.read("queue.q", "MessagesKilled") == 2
+    assert manager.read("queue.q", "MessagesAcknowledged") == 0
+    manager.call("queue.q", "resetMessagesKilled")
+    assert manager.read("queue.q", "AcknowledgeAttempts") == 2
 
 
 def test_messages_expire(manager: Manager) -> None:

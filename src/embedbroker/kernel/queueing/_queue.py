@@ -264,6 +264,7 @@ class Queue:
         "scheduled",
         "swept",
         "used",
+        "withdrawn_count",
     )
 
     def __init__(
@@ -307,6 +308,8 @@ class Queue:
         # Messages that expired here, and that were given up as dead letters.
         self.expired_count = 0
         self.killed_count = 0
+        # Acknowledgements of transactions that were rolled back, and what a reset took from the three counts above.
+        self.withdrawn_count = 0
         self.used = False
         self.swept = False
         self.idle_since_ms = 0

@@ -115,10 +115,9 @@ class Removal:
                 observe(queue, message.message_id, int(why), transaction.id)
 
     def finish(self, queue: Queue, reference: Reference) -> None:
-        """Carry out the removal of a delivery that left with a committed transaction."""
+        """Carry out the removal of a delivery that left with a committed transaction. The caller counts it."""
         message = reference.message
         queue.delivering_count -= 1
-        queue.acknowledged_count += 1
         queue.used = True
         self._memory.release(message.message_id, queue.definition.address, message.memory_size)
         if queue.decliners:

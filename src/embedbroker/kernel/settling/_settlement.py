@@ -143,7 +143,11 @@ class Settlement:
         """Carry out what a committed transaction decided about deliveries, one with each step."""
         for queue, references, outcome, consumer in drained(acknowledged):
             for reference in _taken_from(references):
-                if outcome.leaves:
+                if outcome is _ACCEPTED:
+                    queue.acknowledged_count += 1
+                    self._removal.finish(queue, reference)
+                elif outcome.leaves:
+                    # Counted as expired or killed.
                     self._removal.finish(queue, reference)
                 else:
                     self._settle_other(queue, reference, outcome, None, consumer, False)
@@ -151,8 +155,10 @@ class Settlement:
 
     def take_back(self, acknowledged: list[Taken]) -> Iterator[None]:
         """Return the deliveries of a transaction that is rolled back, as failed, one with each step."""
-        for queue, references, _outcome, _consumer in drained(acknowledged):
+        for queue, references, outcome, _consumer in drained(acknowledged):
             for reference in _taken_from(references):
+                if outcome is _ACCEPTED:
+                    queue.withdrawn_count += 1
                 self._settle_other(queue, reference, Outcome.FAILED, None, None, True)
                 yield
 
