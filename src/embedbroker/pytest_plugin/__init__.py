@@ -11,7 +11,9 @@ import inspect
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from random import SystemRandom
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,12 +21,21 @@ import pytest
 from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ._bench import Bench, LeftBehind, Surface
-    from ._blocking import BenchThread, BlockingBroker, BlockingClock, BlockingFaultPlan, BlockingPair
+    from ._blocking import (
+        BenchThread,
+        BlockingBroker,
+        BlockingClock,
+        BlockingCluster,
+        BlockingFaultPlan,
+        BlockingPair,
+    )
     from ._broker import ManagedBroker
     from ._clock import BrokerClock
+    from ._cluster import BrokerCluster
     from ._disk import DiskSwitch
     from ._faults import FaultPlan
     from ._link import Link
@@ -34,9 +45,11 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockingBroker",
     "BlockingClock",
+    "BlockingCluster",
     "BlockingFaultPlan",
     "BlockingPair",
     "BrokerClock",
+    "BrokerCluster",
     "BrokerPair",
     "DiskSwitch",
     "FaultPlan",
@@ -58,8 +71,9 @@ _THREAD = pytest.StashKey["BenchThread"]()
 __getattr__ = lazy_names(
     __name__,
     {
-        "._blocking": "BlockingBroker BlockingClock BlockingFaultPlan BlockingPair",
+        "._blocking": "BlockingBroker BlockingClock BlockingCluster BlockingFaultPlan BlockingPair",
         "._clock": "BrokerClock",
+        "._cluster": "BrokerCluster",
         "._pair": "BrokerPair",
         "._disk": "DiskSwitch",
         "._faults": "FaultPlan",
@@ -270,6 +284,30 @@ def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
 
 
 @pytest.fixture
+def broker_cluster(request: pytest.FixtureRequest) -> Callable[..., BrokerCluster]:
+    """Make clusters: ``cluster = await broker_cluster(4, message_load_balancing="STRICT").start()``.
+
+    The settings are those of a `ClusterConnection`. The test's end stops all brokers.
+    """
+    _only_own(request)
+    return partial(_make_cluster, bench_of(request))
+
+
+def _make_cluster(
+    bench: Bench,
+    count: int,
+    *,
+    pairs: bool | str = False,
+    topology: str | Mapping[int, Sequence[int]] = "symmetric",
+    brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]] = MappingProxyType({}),
+    **connection: Any,
+) -> BrokerCluster:
+    from ._topologies import make_cluster
+
+    return make_cluster(bench, count, pairs=pairs, topology=topology, brokers=brokers, connection=connection)
+
+
+@pytest.fixture
 def fault_plan(request: pytest.FixtureRequest) -> FaultPlan:
     """Faults beside the test, at given times or at times drawn from its seed."""
     _only_own(request)
@@ -337,6 +375,20 @@ def broker_pair_blocking(request: pytest.FixtureRequest, _bench_thread: BenchThr
     pair = _bench_thread.bench.pair(request.param)
     _bench_thread.call(pair.start)
     return BlockingPair(_bench_thread, pair)
+
+
+@pytest.fixture
+def broker_cluster_blocking(
+    request: pytest.FixtureRequest, _bench_thread: BenchThread
+) -> Callable[..., BlockingCluster]:
+    """`broker_cluster` for plain tests: ``cluster = broker_cluster_blocking(4).start()``."""
+    _only_own(request)
+    from ._blocking import BlockingCluster
+
+    def make(count: int, **settings: Any) -> BlockingCluster:
+        return BlockingCluster(_bench_thread, _make_cluster(_bench_thread.bench, count, **settings))
+
+    return make
 
 
 @pytest.fixture

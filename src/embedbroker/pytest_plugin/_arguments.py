@@ -6,11 +6,11 @@ depend on which fixture the arguments are for.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from embedbroker import Role
 
-__all__ = ["check_broker", "check_count", "check_queue", "check_roles", "check_seconds"]
+__all__ = ["check_broker", "check_count", "check_groups", "check_node", "check_queue", "check_roles", "check_seconds"]
 
 # Settings of a broker that a test cannot choose, and what it has in their place.
 _OF_THE_TEST = {
@@ -78,3 +78,36 @@ def check_roles(roles: tuple[object, ...]) -> None:
     """
     if not roles or not all(isinstance(role, Role) for role in roles):
         raise TypeError(f"wait_for_role takes one Role or several, not {roles!r}")
+
+
+def check_node(index: object, count: int) -> None:
+    """Check the index of a node of a cluster.
+
+    Raises:
+        TypeError: it is not an int.
+        ValueError: there is no such node.
+    """
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise TypeError(f"a node of a cluster is an index, an int, not {index!r}")
+    if not 0 <= index < count:
+        raise ValueError(f"nodes of this cluster are 0 to {count - 1}, not {index}")
+
+
+def check_groups(groups: tuple[Sequence[object], ...], count: int, *, at_least: int) -> None:
+    """Check groups of nodes of a cluster.
+
+    Raises:
+        TypeError: a group is no list of ints.
+        ValueError: there are too few groups, or no such node, or a node is in two of them.
+    """
+    if len(groups) < at_least:
+        raise ValueError(f"{at_least} groups of nodes or more are needed, as in ([0, 1], [2]), not {len(groups)}")
+    seen: list[object] = []
+    for group in groups:
+        if not isinstance(group, list | tuple | range):
+            raise TypeError(f"a group of nodes is a list of indexes, as in ([0, 1], [2]), not {group!r}")
+        for index in group:
+            check_node(index, count)
+            if index in seen:
+                raise ValueError(f"node {index} is in these groups twice")
+            seen.append(index)

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import trio
 
-from embedbroker import BrokerConfig, EmbeddedBroker, MemoryLockManager, MemoryLocks
+from embedbroker import BrokerConfig, EmbeddedBroker, HAPolicy, MemoryLockManager, MemoryLocks
 from embedbroker.locks import Lock, LockManagers
 from embedbroker.runtime import FileDisk, FileLockManager
 from embedbroker.testing import SimulatedDisk
@@ -32,7 +32,7 @@ from ._foreign import ForeignBroker
 from ._ledger import GroupLedger
 from ._link import Link
 from ._network import Fabric, MemoryFabric, Port, TcpFabric
-from ._pair import PAIR_KINDS, BrokerPair, PairKind, cluster_settings
+from ._pair import PAIR_KINDS, BrokerPair, cluster_settings
 from ._trace import Trace
 from ._waiting import Waiting, WaitTimeout
 
@@ -145,14 +145,7 @@ class Bench:
     def broker(self, name: str, settings: dict[str, Any], *, starts: bool) -> ManagedBroker:
         """Return a new broker; if it ``starts``, it runs when the test's body begins."""
         check_broker(name, settings)
-        ground: list[tuple[Group, Store]] = []
-
-        async def place() -> Ground:
-            if not ground:
-                ground.append((self.make_group(name, replicates=False), self.make_store(name)))
-            fabric = self.running_fabric
-            return Ground(*ground[0], name, await fabric.place(name), fabric.links.to(name), lambda: settings)
-
+        place = self.placing(name, name, name, lambda: settings, replicates=False)
         broker = self.add(ManagedBroker(name, self, place))
         if starts:
             self.start_with_test(broker, broker)
@@ -164,17 +157,35 @@ class Bench:
 
     def pair(self, kind: str) -> BrokerPair:
         """Return a live broker and its backup, which run when the test's body begins."""
-        what, groups, stores = PAIR_KINDS[kind], list[Group](), dict[str, Store]()
         members: dict[str, ManagedBroker] = {}
-        for name in ("primary", "backup"):
-            members[name] = self.add(ManagedBroker(name, self, self._placing(name, what, groups, stores, members)))
 
-        def between(one: str, other: str) -> Link:
-            return self.running_fabric.links.between(one, other)
+        def settings(name: str) -> dict[str, Any]:
+            urls = {member.name: member.url for member in members.values()}
+            return cluster_settings(name, urls, virtual=self.surface is Surface.VIRTUAL)
 
-        pair = BrokerPair(kind, members["primary"], members["backup"], self, between)
-        self.start_with_test(pair, *members.values())
+        pair = self.make_pair(kind, "the pair", ("primary", "backup"), settings)
+        members |= {broker.name: broker for broker in pair.brokers}
+        self.start_with_test(pair, *pair.brokers)
         return pair
+
+    def make_pair(
+        self, kind: str, title: str, names: tuple[str, str], settings: Callable[[str], dict[str, Any]]
+    ) -> BrokerPair:
+        """Return a live broker and its backup, not started, with these names and further settings."""
+        what = PAIR_KINDS[kind]
+
+        def make(name: str, policy: HAPolicy) -> ManagedBroker:
+            owner = title if what.shares_disk else name
+            more = lambda: {"ha_policy": policy, **settings(name)}  # noqa: E731
+            return self.add(
+                ManagedBroker(name, self, self.placing(name, title, owner, more, replicates=not what.shares_disk))
+            )
+
+        return BrokerPair(kind, make(names[0], what.primary), make(names[1], what.backup), self, self.between)
+
+    def between(self, one: str, other: str) -> Link:
+        """Return the link between two brokers."""
+        return self.running_fabric.links.between(one, other)
 
     def start_with_test(self, what: ManagedBroker | BrokerPair, *brokers: ManagedBroker) -> None:
         """Start a broker, or a pair of these brokers, when the test's body begins."""
@@ -183,30 +194,23 @@ class Bench:
             for broker in brokers:
                 broker._following.ended = _NOT_YET
 
-    def _placing(
-        self,
-        name: str,
-        kind: PairKind,
-        groups: list[Group],
-        stores: dict[str, Store],
-        members: dict[str, ManagedBroker],
+    def placing(
+        self, name: str, group: str, owner: str, settings: Callable[[], dict[str, Any]], *, replicates: bool
     ) -> Callable[[], Awaitable[Ground]]:
-        owner = "the pair" if kind.shares_disk else name
+        """Return what gives a broker its place, in a group and on the disk of ``owner``.
 
-        def settings() -> dict[str, Any]:
-            policy = kind.primary if name == "primary" else kind.backup
-            urls = {member.name: member.url for member in members.values()}
-            virtual = self.surface is Surface.VIRTUAL
-            return {"ha_policy": policy, **cluster_settings(name, urls, virtual=virtual)}
+        Group and disk are made with the first broker that has them.
+        """
 
         async def place() -> Ground:
-            if not groups:
-                groups.append(self.make_group("the pair", replicates=not kind.shares_disk))
-            if owner not in stores:
-                stores[owner] = self.make_store(owner)
             fabric = self.running_fabric
-            place, link = await fabric.place(name), fabric.links.to(name)
-            return Ground(groups[0], stores[owner], name, place, link, settings)
+            of_group = next((one for one in self._groups if one.name == group), None)
+            store = next((one for one in self._stores if one.disk.name == owner), None)
+            if of_group is None:
+                of_group = self.make_group(group, replicates=replicates)
+            if store is None:
+                store = self.make_store(owner)
+            return Ground(of_group, store, name, await fabric.place(name), fabric.links.to(name), settings)
 
         return place
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
 from typing import Any, Self, TypeVar
@@ -19,10 +20,12 @@ import trio
 
 from embedbroker import Role
 from embedclient import Message
+from embedclient.blocking import ConnectionFactory, Session
 from embedclient.errors import IllegalStateException
 
 from ._bench import Bench
 from ._broker import ManagedBroker
+from ._cluster import BrokerCluster
 from ._deadline import Deadline, can_interrupt
 from ._disk import DiskSwitch
 from ._faults import FaultPlan, check_fault
@@ -30,7 +33,7 @@ from ._link import Direction, Link
 from ._pair import BrokerPair
 from ._queues import QueueState
 
-__all__ = ["BenchThread", "BlockingBroker", "BlockingClock", "BlockingFaultPlan", "BlockingPair"]
+__all__ = ["BenchThread", "BlockingBroker", "BlockingClock", "BlockingCluster", "BlockingFaultPlan", "BlockingPair"]
 
 T = TypeVar("T")
 
@@ -341,6 +344,95 @@ class BlockingPair(_Assertions):
 
     def _twin(self, broker: ManagedBroker) -> BlockingBroker:
         return self.primary if broker is self._pair.primary else self.backup
+
+
+class BlockingCluster:
+    """`BrokerCluster` for plain tests. Made by the fixture `broker_cluster_blocking`."""
+
+    def __init__(self, thread: BenchThread, cluster: BrokerCluster) -> None:
+        self._thread = thread
+        self._cluster = cluster
+        self.nodes = tuple(BlockingBroker(thread, node) for node in cluster.nodes)
+        self.pairs = tuple(BlockingPair(thread, pair) for pair in cluster.pairs)
+
+    @property
+    def brokers(self) -> tuple[BlockingBroker, ...]:
+        return tuple(self._twin(broker) for broker in self._cluster.brokers)
+
+    @property
+    def url(self) -> str:
+        return self._cluster.url
+
+    def link(self, one: int, other: int) -> BlockingLink:
+        return BlockingLink(self._thread, self._thread.call_now(self._cluster.link, one, other))
+
+    def live(self, node: int) -> BlockingBroker | None:
+        found = self._thread.call_now(self._cluster.live, node)
+        return None if found is None else self._twin(found)
+
+    def start(self) -> Self:
+        self._thread.call(self._cluster.start)
+        return self
+
+    def partition(self, *groups: Sequence[int]) -> None:
+        self._thread.call_now(self._cluster.partition, *groups)
+
+    def heal(self) -> None:
+        self._thread.call_now(self._cluster.heal)
+
+    def wait_formed(self, *groups: Sequence[int], timeout: float | None = None) -> None:
+        __tracebackhide__ = True
+        self._thread.call(self._cluster.wait_formed, *groups, timeout=timeout)
+
+    def wait_for(self, *, queue: str, **wanted: Any) -> None:
+        """Wait as `BrokerCluster.wait_for` does.
+
+        Args:
+            queue: the queue's name.
+            wanted: `count`, `consumers` and `timeout`, as there.
+
+        Raises: as `BrokerCluster.wait_for`.
+        """
+        __tracebackhide__ = True
+        self._thread.call(self._cluster.wait_for, queue=queue, **wanted)
+
+    def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
+        """Wait until a queue has no message on any node.
+
+        Args:
+            queue: the queue's name; a queue that does not exist is empty.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises: as `BrokerCluster.wait_for`.
+        """
+        __tracebackhide__ = True
+        self._thread.call(self._cluster.assert_empty, queue, timeout=timeout)
+
+    def assert_nothing_lost(self) -> None:
+        """`BrokerCluster.assert_nothing_lost`."""
+        __tracebackhide__ = True
+        self._thread.call_now(self._cluster.assert_nothing_lost)
+
+    def dump(self) -> str:
+        """Return all nodes with their queues and messages, in words."""
+        return self._thread.call(self._cluster.dump)
+
+    @contextmanager
+    def sessions(self) -> Iterator[list[Session]]:
+        """Open a session at each node, each on a separate connection, for the time of a block.
+
+        Raises:
+            JMSException: a node cannot be reached.
+        """
+        with ExitStack() as stack:
+            connections = [
+                stack.enter_context(ConnectionFactory(node.url).connect()) for node in self.pairs or self.nodes
+            ]
+            yield [stack.enter_context(connection.session()) for connection in connections]
+
+    def _twin(self, broker: ManagedBroker) -> BlockingBroker:
+        twins = (*self.nodes, *(pair.backup for pair in self.pairs))
+        return next(twin for twin in twins if twin.name == broker.name)
 
 
 class BlockingFaultPlan:

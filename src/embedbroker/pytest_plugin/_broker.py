@@ -6,7 +6,7 @@ depend on how it was configured, and on what its network and its disk are made o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Self
 
 import trio
@@ -25,7 +25,7 @@ from ._queues import QueueState, browse, dump, matches
 from ._surroundings import Around, Surroundings
 from ._waiting import WAIT_S, WaitTimeout
 
-__all__ = ["ManagedBroker", "prepare"]
+__all__ = ["ManagedBroker", "has", "prepare", "sums_of", "wanted_of"]
 
 _BROWSED_MAX = 10_000
 
@@ -44,6 +44,8 @@ class ManagedBroker:
         self._place = place
         self._following = Following(name, around)
         self._broker: EmbeddedBroker | None = None
+        #: All brokers whose URLs it is configured with. They get their places with the first start of any of them.
+        self._company: tuple[ManagedBroker, ...] = (self,)
         self._leave = trio.Event()
         self._left = trio.Event()
 
@@ -104,7 +106,7 @@ class ManagedBroker:
             IllegalStateException: it runs already.
             WaitTimeout: it does neither within 10 seconds; a primary waits for a backup that does not give way.
         """
-        await prepare(self)
+        await prepare(*self._company)
         if self.is_running:
             raise IllegalStateException(f"broker {self.name!r} is running already")
         with trio.move_on_after(WAIT_S) as scope:
@@ -398,9 +400,14 @@ def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
 
 def has(kernel: Kernel, queue: str, count: int | None, consumers: int | None) -> bool:
     """Return True if a queue has these numbers of messages and consumers; None matches any number."""
-    found = kernel.address_manager.queues.get(queue)
-    messages, listeners = (found.message_count, found.consumer_count) if found is not None else (0, 0)
+    messages, listeners = sums_of([kernel], queue)
     return count in (None, messages) and consumers in (None, listeners)
+
+
+def sums_of(kernels: Iterable[Kernel], queue: str) -> tuple[int, int]:
+    """Return the numbers of messages and consumers of a queue, summed over brokers."""
+    found = [one for kernel in kernels if (one := kernel.address_manager.queues.get(queue)) is not None]
+    return sum(one.message_count for one in found), sum(one.consumer_count for one in found)
 
 
 async def prepare(*brokers: ManagedBroker) -> None:

@@ -68,9 +68,21 @@ class Following:
 
     @property
     def has_seen_backup(self) -> bool:
-        """True if it can announce a backup to clients."""
+        """True if it can announce its own backup to clients."""
+        return self.members().get(self.node_id, False)
+
+    def members(self) -> dict[str, bool]:
+        """Return the node ids of its cluster's members as it sees them, each with True if it has a backup."""
         cluster = self._node.cluster if self._node is not None else None
-        return cluster is not None and any(member.backup for member in cluster.topology.members.values())
+        if cluster is None:
+            return {}
+        return {node_id: member.backup is not None for node_id, member in cluster.topology.members.items()}
+
+    def sees(self, node_id: str) -> bool:
+        """Return True if it is connected with the active broker of a member."""
+        cluster = self._node.cluster if self._node is not None else None
+        member = cluster.topology.members.get(node_id) if cluster is not None else None
+        return cluster is not None and member is not None and cluster.sees(member)
 
     @property
     def node_id(self) -> str:

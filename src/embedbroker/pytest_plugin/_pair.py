@@ -6,7 +6,7 @@ not depend on how a backup takes over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from attrs import frozen
@@ -28,9 +28,10 @@ from ._disk import DiskSwitch
 from ._link import Link
 from ._surroundings import Around
 
-__all__ = ["PAIR_KINDS", "BrokerPair", "PairKind", "cluster_settings"]
+__all__ = ["FAILOVER_OPTIONS", "PAIR_KINDS", "BrokerPair", "PairKind", "cluster_settings"]
 
-_OPTIONS = "ha=true&reconnectAttempts=-1&retryInterval=100"
+#: Options of the URL of a client that fails over.
+FAILOVER_OPTIONS = "ha=true&reconnectAttempts=-1&retryInterval=100"
 # How often brokers look for each other. In real time a test waits for it, in virtual time each attempt costs and the
 # time between does not.
 _RETRY_INTERVAL_MS, _VIRTUAL_RETRY_INTERVAL_MS = 50, 500
@@ -61,16 +62,28 @@ PAIR_KINDS: dict[str, PairKind] = {
 }
 
 
-def cluster_settings(name: str, urls: Mapping[str, str], *, virtual: bool) -> dict[str, Any]:
-    """Return the settings of a broker that is configured with the URLs of others."""
-    others = tuple(other for other in urls if other != name)
+def cluster_settings(
+    name: str, urls: Mapping[str, str], others: Collection[str] | None = None, *, virtual: bool, **connection: Any
+) -> dict[str, Any]:
+    """Return the settings of a broker that is configured with the URLs of others.
+
+    Args:
+        name: the broker.
+        urls: those of all brokers, by their names.
+        others: the brokers to which it connects; None: all others.
+        virtual: True if the test runs in virtual time.
+        connection: further settings of its cluster connection.
+    """
+    others = urls if others is None else others
+    of_tests = {
+        "call_timeout_ms": _CALL_TIMEOUT_MS,
+        "retry_interval_ms": _VIRTUAL_RETRY_INTERVAL_MS if virtual else _RETRY_INTERVAL_MS,
+    }
+    static = tuple(other for other in others if other != name)
     return {
         "connectors": dict(urls),
         "cluster_connection": ClusterConnection(
-            connector=name,
-            static_connectors=others,
-            call_timeout_ms=_CALL_TIMEOUT_MS,
-            retry_interval_ms=_VIRTUAL_RETRY_INTERVAL_MS if virtual else _RETRY_INTERVAL_MS,
+            **{**of_tests, **connection, "connector": name, "static_connectors": static}
         ),
         "cluster_user": "embedbroker",
         "cluster_password": "of this test",
@@ -109,7 +122,7 @@ class BrokerPair:
     @property
     def url(self) -> str:
         """The URL for clients that fail over."""
-        return f"({self.primary.url},{self.backup.url})?{_OPTIONS}"
+        return f"({self.primary.url},{self.backup.url})?{FAILOVER_OPTIONS}"
 
     @property
     def link(self) -> Link:

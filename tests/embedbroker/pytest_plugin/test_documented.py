@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 
 from embedbroker import pytest_plugin
-from embedbroker.pytest_plugin import PAIR_MODES, BrokerClock, BrokerPair, DiskSwitch, FaultPlan, Link, ManagedBroker
+from embedbroker.pytest_plugin import (
+    PAIR_MODES,
+    BrokerClock,
+    BrokerCluster,
+    BrokerPair,
+    DiskSwitch,
+    FaultPlan,
+    Link,
+    ManagedBroker,
+)
 from embedbroker.pytest_plugin._blocking import (
     BlockingBroker,
     BlockingClock,
+    BlockingCluster,
     BlockingDisk,
     BlockingFaultPlan,
     BlockingLink,
@@ -31,6 +41,7 @@ INNER = {
 TWINS = {
     ManagedBroker: BlockingBroker,
     BrokerPair: BlockingPair,
+    BrokerCluster: BlockingCluster,
     Link: BlockingLink,
     DiskSwitch: BlockingDisk,
     FaultPlan: BlockingFaultPlan,
@@ -60,7 +71,7 @@ def test_every_fixture_and_option_is_in_the_guide() -> None:
     source = Path(pytest_plugin.__file__).read_text()
     fixtures = re.findall(r"^@pytest\.fixture.*\ndef ([a-z]\w+)\(", source, re.MULTILINE)
     options = re.findall(r'^        "(--[a-z-]+)",$', source, re.MULTILINE)
-    assert len(fixtures) == 10 and len(options) == 3
+    assert len(fixtures) == 12 and len(options) == 3
     assert [name for name in (*fixtures, *options, "embedbroker_timeout") if f"`{name}" not in PAGE] == []
 
 

@@ -1,0 +1,297 @@
+"""Brokers that share their load, as one object that a test starts, splits and inspects.
+
+Responsible for what the brokers of a cluster have in common: waits and assertions over all of them, and the network
+between them. Does not depend on how a broker is configured, and on how messages move from one to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import combinations
+from typing import Self
+
+from embedclient import ConnectionFactory, Session
+from embedclient.errors import IllegalStateException
+
+from ._arguments import check_groups, check_node
+from ._broker import ManagedBroker, sums_of, wanted_of
+from ._link import Link
+from ._pair import FAILOVER_OPTIONS, BrokerPair
+from ._surroundings import Around
+
+__all__ = ["BrokerCluster"]
+
+
+class BrokerCluster:
+    """Brokers of one cluster: ``nodes``, and with ``pairs`` a backup for each.
+
+    A node is named by its index. ``nodes`` of a cluster of pairs are the primaries.
+
+    Made by the fixture `broker_cluster`.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[ManagedBroker | BrokerPair],
+        targets: Sequence[Sequence[int]],
+        around: Around,
+        between: Callable[[str, str], Link],
+    ) -> None:
+        self.nodes = tuple(node.primary if isinstance(node, BrokerPair) else node for node in nodes)
+        self.pairs = tuple(node for node in nodes if isinstance(node, BrokerPair))
+        self._members = tuple(node.brokers if isinstance(node, BrokerPair) else (node,) for node in nodes)
+        #: The nodes to which each connects, by index.
+        self._targets = targets
+        self._around = around
+        self._between = between
+        for broker in self.brokers:
+            broker._company = self.brokers
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> tuple[ManagedBroker, ...]:
+        """All brokers, backups included, in the order of the nodes."""
+        return tuple(broker for members in self._members for broker in members)
+
+    @property
+    def url(self) -> str:
+        """The URL that names all brokers; of pairs with the options of a client that fails over."""
+        urls = ",".join(broker.url for broker in self.brokers)
+        return f"({urls})?{FAILOVER_OPTIONS}" if self.pairs else f"({urls})"
+
+    def link(self, one: int, other: int) -> Link:
+        """Return the link between two nodes; of pairs that between the primaries.
+
+        Args:
+            one: index of a node.
+            other: index of another node.
+
+        Raises:
+            TypeError: an index is no int.
+            ValueError: there is no such node, or both are the same.
+        """
+        for index in (one, other):
+            check_node(index, len(self.nodes))
+        if one == other:
+            raise ValueError(f"there is no link between node {one} and itself")
+        return self._between(self.nodes[one].name, self.nodes[other].name)
+
+    def live(self, node: int) -> ManagedBroker | None:
+        """Return the broker that serves for a node at this moment; None if no broker does.
+
+        Args:
+            node: index of the node.
+
+        Raises:
+            TypeError: the index is no int.
+            ValueError: there is no such node.
+        """
+        check_node(node, len(self.nodes))
+        return next((broker for broker in self._members[node] if broker.is_live), None)
+
+    def _states(self) -> str:
+        return ", ".join(broker._following.describe() for broker in self.brokers)
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Start the brokers that do not run, one after the other, and return the cluster when it has formed.
+
+        Raises:
+            WaitTimeout: a broker did not start, or the cluster did not form, within 10 seconds each.
+        """
+        for broker in self.brokers:
+            if not broker.is_running:
+                await broker.start()
+        await self.wait_formed()
+        return self
+
+    # -- the network between its nodes ---------------------------------------------------------------------------
+
+    def partition(self, *groups: Sequence[int]) -> None:
+        """Hold back everything between nodes of different groups, without an error at either end, until `heal`.
+
+        Brokers notice after their ``connection_ttl_ms``. Clients still reach every broker. A node that is in no group
+        keeps all its links.
+
+        Args:
+            groups: indexes of nodes; two groups or more.
+
+        Raises:
+            TypeError: a group is no list of ints.
+            ValueError: there are fewer than two groups, or no such node, or a node is in two of them.
+        """
+        check_groups(groups, len(self.nodes), at_least=2)
+        for one, other in combinations(groups, 2):
+            for link in self._links(one, other):
+                link.partition()
+
+    def heal(self) -> None:
+        """End every fault of the links between nodes."""
+        for one, other in combinations(range(len(self.nodes)), 2):
+            for link in self._links([one], [other]):
+                link.heal()
+
+    def _links(self, one: Sequence[int], other: Sequence[int]) -> Iterator[Link]:
+        for first in one:
+            for second in other:
+                for near in self._members[first]:
+                    for far in self._members[second]:
+                        yield self._between(near.name, far.name)
+
+    # -- waits and assertions ------------------------------------------------------------------------------------
+
+    async def wait_formed(self, *groups: Sequence[int], timeout: float | None = None) -> None:
+        """Wait until each node that runs has exactly the others that run for members, and is connected with them.
+
+        Of pairs, each that runs as a whole must also be in sync, with its backup announced.
+
+        Args:
+            groups: indexes of nodes that form a cluster without the others, as in a partition; none for all nodes.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises:
+            WaitTimeout: they had not within ``timeout`` seconds; the text has what each node sees.
+            IllegalStateException: no broker runs.
+            TypeError: a group is no list of ints.
+            ValueError: there is no such node, or a node is in two groups.
+        """
+        __tracebackhide__ = True
+        check_groups(groups, len(self.nodes), at_least=0)
+        formed = [list(group) for group in groups] or [list(range(len(self.nodes)))]
+        wanted = "a cluster of " + " and one of ".join(f"nodes {', '.join(map(str, group))}" for group in formed)
+        await self._until(lambda: all(map(self._is_formed, formed)), timeout, wanted, self._describe_members)
+
+    def _is_formed(self, group: Sequence[int]) -> bool:
+        live: dict[int, ManagedBroker] = {}
+        for index in group:
+            members = self._members[index]
+            if not any(broker.is_running for broker in members):
+                continue
+            found = self.live(index)
+            if found is None or not found._following.node_id:
+                return False
+            live[index] = found
+        expected = {
+            broker._following.node_id: len(self._members[index]) > 1
+            and all(each.is_running for each in self._members[index])
+            for index, broker in live.items()
+        }
+        if any(broker._following.members() != expected for broker in live.values()):
+            return False
+        whole = (self.pairs[index] for index in live if self.pairs)
+        if any(not pair.is_in_sync for pair in whole if all(broker.is_running for broker in pair.brokers)):
+            return False
+        return all(
+            broker._following.sees(live[target]._following.node_id)
+            for index, broker in live.items()
+            for target in self._targets[index]
+            if target in live
+        )
+
+    async def wait_for(
+        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until a queue has ``count`` messages and ``consumers`` consumers, summed over the nodes that are live.
+
+        Messages on their way between two nodes count at neither.
+
+        Args:
+            queue: the queue's name.
+            count: messages, those in delivery included, 0 or more; None for any number. Either this or ``consumers`` is
+                needed.
+            consumers: 0 or more; None for any number.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises:
+            WaitTimeout: it had not within ``timeout`` seconds; the text has all queues and messages.
+            IllegalStateException: no broker runs.
+        """
+        __tracebackhide__ = True
+        wanted = wanted_of(queue, count, consumers)
+
+        def holds() -> bool:
+            kernels = [broker._following.live_kernel() for broker in self.brokers]
+            messages, listeners = sums_of([kernel for kernel in kernels if kernel is not None], queue)
+            return count in (None, messages) and consumers in (None, listeners)
+
+        await self._until(holds, timeout, f"over all nodes: {wanted}", self.dump)
+
+    async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
+        """Wait until a queue has no message on any node that is live, in delivery or waiting.
+
+        Args:
+            queue: the queue's name; a queue that does not exist is empty.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises: as `wait_for`.
+        """
+        __tracebackhide__ = True
+        await self.wait_for(queue=queue, count=0, timeout=timeout)
+
+    def assert_nothing_lost(self) -> None:
+        """Check each node as `ManagedBroker.assert_nothing_lost` does.
+
+        Raises:
+            AssertionError: messages are lost; the text names the node, their queues and numbers.
+            IllegalStateException: a node is not live.
+        """
+        __tracebackhide__ = True
+        for index, node in enumerate(self.nodes):
+            (self.live(index) or node).assert_nothing_lost()
+
+    async def dump(self) -> str:
+        """Return all nodes with their queues and messages, in words."""
+        parts = []
+        for broker in self.brokers:
+            parts.append(broker._following.describe())
+            if broker.is_live:
+                parts.append(await broker.dump())
+        return "\n".join(parts)
+
+    async def _describe_members(self) -> str:
+        names = {broker._following.node_id: broker.name for broker in self.brokers if broker.is_live}
+        lines = [self._states()]
+        for broker in self.brokers:
+            if broker.is_live:
+                seen = (
+                    f"{names.get(node_id, node_id)}{' with a backup' if has_backup else ''}"
+                    f"{'' if broker._following.sees(node_id) or names.get(node_id) == broker.name else ' from afar'}"
+                    for node_id, has_backup in broker._following.members().items()
+                )
+                lines.append(f"{broker.name} sees {', '.join(seen) or 'no member'}")
+        return "\n".join(lines)
+
+    async def _until(
+        self, holds: Callable[[], bool], timeout: float | None, wanted: str, found: Callable[[], Awaitable[str]]
+    ) -> None:
+        __tracebackhide__ = True
+
+        def checked() -> bool:
+            if holds():
+                return True
+            if not any(broker.is_running for broker in self.brokers):
+                raise IllegalStateException(f"cannot wait for {wanted}: {self._states()}")
+            return False
+
+        await self._around.waiting.until(checked, timeout, wanted, found)
+
+    # -- clients -------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def sessions(self) -> AsyncIterator[list[Session]]:
+        """Open a session at each node, each on a separate connection, for the time of a block.
+
+        Sessions of a pair fail over.
+
+        Raises:
+            JMSException: a node cannot be reached.
+        """
+        async with AsyncExitStack() as stack:
+            found = []
+            for node in self.pairs or self.nodes:
+                connection = await stack.enter_async_context(ConnectionFactory(node.url).connect())
+                found.append(await stack.enter_async_context(connection.session()))
+            yield found

@@ -1,0 +1,135 @@
+"""Makes the brokers of a cluster on the bench of a test: their names, their settings, and which connects to which.
+
+Responsible for the vocabulary of ``broker_cluster``. Does not depend on what a test does with the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ._arguments import check_broker
+from ._bench import Bench, Surface
+from ._broker import ManagedBroker
+from ._cluster import BrokerCluster
+from ._pair import PAIR_KINDS, BrokerPair, cluster_settings
+
+__all__ = ["NODES_MAX", "TOPOLOGIES", "make_cluster"]
+
+#: The topologies that have a name.
+TOPOLOGIES = ("symmetric", "chain", "ring")
+#: More than any test needs: each node of a symmetric cluster connects to all others.
+NODES_MAX = 64
+# Settings of a cluster connection that a test cannot choose, and what it has in their place.
+_OF_THE_FIXTURE = {
+    "connector": "each node has the connector of its own URL",
+    "static_connectors": "topology= gives the nodes to which each connects",
+}
+# The silence after which a node is lost, and the pause between pings: a partition is noticed within a wait.
+_TTL_MS, _CHECK_PERIOD_MS = 4_000, 1_500
+
+
+def make_cluster(
+    bench: Bench,
+    count: object,
+    *,
+    pairs: bool | str,
+    topology: str | Mapping[int, Sequence[int]],
+    brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    connection: dict[str, Any],
+) -> BrokerCluster:
+    """Return a cluster, not started. The arguments are those of the fixture ``broker_cluster``."""
+    size = _size(count)
+    kind = _kind(pairs)
+    targets = _targets(topology, size)
+    for name in connection:
+        if name in _OF_THE_FIXTURE:
+            raise TypeError(f"a cluster of a test takes no {name}: {_OF_THE_FIXTURE[name]}")
+    each = [brokers] * size if isinstance(brokers, Mapping) else list(brokers)
+    if len(each) != size:
+        raise ValueError(f"brokers= gives settings for {len(each)} nodes of {size}")
+    if topology != "symmetric":
+        connection = {"allow_direct_connections_only": True, "max_hops": size - 1, **connection}
+    connection = {"connection_ttl_ms": _TTL_MS, "check_period_ms": _CHECK_PERIOD_MS, **connection}
+    return _Builder(bench, kind, targets, [dict(one) for one in each], connection).make()
+
+
+def _size(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"a cluster has a number of nodes, an int, not {count!r}")
+    if not 1 <= count <= NODES_MAX:
+        raise ValueError(f"a cluster of a test has 1 to {NODES_MAX} nodes, not {count}")
+    return count
+
+
+def _kind(pairs: bool | str) -> str | None:
+    """Return the kind of the pairs, None for nodes without a backup."""
+    if isinstance(pairs, bool):
+        return next(iter(PAIR_KINDS)) if pairs else None
+    if pairs not in PAIR_KINDS:
+        raise ValueError(f"pairs= is False, True, or one of {', '.join(map(repr, PAIR_KINDS))}, not {pairs!r}")
+    return pairs
+
+
+def _targets(topology: str | Mapping[int, Sequence[int]], size: int) -> list[tuple[int, ...]]:
+    """Return the nodes to which each connects."""
+    nodes = range(size)
+    if topology == "symmetric":
+        return [tuple(other for other in nodes if other != node) for node in nodes]
+    if topology == "chain":
+        return [(node + 1,) if node + 1 < size else () for node in nodes]
+    if topology == "ring":
+        return [((node + 1) % size,) if size > 1 else () for node in nodes]
+    if not isinstance(topology, Mapping):
+        named = ", ".join(map(repr, TOPOLOGIES))
+        raise ValueError(f"topology= is one of {named}, or maps nodes to those they connect to, not {topology!r}")
+    for node, others in topology.items():
+        if not {node, *others} <= set(nodes) or node in others:
+            raise ValueError(
+                f"topology= connects node {node!r} to {others!r}: nodes of this cluster are 0 to {size - 1}"
+            )
+    return [tuple(topology.get(node, ())) for node in nodes]
+
+
+class _Builder:
+    def __init__(
+        self,
+        bench: Bench,
+        kind: str | None,
+        targets: list[tuple[int, ...]],
+        brokers: list[dict[str, Any]],
+        connection: dict[str, Any],
+    ) -> None:
+        self._bench = bench
+        self._kind = kind
+        self._targets = targets
+        self._brokers = brokers
+        self._connection = connection
+        taken = {broker.name for broker in bench.brokers}
+        prefixes = ["node-", *(f"cluster-{number}-node-" for number in range(2, len(taken) + 3))]
+        self._prefix = next(prefix for prefix in prefixes if not any(name.startswith(prefix) for name in taken))
+        self._made: list[tuple[ManagedBroker, ...]] = []
+
+    def make(self) -> BrokerCluster:
+        nodes = [self._make_node(index) for index in range(len(self._targets))]
+        return BrokerCluster(nodes, self._targets, self._bench, self._bench.between)
+
+    def _make_node(self, index: int) -> ManagedBroker | BrokerPair:
+        name = f"{self._prefix}{index}"
+        check_broker(name, self._brokers[index])
+        if self._kind is None:
+            place = self._bench.placing(name, name, name, lambda: self._settings(name, index), replicates=False)
+            node = self._bench.add(ManagedBroker(name, self._bench, place))
+            self._made.append((node,))
+            return node
+        names = (name, f"{name}-backup")
+        pair = self._bench.make_pair(self._kind, f"the pair {name}", names, lambda own: self._settings(own, index))
+        self._made.append(pair.brokers)
+        return pair
+
+    def _settings(self, name: str, index: int) -> dict[str, Any]:
+        """Return the settings of one broker: it connects to its own pair, and to all brokers of each target."""
+        urls = {broker.name: broker.url for members in self._made for broker in members}
+        others = [broker.name for node in (index, *self._targets[index]) for broker in self._made[node]]
+        virtual = self._bench.surface is Surface.VIRTUAL
+        return {**cluster_settings(name, urls, others, virtual=virtual, **self._connection), **self._brokers[index]}

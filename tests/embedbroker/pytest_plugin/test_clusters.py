@@ -1,0 +1,181 @@
+"""What `broker_cluster` and its twin give a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker.pytest_plugin._pair import PAIR_KINDS
+from tests.embedbroker.pytest_plugin.conftest import Inner
+
+SURFACES = pytest.mark.parametrize("options", [(), ("--embedbroker-real",)], ids=["virtual", "real"])
+
+
+@SURFACES
+def test_a_cluster_forms_and_loses_and_gets_back_a_node(inner: Inner, options: tuple[str, ...]) -> None:
+    result = inner(
+        """
+        async def test_it(broker_cluster):
+            cluster = await broker_cluster(3).start()
+            assert [node.name for node in cluster.nodes] == ["node-0", "node-1", "node-2"]
+            assert cluster.brokers == cluster.nodes and cluster.pairs == ()
+            assert cluster.url == "(" + ",".join(node.url for node in cluster.nodes) + ")"
+            await put(cluster.nodes[2].url, "kept")
+            async with cluster.sessions() as sessions:
+                assert len(sessions) == 3
+                await cluster.nodes[2].crash()
+                assert cluster.live(2) is None
+                await cluster.wait_formed()
+                await cluster.assert_empty("orders")
+            await cluster.nodes[2].start()
+            await cluster.nodes[0].restart()
+            await cluster.wait_formed()
+            await cluster.wait_for(queue="orders", count=1)
+            cluster.assert_nothing_lost()
+            await cluster.nodes[1].stop()
+            assert (await cluster.start()).live(1) is cluster.nodes[1]
+        """,
+        *options,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_nodes_join_one_by_one(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_cluster):
+            cluster = broker_cluster(4)
+            for node in cluster.nodes:
+                await node.start()
+                await cluster.wait_formed()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_partition_makes_two_clusters_and_its_end_one(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_it(broker_cluster, broker_clock):
+            cluster = await broker_cluster(5).start()
+            assert broker_clock.seconds < 1
+            cluster.partition([0, 1, 2], [3, 4])
+            await cluster.wait_formed([0, 1, 2], [3, 4])
+            with pytest.raises(WaitTimeout, match="a cluster of nodes 0, 1, 2, 3, 4: not within 1 s(.|\\n)*"
+                                                  "node-3 sees node-3, node-4$"):
+                await cluster.wait_formed(timeout=1)
+            cluster.heal()
+            await cluster.wait_formed()
+            cluster.link(0, 4).cut()
+            await cluster.wait_formed()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("kind", PAIR_KINDS)
+def test_each_node_may_have_a_backup(inner: Inner, kind: str) -> None:
+    result = inner(
+        f"""
+        async def test_it(broker_cluster):
+            cluster = await broker_cluster(3, pairs={kind!r}).start()
+            assert [pair.kind for pair in cluster.pairs] == [{kind!r}] * 3
+            assert [broker.name for broker in cluster.brokers][:2] == ["node-0", "node-0-backup"]
+            async with cluster.sessions() as sessions:
+                await sessions[1].create_producer(ORDERS).send("kept")
+                await cluster.nodes[1].crash()
+                assert await cluster.pairs[1].wait_live() is cluster.pairs[1].backup is cluster.live(1)
+                await sessions[1].create_producer(ORDERS).send("too")
+            await cluster.wait_formed()
+            await cluster.wait_for(queue="orders", count=2, consumers=0)
+            cluster.partition([0], [1, 2])
+            await cluster.wait_formed([0], [1, 2], timeout=30)
+            cluster.heal()
+            await cluster.pairs[1].failback()
+            await cluster.wait_formed(timeout=30)
+            assert "?ha=true" in cluster.url and "node-1-backup" in cluster.url
+            cluster.assert_nothing_lost()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_topology_and_the_settings_of_one_node(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_topologies(broker_cluster):
+            for topology in ("chain", "ring", {0: [1], 1: [2]}):
+                cluster = await broker_cluster(3, topology=topology).start()
+                connections = [node.broker.config.cluster_connection for node in cluster.nodes]
+                assert all(each.allow_direct_connections_only for each in connections)
+                targets = [len(each.static_connectors) for each in connections]
+                assert targets == ([1, 1, 1] if topology == "ring" else [1, 1, 0])
+
+        async def test_settings(broker_cluster):
+            brokers = [{"id_cache_size": size} for size in (7, 8)]
+            cluster = await broker_cluster(2, brokers=brokers, notification_attempts=5).start()
+            assert [node.broker.config.id_cache_size for node in cluster.nodes] == [7, 8]
+            assert {node.broker.config.cluster_connection.notification_attempts for node in cluster.nodes} == {5}
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_wrong_use_of_a_cluster_fails_at_once(inner: Inner) -> None:
+    result = inner(
+        """
+        @pytest.mark.parametrize(("arguments", "settings", "text"), [
+            ((0,), {}, "1 to 64 nodes, not 0"),
+            (("4",), {}, "an int, not '4'"),
+            ((2,), {"pairs": "mirror"}, "'shared-store', 'replication', not 'mirror'"),
+            ((2,), {"topology": "star"}, "'symmetric', 'chain', 'ring', or maps nodes"),
+            ((2,), {"topology": {0: [2]}}, r"connects node 0 to \\[2\\], but nodes are 0 to 1"),
+            ((2,), {"static_connectors": ["x"]}, "takes no static_connectors: topology= gives"),
+            ((2,), {"brokers": [{}]}, "settings for 1 nodes of 2"),
+            ((2,), {"brokers": {"port": 1}}, "takes no port"),
+        ])
+        async def test_making(broker_cluster, arguments, settings, text):
+            with pytest.raises((TypeError, ValueError), match=text):
+                broker_cluster(*arguments, **settings)
+
+        async def test_using(broker_cluster):
+            cluster = broker_cluster(2)
+            with pytest.raises(IllegalStateException, match="cannot wait for a cluster of nodes 0, 1: .*never started"):
+                await cluster.wait_formed()
+            await cluster.start()
+            for groups, text in [(([0],), "2 groups"), (([0], [2]), "0 to 1, not 2"), (([0], [0]), "twice"),
+                                 ((0, 1), "a list of indexes"), (([True], [1]), "an int, not True")]:
+                with pytest.raises((TypeError, ValueError), match=text):
+                    cluster.partition(*groups)
+            with pytest.raises(ValueError, match="no link between node 1 and itself"):
+                cluster.link(1, 1)
+            with pytest.raises(WaitTimeout, match="over all nodes: queue q with 1 messages: not within 1 s"):
+                await cluster.wait_for(queue="q", count=1, timeout=1)
+            await cluster.nodes[0].crash()
+            with pytest.raises(IllegalStateException, match="'node-0' crashed"):
+                cluster.assert_nothing_lost()
+        """
+    )
+    result.assert_outcomes(passed=9)
+
+
+def test_a_plain_test_has_a_cluster_too(inner: Inner) -> None:
+    result = inner(
+        """
+        def test_it(broker_cluster_blocking):
+            cluster = broker_cluster_blocking(2, pairs=True).start()
+            with cluster.sessions() as sessions:
+                for session in sessions:
+                    session.create_producer(ORDERS).send("kept")
+                cluster.nodes[0].crash()
+                cluster.pairs[0].wait_live()
+                cluster.wait_formed()
+                cluster.wait_for(queue="orders", count=2)
+            assert cluster.live(0).name == "node-0-backup"
+            cluster.partition([0], [1])
+            cluster.heal()
+            cluster.link(0, 1).cut()
+            cluster.wait_formed()
+            cluster.assert_nothing_lost()
+        """
+    )
+    result.assert_outcomes(passed=1)
