@@ -6,7 +6,7 @@ between them. Does not depend on how a broker is configured, and on how messages
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import combinations
 from typing import Self
@@ -146,7 +146,8 @@ class BrokerCluster:
     async def wait_formed(self, *groups: Sequence[int], timeout: float | None = None) -> None:
         """Wait until each node that runs has exactly the others that run for members, and is connected with them.
 
-        Of pairs, each that runs as a whole must also be in sync, with its backup announced.
+        Of pairs, each that runs as a whole must also be in sync, with its backup announced. In a topology with direct
+        connections only, a node has the members that brokers in its direction send it.
 
         Args:
             groups: indexes of nodes that form a cluster without the others, as in a partition; none for all nodes.
@@ -165,30 +166,44 @@ class BrokerCluster:
         await self._until(lambda: all(map(self._is_formed, formed)), timeout, wanted, self._describe_members)
 
     def _is_formed(self, group: Sequence[int]) -> bool:
-        live: dict[int, ManagedBroker] = {}
-        for index in group:
-            members = self._members[index]
-            if not any(broker.is_running for broker in members):
-                continue
-            found = self.live(index)
-            if found is None or not found._following.node_id:
-                return False
-            live[index] = found
+        running = {index for index in group if any(broker.is_running for broker in self._members[index])}
+        live = {index: broker for index in running if (broker := self.live(index)) is not None}
+        if not live or len(live) < len(running) or not all(broker._following.node_id for broker in live.values()):
+            return False
+        if any(not self.pairs[index].is_in_sync for index in live if self._is_whole(index)):
+            return False
+        return all(self._is_member(index, live, group) for index in live)
+
+    def _is_whole(self, index: int) -> bool:
+        """Return True if a node is a pair of which both brokers run."""
+        members = self._members[index]
+        return len(members) > 1 and all(broker.is_running for broker in members)
+
+    def _is_member(self, index: int, live: Mapping[int, ManagedBroker], group: Sequence[int]) -> bool:
+        """Return True if a node sees what it can see of a group.
+
+        It receives what those send to which it connects: their own members, and brokers that connect to them.
+        """
+        follows = live[index]._following
+        seen = follows.members()
+        reached, near, waiting = {index}, set[int](), [index]
+        while waiting:
+            here = waiting.pop()
+            targets = set(self._targets[here])
+            near |= targets | {other for other in group if here in self._targets[other]}
+            further = [other for other in targets if other in live and other not in reached]
+            reached.update(further)
+            waiting += further
         expected = {
-            broker._following.node_id: len(self._members[index]) > 1
-            and all(each.is_running for each in self._members[index])
-            for index, broker in live.items()
+            live[other]._following.node_id: self._is_whole(other) for other in (reached | near) if other in live
         }
-        if any(broker._following.members() != expected for broker in live.values()):
-            return False
-        whole = (self.pairs[index] for index in live if self.pairs)
-        if any(not pair.is_in_sync for pair in whole if all(broker.is_running for broker in pair.brokers)):
-            return False
-        return all(
-            broker._following.sees(live[target]._following.node_id)
-            for index, broker in live.items()
-            for target in self._targets[index]
-            if target in live
+        gone = {self.nodes[other]._following.node_id for other in (near | set(range(len(self.nodes))) - set(group))} - {
+            broker._following.node_id for broker in live.values()
+        }
+        return (
+            {node_id: seen.get(node_id) for node_id in expected} == expected
+            and not gone & set(seen)
+            and all(follows.sees(live[target]._following.node_id) for target in self._targets[index] if target in live)
         )
 
     async def wait_for(

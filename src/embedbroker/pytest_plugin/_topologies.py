@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from embedbroker.config import MessageLoadBalancing
+
 from ._arguments import check_broker
 from ._bench import Bench, Surface
 from ._broker import ManagedBroker
@@ -50,6 +52,9 @@ def make_cluster(
         raise ValueError(f"brokers= gives settings for {len(each)} nodes of {size}")
     if topology != "symmetric":
         connection = {"allow_direct_connections_only": True, "max_hops": size - 1, **connection}
+    how = connection.get("message_load_balancing")
+    if isinstance(how, str):
+        connection = {**connection, "message_load_balancing": MessageLoadBalancing(how)}
     connection = {"connection_ttl_ms": _TTL_MS, "check_period_ms": _CHECK_PERIOD_MS, **connection}
     return _Builder(bench, kind, targets, [dict(one) for one in each], connection).make()
 
@@ -85,9 +90,7 @@ def _targets(topology: str | Mapping[int, Sequence[int]], size: int) -> list[tup
         raise ValueError(f"topology= is one of {named}, or maps nodes to those they connect to, not {topology!r}")
     for node, others in topology.items():
         if not {node, *others} <= set(nodes) or node in others:
-            raise ValueError(
-                f"topology= connects node {node!r} to {others!r}: nodes of this cluster are 0 to {size - 1}"
-            )
+            raise ValueError(f"topology= connects node {node!r} to {others!r}, but nodes are 0 to {size - 1}")
     return [tuple(topology.get(node, ())) for node in nodes]
 
 
@@ -112,7 +115,10 @@ class _Builder:
 
     def make(self) -> BrokerCluster:
         nodes = [self._make_node(index) for index in range(len(self._targets))]
-        return BrokerCluster(nodes, self._targets, self._bench, self._bench.between)
+        # Without that setting each connects to every member that it learns of.
+        direct = self._connection.get("allow_direct_connections_only", False)
+        targets = self._targets if direct else _targets("symmetric", len(nodes))
+        return BrokerCluster(nodes, targets, self._bench, self._bench.between)
 
     def _make_node(self, index: int) -> ManagedBroker | BrokerPair:
         name = f"{self._prefix}{index}"

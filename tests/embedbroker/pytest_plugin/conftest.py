@@ -9,7 +9,8 @@ from typing import TypeAlias
 import pytest
 
 # Loaded before an inner session begins, which forgets at its end what it was the first to load.
-from embedbroker.pytest_plugin import _blocking, _foreign, _run
+from embedbroker.ha import replication, shared_store
+from embedbroker.pytest_plugin import _blocking, _foreign, _run, _topologies
 from embedclient import blocking
 
 _HEADER = """
@@ -27,7 +28,7 @@ async def put(url, *texts):
         for text in texts:
             await session.create_producer(ORDERS).send(text)
 """
-_LOADED = (_blocking, _foreign, _run, blocking)
+_LOADED = (_blocking, _foreign, _run, _topologies, blocking, replication, shared_store)
 Inner: TypeAlias = Callable[..., pytest.RunResult]
 
 
