@@ -114,7 +114,8 @@ def test_a_topology_and_the_settings_of_one_node(inner: Inner) -> None:
             brokers = [{"id_cache_size": size} for size in (7, 8)]
             cluster = await broker_cluster(2, brokers=brokers, message_load_balancing="STRICT").start()
             assert [node.broker.config.id_cache_size for node in cluster.nodes] == [7, 8]
-            assert {node.broker.config.cluster_connection.message_load_balancing.name for node in cluster.nodes} == {"STRICT"}
+            connections = [node.broker.config.cluster_connection for node in cluster.nodes]
+            assert [each.message_load_balancing.name for each in connections] == ["STRICT"] * 2
         """
     )
     result.assert_outcomes(passed=2)
