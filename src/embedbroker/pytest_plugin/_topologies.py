@@ -24,7 +24,7 @@ TOPOLOGIES = ("symmetric", "chain", "ring")
 NODES_MAX = 64
 # Settings of a cluster connection that a test cannot choose, and what it has in their place.
 _OF_THE_FIXTURE = {
-    "connector": "each node has the connector of its own URL",
+    "connector": "each node has a connector that holds its URL",
     "static_connectors": "topology= gives the nodes to which each connects",
 }
 # The silence after which a node is lost, and the pause between pings: a partition is noticed within a wait.
