@@ -104,7 +104,7 @@ def simulate(session: nox.Session) -> None:
     if not session.posargs:
         session.run(*command, "--groups")
         session.run(*command, "--mode", "votes")
-        session.run(*command, "--administrator", "--seeds", "100", "--hash-check", "5")
+        session.run(*command, "--administrator", "--seeds", "80", "--hash-check", "4")
 
 
 def _other_interpreters(session: nox.Session) -> list[str]:

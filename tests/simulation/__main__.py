@@ -26,13 +26,13 @@ from .scenario.draw_group import draw_group_plan
 from .scenario.plan import GroupMode
 from .scenario.scenario import run_group_seed, varied
 
-#: About four minutes on two cores.
-SEEDS = 1_000
+#: About two minutes on two cores.
+SEEDS = 600
 #: About a minute.
 GROUP_SEEDS = 200
 #: A world with so many brokers takes its time.
 VOTE_SEEDS = 60
-HASH_CHECK_SEEDS = 50
+HASH_CHECK_SEEDS = 25
 GROUP_HASH_CHECK_SEEDS = 10
 VOTE_HASH_CHECK_SEEDS = 3
 PROGRESS_S = 2.0
