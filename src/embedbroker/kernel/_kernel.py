@@ -41,6 +41,7 @@ from .selector._selector import SelectorCache
 from .settling._dead_letters import DeadLetters
 from .settling._diversion import Diversion
 from .settling._expiry import Expiry
+from .settling._forwarding import Forwarding
 from .settling._move import MessageMover
 from .settling._removal import Removal
 from .settling._settlement import Settlement
@@ -120,7 +121,7 @@ class Kernel:
         self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
-            self.dead_letters, self.diversion, self.transactions,
+            self.dead_letters, self.diversion, self.forwarding, self.transactions,
         )  # fmt: skip
         self._compose_branches()
         self.cursors = Cursors(self.address_manager, self.store, self.ids, self.deferred, self.removal, self.clock)
@@ -152,7 +153,10 @@ class Kernel:
         self.transactions = Transactions(
             self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
         )
-        self.diversion = Diversion(self.address_manager, self.settings, self.ids, self.clock, self.memory, self.log)
+        self.forwarding = Forwarding(self.address_manager, self.ids)
+        self.diversion = Diversion(
+            self.address_manager, self.settings, self.ids, self.clock, self.memory, self.forwarding, self.log
+        )
         self.mover = MessageMover(
             self.address_manager, self.settings, self.ids, self.clock, self.removal,
             CopyPlacement(self.transactions, self.placement, self.duplicates), self.diversion, self.log,

@@ -6,6 +6,8 @@ permissions, which `Session` checks, and on records, which `Placement` writes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
 
@@ -16,12 +18,14 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
+from .addressing._remote_binding import RemoteBinding
 from .addressing._routing_context import RoutingContext
 from .message._message import Message
 from .queueing._queue import Queue
 from .settling._dead_letters import DeadLetters
 from .settling._diversion import Diversion
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
+from .settling._forwarding import Forwarding
 from .transactions._duplicate_ids import DuplicateIds, Identified
 from .transactions._placement import Placement
 from .transactions._transaction import Transaction, Transactions
@@ -39,6 +43,7 @@ class Router:
         "_dead_letters",
         "_diversion",
         "_duplicates",
+        "_forwarding",
         "_ids",
         "_memory",
         "_placement",
@@ -57,6 +62,7 @@ class Router:
         placement: Placement,
         dead_letters: DeadLetters,
         diversion: Diversion,
+        forwarding: Forwarding,
         transactions: Transactions,
     ) -> None:
         self._ids = ids
@@ -70,6 +76,7 @@ class Router:
         self._placement = placement
         self._dead_letters = dead_letters
         self._diversion = diversion
+        self._forwarding = forwarding
         self._transactions = transactions
 
     def send(
@@ -120,14 +127,13 @@ class Router:
                     return adjusted
                 message = adjusted
             owner.routed_count += 1
-            if owner.others is not None and not (queue_ids and owner.chosen(queue_ids)):
-                return self._send_to_others(message, owner, routing_type, transaction, identified, access)
+            if queue_ids or owner.others is not None:
+                chosen = owner.chosen(queue_ids) if queue_ids else None
+                return self._send_to_others(message, owner, routing_type, transaction, identified, access, chosen)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
             return self._send_unlisted(message, routing_type, transaction, access)
         if address is None:
             targets = self._address_manager.qualified_queues(message, routing_type)
-        elif queue_ids:
-            targets = address.route_to(queue_ids, message, routing_type)
         else:
             targets = address.route(message, routing_type)
         if targets:
@@ -175,16 +181,71 @@ class Router:
         transaction: Transaction | None,
         identified: Identified | None,
         access: Access | None,
+        chosen: list[Queue] | None = None,
     ) -> Refused | None:
-        """Send to an address that has diverts, or that wildcards match."""
-        assert address.others is not None
-        if not address.others.has_diverts:
-            if "::" in message.address:
-                targets = self._address_manager.qualified_queues(message, routing_type)
+        """Send to an address that has more than queues, or what another broker sent to the ``chosen`` queues.
+
+        If all of those are gone, the message goes to others of this broker: it must not be lost.
+        """
+        others, forwarding = address.others, self._forwarding
+        if chosen is None and others is not None and others.rotation is not None and not others.has_diverts:
+            home = others.rotation.home_for(message, routing_type) if message.address == address.name else None
+            if home is not None:
+                self._placement.place(message, [home], transaction, identified)
+                if identified is not None:
+                    self._duplicates.accept(identified, transaction)
+                return None
+        if others is None or not others.has_diverts or (chosen and not others.exclusive):
+            if chosen is None:
+                queues, remote = forwarding.choose(message, address, routing_type)
+                if remote:
+                    return self._send_to_brokers(message, address, queues, remote, transaction, identified)
             else:
-                targets = address.route_all(message, routing_type)
-            self._place(message, address, targets, transaction, identified, is_taken=bool(targets))
+                queues = chosen or forwarding.local(message, address, routing_type)
+            self._place(message, address, queues, transaction, identified, is_taken=bool(queues))
             return None
+        return self._send_to_diverts(message, address, routing_type, transaction, identified, access, chosen)
+
+    def _send_to_brokers(
+        self,
+        message: Message,
+        address: Address,
+        queues: list[Queue],
+        remote: Sequence[RemoteBinding],
+        transaction: Transaction | None,
+        identified: Identified | None,
+    ) -> Refused | None:
+        """Send to queues of this broker, if there are any, and to queues of others."""
+        copies = self._forwarding.copies(message, remote)
+        if isinstance(copies, Refused):
+            if transaction is not None:
+                transaction.fail(copies.text)
+            return copies
+        # Stored as a whole: an id on the disk without the copies would have the sender's second attempt dropped.
+        is_one = len(copies) + bool(queues) == 1
+        alone = self._transactions.begin() if transaction is None and message.durable and not is_one else None
+        within = alone or transaction
+        if queues:
+            self._placement.place_at(message, address, queues, within, identified)
+        for copy, queue in copies:
+            self._placement.place(copy, [queue], within, identified if is_one else None)
+        if identified is not None:
+            self._duplicates.accept(identified, within)
+        if alone is not None:
+            alone.commit()
+        return None
+
+    def _send_to_diverts(
+        self,
+        message: Message,
+        address: Address,
+        routing_type: int | None,
+        transaction: Transaction | None,
+        identified: Identified | None,
+        access: Access | None,
+        chosen: list[Queue] | None,
+    ) -> Refused | None:
+        """Send to an address that has diverts."""
         ids: dict[int, Identified | None] = {message.message_id: identified}
         seen: set[tuple[str, bytes]] = set()
 
@@ -202,7 +263,8 @@ class Router:
                 return True
             return False if admitted is None else admitted
 
-        routes = self._diversion.route(message, address, RoutingContext(routing_type, access, admit))
+        context = RoutingContext(routing_type, access, admit, chosen=chosen)
+        routes = self._diversion.route(message, address, context)
         if isinstance(routes, Refused):
             if transaction is not None:
                 transaction.fail(routes.text)
@@ -210,6 +272,9 @@ class Router:
         # Stored as a whole: an id on the disk without the copies would have the sender's second attempt dropped.
         alone = self._transactions.begin() if transaction is None and message.durable and len(routes) > 1 else None
         for each in routes:
+            if each.is_forwarded:
+                self._placement.place(each.message, each.queues, alone or transaction)
+                continue
             if each.message is not message:
                 each.address.routed_count += 1
             found = ids[each.message.message_id]
@@ -230,7 +295,10 @@ class Router:
     ) -> None:
         """Place a message in queues that may have other addresses than its own."""
         if targets:
-            self._placement.place_at(message, address, targets, transaction, identified)
+            if address.others is not None and address.others.has_queues:
+                self._placement.place_at(message, address, targets, transaction, identified)
+            else:
+                self._placement.place(message, targets, transaction, identified)
         elif not is_taken:
             address.unrouted_count += 1
             self._dead_letters.take_unrouted(message, address, transaction)

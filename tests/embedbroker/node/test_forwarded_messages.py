@@ -110,3 +110,16 @@ def test_queues_of_other_addresses_cannot_be_chosen(stage: Stage, peer: Peer) ->
     send(stage, peer, forwarded("a", route_to=place(id_of(stage, "q"))))
     assert stage.node.kernel.address_manager.queues["q"].message_count == 0
     assert queued(stage) == {"s1": ["a"], "s2": ["a"], "s3": ["a"]}
+
+
+def test_a_client_gives_a_message_no_route_of_a_store_and_forward_queue(stage: Stage, peer: Peer) -> None:
+    """Otherwise a bridge would take it for a message that this broker routed."""
+    message = forwarded("a", route_to=None)
+    for name in ("_AMQ_ROUTE_TO$.artemis.internal.sf.c.n", "_AMQ_ACK_ROUTE_TOx"):
+        message = message.with_property(name, bytes(8))
+    send(stage, peer, message)
+    assert queued(stage) == {"s1": ["a"], "s2": ["a"], "s3": ["a"]}
+    reference = next(iter(stage.node.kernel.address_manager.queues["s1"].backlog))
+    core = reference.message.to_core()
+    assert isinstance(core, CoreMessage)
+    assert sorted(core.properties) == ["_AMQ_ROUTING_TYPE", "text"]

@@ -7,6 +7,7 @@ addresses, and queues of other brokers. Does not depend on how those are found (
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from embedclient.model import RoutingType
@@ -46,7 +47,7 @@ class OtherBindings:
         rotation: Groups with remote bindings; None without any.
     """
 
-    __slots__ = ("anycast", "diverts", "exclusive", "multicast", "rotation", "turns")
+    __slots__ = ("anycast", "diverts", "exclusive", "has_diverts", "has_queues", "multicast", "rotation", "turns")
 
     def __init__(
         self,
@@ -63,16 +64,9 @@ class OtherBindings:
         self.anycast = anycast
         self.turns = turns
         self.rotation = rotation
-
-    @property
-    def has_diverts(self) -> bool:
-        """Return True if there are diverts."""
-        return bool(self.exclusive or self.diverts)
-
-    @property
-    def has_queues(self) -> bool:
-        """Return True if there are queues."""
-        return bool(self.multicast or self.anycast)
+        #: Whether there are diverts, and queues.
+        self.has_diverts = bool(exclusive or diverts)
+        self.has_queues = bool(multicast or anycast)
 
     def takes(self, queue: Queue) -> bool:
         """Return True if a queue is among them."""
@@ -191,11 +185,13 @@ class Bindings:
 
     def chosen(self, queue_ids: frozenset[int]) -> list[Queue]:
         """Return the queues with these ids, which another broker has chosen for a message."""
-        return [queue for queue in self.queues if queue.id in queue_ids]
-
-    def route_to(self, queue_ids: frozenset[int], message: Message, routing_type: int | None) -> list[Queue]:
-        """Return the `chosen` queues; if all of them are gone, those of `route`: the message must not be lost."""
-        return self.chosen(queue_ids) or self.route(message, routing_type)
+        found: list[Queue] = []
+        for queue in chain(self.anycast, self.multicast):
+            if queue.id in queue_ids:
+                found.append(queue)
+                if len(found) == len(queue_ids):
+                    break
+        return found
 
     def route(self, message: Message, routing_type: int | None) -> list[Queue]:
         """Return the queues that take this message; ``routing_type`` None means that the sender named none.

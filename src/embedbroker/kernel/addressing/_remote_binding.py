@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from attrs import Factory, define
+from attrs import Factory, define, field
 
 from embedbroker.config import MessageLoadBalancing
 
@@ -37,6 +37,7 @@ class RemoteBinding:
         is_connected: Whether the broker that announces it is connected.
         consumer_count: Number of consumers.
         id: Id among the bindings of this broker, 0 until it is bound; later ones have higher ids.
+        route: Bytes of its ``remote_queue_id`` in copies.
     """
 
     address: str
@@ -50,8 +51,12 @@ class RemoteBinding:
     is_connected: bool = True
     consumer_count: int = 0
     id: int = 0
+    route: bytes = field(init=False)
     # Filters of consumers, each with the number of consumers that have it.
     _consumer_filters: dict[str, tuple[Selector, int]] = Factory(dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.route = self.remote_queue_id.to_bytes(8, "big", signed=True)
 
     @property
     def queue_name(self) -> str:

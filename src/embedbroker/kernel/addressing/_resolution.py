@@ -143,7 +143,9 @@ class Resolution:
         rotation: Rotation | None = None
         if remote:
             groups = _groups(remote, address, multicast, anycast)
-            rotation = Rotation(groups, before.rotation if before is not None else None)
+            known = {binding for bindings in groups.values() for binding in bindings}
+            is_complete = not any(anycast) and known.issuperset(chain(address.multicast, address.anycast, multicast))
+            rotation = Rotation(groups, before.rotation if before is not None else None, is_complete=is_complete)
         if diverts or multicast or anycast or rotation is not None:
             by_name: dict[str, list[Divert]] = {}
             for divert in diverts:

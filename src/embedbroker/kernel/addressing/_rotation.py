@@ -28,11 +28,30 @@ _STAYING = (MessageLoadBalancing.OFF, MessageLoadBalancing.OFF_WITH_REDISTRIBUTI
 class Group:
     """Hold the bindings with one routing name, in order of their addition, and the one whose turn is next."""
 
-    __slots__ = ("bindings", "position")
+    __slots__ = ("_behind_home", "_remote", "bindings", "home", "position")
 
     def __init__(self, bindings: Sequence[Shared], position: int) -> None:
         self.bindings = bindings
         self.position = position
+        local = [binding for binding in bindings if isinstance(binding, Queue)]
+        self._remote = [binding for binding in bindings if isinstance(binding, RemoteBinding)]
+        #: The only queue of this broker; None if there are none, or several.
+        self.home = local[0] if len(local) == 1 else None
+        self._behind_home = 0 if self.home is None else (bindings.index(self.home) + 1) % len(bindings)
+
+    def stays_home(self, message: Message, load_balancing: MessageLoadBalancing, *, stays: bool) -> bool:
+        """Return True if a message goes to `home`, as `next_for` has it; False leaves that to it."""
+        if not stays:
+            if load_balancing is not MessageLoadBalancing.ON_DEMAND:
+                return False
+            for binding in self._remote:
+                if binding.consumer_count and binding.is_connected:
+                    return False
+        home = self.home
+        if home is None or not (home.filter is None or home.filter.matches(message)):
+            return False
+        self.position = self._behind_home
+        return True
 
     def next_for(
         self, message: Message, load_balancing: MessageLoadBalancing, queue_name: str | None, *, stays: bool
@@ -114,11 +133,12 @@ class Rotation:
     Args:
         groups: Bindings by routing name, each list in order of addition, with a remote binding at least.
         before: What was in force until now; its turns go on.
+        is_complete: Whether the address has no other queues.
     """
 
-    __slots__ = ("groups", "load_balancing", "members")
+    __slots__ = ("groups", "load_balancing", "members", "only")
 
-    def __init__(self, groups: Mapping[str, Sequence[Shared]], before: Rotation | None) -> None:
+    def __init__(self, groups: Mapping[str, Sequence[Shared]], before: Rotation | None, *, is_complete: bool) -> None:
         known: Mapping[str, Group] = before.groups if before is not None else {}
         self.groups: dict[str, Group] = {
             name: Group(bindings, known[name].position if name in known else 0) for name, bindings in groups.items()
@@ -130,6 +150,18 @@ class Rotation:
         remote = [each for bindings in groups.values() for each in bindings if isinstance(each, RemoteBinding)]
         #: Type in force: that of the remote binding added last.
         self.load_balancing = max(remote, key=lambda binding: binding.id).load_balancing
+
+        #: The only group, if nothing else takes messages here: the most frequent case, and the fastest.
+        self.only = next(iter(self.groups.values())) if is_complete and len(self.groups) == 1 else None
+
+    def home_for(self, message: Message, routing_type: int | None) -> Queue | None:
+        """Return the queue that takes a message, if that is clear at once; None leaves the choice to `choose`."""
+        only, load_balancing = self.only, self.load_balancing
+        if only is None or only.home is None:
+            return None
+        stays = load_balancing in _STAYING and routing_type != _MULTICAST
+        fits = routing_type is None or only.home.definition.routing_type == routing_type
+        return only.home if fits and only.stays_home(message, load_balancing, stays=stays) else None
 
     def choose(
         self, message: Message, routing_type: int | None, queue_name: str | None = None

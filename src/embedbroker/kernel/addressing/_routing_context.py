@@ -33,12 +33,14 @@ class Route:
         address: Address at which it is routed.
         queues: Queues that take it; some may be bound to a wildcard address.
         is_taken: Whether a queue or another binding takes it. Otherwise it is unrouted.
+        is_forwarded: Whether it is a copy for another broker, in a store-and-forward queue.
     """
 
     message: Message
     address: Address
     queues: list[Queue]
     is_taken: bool
+    is_forwarded: bool = False
 
 
 class RoutingContext:
@@ -48,12 +50,14 @@ class RoutingContext:
         routing_type: Routing type of the send; None if the sender named none.
         access: Limits what is created on the way; None for the broker itself.
         admit: Decides about each copy.
+        chosen: Queues that another broker chose for it, which may be gone; None: it came from no other broker. One
+            that did goes to no other broker again.
         creates: Whether addresses and queues are created on demand.
         passed: Addresses whose diverts led here.
         routes: Routes so far.
     """
 
-    __slots__ = ("access", "admit", "creates", "passed", "routes", "routing_type")
+    __slots__ = ("access", "admit", "chosen", "creates", "passed", "routes", "routing_type")
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class RoutingContext:
         access: Access | None,
         admit: Admit,
         *,
+        chosen: list[Queue] | None = None,
         creates: bool = True,
         passed: tuple[str, ...] = (),
         routes: list[Route] | None = None,
@@ -68,6 +73,7 @@ class RoutingContext:
         self.routing_type = routing_type
         self.access = access
         self.admit = admit
+        self.chosen = chosen
         self.creates = creates
         self.passed = passed
         self.routes: list[Route] = [] if routes is None else routes

@@ -19,9 +19,12 @@ from .._memory import MemoryAccount
 from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager, split_fqqn
+from ..addressing._diverts import Divert
 from ..addressing._routing_context import Route, RoutingContext
 from ..message._message import Message
+from ..queueing._queue import Queue
 from ._expiry_settings import with_expiry_settings
+from ._forwarding import Copy, Forwarding
 
 __all__ = ["DIVERTED_MAX", "DIVERT_DEPTH_MAX", "Diversion"]
 
@@ -38,7 +41,7 @@ _SHOWN_MAX = 8
 class Diversion:
     """Route messages of addresses that have diverts."""
 
-    __slots__ = ("_addresses", "_clock", "_ids", "_log_once", "_memory", "_settings")
+    __slots__ = ("_addresses", "_clock", "_forwarding", "_ids", "_log_once", "_memory", "_settings")
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Diversion:
         ids: Ids,
         clock: Clock,
         memory: MemoryAccount,
+        forwarding: Forwarding,
         log: Callable[[str], None],
     ) -> None:
         self._addresses = addresses
@@ -54,6 +58,7 @@ class Diversion:
         self._ids = ids
         self._clock = clock
         self._memory = memory
+        self._forwarding = forwarding
         self._log_once = LogOnce(log)
 
     def route(self, message: Message, address: Address, context: RoutingContext) -> list[Route] | Refused:
@@ -74,15 +79,29 @@ class Diversion:
     def _route(self, context: RoutingContext, message: Message, address: Address) -> Refused | None:
         others, routing_type = address.others, context.routing_type
         diverts, is_exclusive = others.diverts_for(message) if others is not None else ([], False)
+        queues: list[Queue] = []
+        copies: list[Copy] = []
         if is_exclusive:
-            queues = []
-        elif "::" in message.address:
-            queues = self._addresses.qualified_queues(message, routing_type)
+            pass
+        elif context.chosen:
+            # Another broker has chosen queues, and no diverts.
+            queues, diverts = context.chosen, []
+        elif context.chosen is not None:
+            queues = self._forwarding.local(message, address, routing_type)
         else:
-            queues = address.route_all(message, routing_type)
-        context.add(message, address, queues, is_taken=bool(queues or diverts))
-        if not diverts:
-            return None
+            queues, remote = self._forwarding.choose(message, address, routing_type)
+            made = self._forwarding.copies(message, remote)
+            if isinstance(made, Refused):
+                return made
+            copies = made
+        context.add(message, address, queues, is_taken=bool(queues or copies or diverts))
+        for copy, queue in copies:
+            context.routes.append(Route(copy, address, [queue], is_taken=True, is_forwarded=True))
+        return self._route_diverts(context, message, address, diverts) if diverts else None
+
+    def _route_diverts(
+        self, context: RoutingContext, message: Message, address: Address, diverts: list[Divert]
+    ) -> Refused | None:
         passed = (*context.passed, address.name)
         if len(passed) > DIVERT_DEPTH_MAX or len(context.routes) > DIVERTED_MAX:
             way = " -> ".join(passed[:_SHOWN_MAX])
@@ -94,7 +113,7 @@ class Diversion:
         for divert in diverts:
             divert.diverted_count += 1
             for forwarding in divert.forwarding:
-                copied = divert.copy(message, forwarding, routing_type)
+                copied = divert.copy(message, forwarding, context.routing_type)
                 if isinstance(copied, Refused):
                     return copied
                 copy, kind = copied

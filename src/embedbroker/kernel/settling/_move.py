@@ -185,8 +185,9 @@ class MessageMover:
             self._sender.send_copy(each.message, each.address, each.queues, transaction)
 
     def _route(self, copy: Message, address: Address) -> list[Route]:
-        """Return where a copy goes, and what the diverts of its address make of it, as far as queues take them."""
-        if address.others is None or not address.others.has_diverts:
+        """Return where a copy goes, and what diverts and other brokers get of it, as far as queues take them."""
+        others = address.others
+        if others is None or (others.rotation is None and not others.has_diverts):
             targets = address.route_all(copy, None) or self._disabled_queues(copy, address)
             return [Route(copy, address, targets, True)] if targets else []
         routed = self._diversion.route(copy, address, RoutingContext(None, None, _admit, creates=False))

@@ -28,8 +28,14 @@ class CopyPlacement:
         return self._transactions.begin()
 
     def send_copy(self, copy: Message, address: Address, targets: list[Queue], transaction: UnitOfWork | None) -> None:
-        """Place a copy that is routed. Its duplicate id is not checked, but comes into force."""
+        """Place a copy that is routed. Its duplicate id is not checked, but comes into force.
+
+        That of a copy for another broker does so there.
+        """
         assert transaction is None or isinstance(transaction, Transaction)
+        if targets[0].definition.internal:
+            self._placement.place(copy, targets, transaction)
+            return
         self._placement.place_at(copy, address, targets, transaction)
         duplicate_id = copy.duplicate_id
         if duplicate_id is not None:

@@ -13,7 +13,7 @@ operations on integers, which is still cheaper than looking for one property.
 from __future__ import annotations
 
 from embedclient.model import PropertyType, PropertyValue
-from embedclient.wire.core import CoreMessage
+from embedclient.wire.core import ROUTE_TO, CoreMessage
 
 __all__ = ["MessageTraits", "from_bridge", "traits_of"]
 
@@ -21,8 +21,8 @@ _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
-# The ids of the queues that a broker of the cluster has chosen here.
-_ROUTE_TO = "_AMQ_ROUTE_TO"
+# Properties of messages in store-and-forward queues: only the broker itself writes them there.
+_INTERNAL_PREFIXES = (ROUTE_TO, "_AMQ_ACK_ROUTE_TO")
 _QUEUE_ID_BYTES = 8
 # No address has so many queues. A longer list is not read, so that it cannot take much memory or a long step.
 _QUEUE_IDS_MAX = 100_000
@@ -71,7 +71,8 @@ class MessageTraits:
         self.group_at: slice | None = None
         # Whether it has a time, a group, or properties of a bridge: one look for all.
         self.has_extras = False
-        # Whether a bridge sent it, with an id in the place of the client's, or with the queues that it is for.
+        # Whether a bridge sent it, with an id in the place of the client's, or with the queues that it is for. Also
+        # True if it has properties that a sender must not give it.
         self.is_bridged = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
@@ -136,7 +137,7 @@ def traits_of(message: CoreMessage) -> MessageTraits:
         elif name == _BRIDGE_DUPLICATE_ID and tag == PropertyType.BYTES:
             arrival.is_bridged = has_bridge_id = True
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
-        elif name == _ROUTE_TO and tag == PropertyType.BYTES:
+        elif name.startswith(_INTERNAL_PREFIXES):
             arrival.is_bridged = True
     arrival.has_extras = arrival.has_group or arrival.scheduled_ms > 0 or arrival.is_bridged
     return arrival
@@ -156,14 +157,14 @@ def from_bridge(message: CoreMessage, duplicate_id: bytes | None) -> tuple[CoreM
     Raises:
         RemoteProtocolError: Its properties are malformed.
     """
-    bridge_id, chosen = message.property(_BRIDGE_DUPLICATE_ID), message.property(_ROUTE_TO)
+    bridge_id, chosen = message.property(_BRIDGE_DUPLICATE_ID), message.property(ROUTE_TO)
     if isinstance(bridge_id, bytes):
         duplicate_id = _BRIDGE_PREFIX + bridge_id
     queue_ids: frozenset[int] = frozenset()
     if isinstance(chosen, bytes) and len(chosen) <= _QUEUE_IDS_MAX * _QUEUE_ID_BYTES:
         ends = range(_QUEUE_ID_BYTES, len(chosen) + 1, _QUEUE_ID_BYTES)
         queue_ids = frozenset(int.from_bytes(chosen[end - _QUEUE_ID_BYTES : end], "big", signed=True) for end in ends)
-    removals = (_BRIDGE_DUPLICATE_ID, _ROUTE_TO)
+    removals = [_BRIDGE_DUPLICATE_ID, *(name for name in message.properties if name.startswith(_INTERNAL_PREFIXES))]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
     return copy, duplicate_id, queue_ids
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.config import DivertConfiguration, MessageLoadBalancing
+from embedbroker.kernel import LARGE, Body, Divert, Refused, Session
+from embedbroker.protocols._large_codec import large_message
+from embedclient.wire.core import CoreMessage
+
 from ..letters import letter
-from ..remote import C, bind
+from ..remote import B, C, bind, queue_ids, sf, sf_name
 from ..stage import MULTICAST, Stage
 
 
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+def first(stage: Stage, queue: str) -> CoreMessage:
+    message = next(iter(stage.kernel.address_manager.queues[queue].backlog)).message
+    assert isinstance(message, CoreMessage)
+    return message
 
 
 def test_bindings_are_kept_by_address_in_order_of_addition(stage: Stage) -> None:
@@ -59,3 +70,157 @@ def test_an_internal_queue_does_not_keep_groups_together(stage: Stage) -> None:
     stage.send(letter("m", "internal", _AMQ_GROUP_ID="g").directed())
     stage.run()
     assert (queue.group_count, stage.waiting("internal")) == (None, ["m"])
+
+
+# -- sends -------------------------------------------------------------------------------------------------------------
+
+
+def send(
+    stage: Stage, *messages: CoreMessage, session: Session | None = None, queue_ids: frozenset[int] | None = None
+) -> None:
+    for message in messages:
+        if session is None:
+            refused = stage.kernel.router.send(
+                message, None, None, message.duplicate_id, None, queue_ids or frozenset()
+            )
+        else:
+            refused = session.send(message, None, message.duplicate_id, queue_ids=queue_ids or frozenset())
+        assert refused is None, refused
+    stage.run_all()
+
+
+def test_one_copy_for_each_broker_names_all_its_queues(stage: Stage) -> None:
+    stage.queue("own", "news", MULTICAST)
+    for number, (queue, node) in enumerate([("s1", B), ("s2", C), ("s3", B)]):
+        bind(stage, queue, node, address="news", routing_name=queue, remote_queue_id=number)
+    send(stage, letter("m", "news", durable=True, priority=7, expiration=1_800_000_000_000, colour="red"))
+    assert stage.waiting("own") == ["m"]
+    # As Artemis has it, the last one comes first.
+    assert (queue_ids(stage, B), queue_ids(stage, C)) == ([("m", [2, 0])], [("m", [1])])
+    copy = first(stage, sf_name(B))
+    assert (copy.address, copy.durable, copy.priority, copy.expiration) == ("news", True, 7, 1_800_000_000_000)
+    assert (copy.property("colour"), copy.user_id) == ("red", bytes(range(16)))
+    own = first(stage, "own")
+    assert own.route_in(sf_name(B)) is None
+    assert len({own.message_id, copy.message_id, first(stage, sf_name(C)).message_id}) == 3
+    address = stage.kernel.address_manager.addresses["news"]
+    assert (address.routed_count, address.unrouted_count) == (1, 0)
+    stage.kernel.check()
+
+
+def test_a_message_for_another_broker_counts_at_the_store_and_forward_queue(stage: Stage) -> None:
+    bind(stage, consumers=(None,))
+    stage.queue("orders")
+    send(stage, letter("m"))
+    statistics = stage.kernel.memory.statistics()
+    assert list(statistics.by_address) == [sf_name(B)]
+    assert stage.waiting("orders") == []
+    assert stage.kernel.address_manager.addresses["orders"].unrouted_count == 0
+
+
+def test_a_durable_message_for_several_places_is_one_transaction_and_for_one_it_is_none(stage: Stage) -> None:
+    stage.queue("orders")
+    binding = bind(stage, consumers=(None,))
+    send(stage, letter("m", durable=True, _AMQ_DUPL_ID="x"))
+    assert not stage.store.of_kind("commit", "add")
+    assert len(stage.store.of_kind("once")) == 1
+    send(stage, letter("again", durable=True, _AMQ_DUPL_ID="x"))
+    assert queue_ids(stage) == [("m", [7])]
+    stage.queue("topic", "orders", MULTICAST)
+    stage.store.records.clear()
+    send(stage, letter("n", durable=True, _AMQ_DUPL_ID="y"))
+    *before, (kind, transaction, *_) = stage.store.of_kind("add", "once", "id", "commit")
+    assert kind == "commit" and len(before) == 3
+    assert all(transaction in record for record in before), before
+    assert (stage.waiting("topic"), queue_ids(stage)) == (["n"], [("m", [7]), ("n", [7])])
+    stage.kernel.address_manager.remove_remote_binding(binding)
+    send(stage, letter("here"))
+    assert (stage.waiting("orders"), stage.waiting("topic")) == (["here"], ["n", "here"])
+    stage.kernel.check()
+
+
+def test_a_transaction_decides_about_the_copies_too(stage: Stage) -> None:
+    bind(stage)
+    stage.queue("topic", "orders", MULTICAST)
+    session = stage.session(transacted=True)
+    send(stage, letter("m", durable=True, _AMQ_DUPL_ID="x"), session=session)
+    assert not stage.waiting("topic") and not queue_ids(stage)
+    session.rollback(last_delivered=False)
+    stage.assert_empty()
+    send(stage, letter("n", durable=True, _AMQ_DUPL_ID="x"), session=session)
+    assert session.commit() is None
+    stage.run_all()
+    assert (stage.waiting("topic"), queue_ids(stage)) == (["n"], [("n", [7])])
+
+
+def test_what_another_broker_sent_goes_to_no_other_broker_again(stage: Stage) -> None:
+    queue, other = stage.queue("orders"), stage.queue("other", "orders")
+    bind(stage, load_balancing=MessageLoadBalancing.STRICT, consumers=(None,))
+    send(stage, letter("a"), letter("b", "orders::orders"), queue_ids=frozenset((queue.id,)))
+    # Its queues are gone, or it named one of another address.
+    send(stage, letter("c"), letter("d"), queue_ids=frozenset((1 << 60,)))
+    assert (stage.waiting("orders"), stage.waiting("other"), queue_ids(stage)) == (["a", "b", "c"], ["d"], [])
+    assert other.message_count == 1
+
+
+def test_diverts_come_first_and_their_copies_go_to_other_brokers_too(stage: Stage) -> None:
+    queue = stage.queue("orders")
+    bind(stage, load_balancing=MessageLoadBalancing.STRICT)
+    bind(stage, "audit", remote_queue_id=8)
+    created = stage.kernel.diverts.create("d", DivertConfiguration("orders", "audit", exclusive=True, filter="n = 1"))
+    assert isinstance(created, Divert)
+    send(stage, letter("a", n=1, durable=True), letter("b", n=2, durable=True), letter("c", n=2))
+    # The queue and the remote queue take turns; the exclusive divert takes all that it wants.
+    assert (queue_ids(stage), stage.waiting("orders")) == ([("a", [8]), ("c", [7])], ["b"])
+    # An exclusive divert also takes what another broker chose a queue for.
+    send(stage, letter("d", n=1), letter("e", n=2), queue_ids=frozenset((queue.id,)))
+    assert (queue_ids(stage)[2:], stage.waiting("orders")) == ([("d", [8])], ["b", "e"])
+    stage.kernel.check()
+
+
+def test_dead_letters_go_to_the_broker_that_reads_them(stage: Stage) -> None:
+    stage.queue("orders")
+    bind(stage, "DLQ", consumers=(None,))
+    send(stage, letter("m", durable=True, _AMQ_DUPL_ID="x"))
+    queue = stage.kernel.address_manager.queues["orders"]
+    stage.kernel.dead_letters.move(queue, queue.backlog.pop())
+    stage.run_all()
+    assert (stage.waiting("DLQ"), queue_ids(stage)) == ([], [("m", [7])])
+    assert first(stage, sf_name(B)).property("_AMQ_ORIG_ADDRESS") == "orders"
+    stage.kernel.check()
+
+
+def test_an_address_that_does_not_exist_here_and_one_without_a_queue(stage: Stage) -> None:
+    bind(stage, "there")
+    send(stage, letter("m", "there"), letter("n", "there::there"), letter("o", "there::elsewhere"))
+    assert queue_ids(stage) == [("m", [7]), ("n", [7])]
+    assert "there" not in stage.kernel.address_manager.addresses
+
+
+def test_a_large_body_is_shared_until_its_last_copy_is_gone(stage: Stage) -> None:
+    bind(stage, consumers=(None,))
+    bind(stage, "s", C, address="orders", routing_name="s")
+    stage.queue("topic", "orders", MULTICAST)
+    large = large_message(letter("", durable=True, colour="red"), Body(LARGE, 5, 1000, None))
+    assert stage.kernel.router.send(large, None, None) is None
+    stage.run_all()
+    uses = stage.kernel.large_bodies.uses
+    assert uses == {5: 3}
+    copy = next(iter(sf(stage).backlog)).message
+    assert (copy.body_number, copy.property("colour")) == (5, "red")
+    for name in ("topic", sf_name(B), sf_name(C)):
+        stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues[name])
+        stage.run_all()
+    assert not uses
+
+
+def test_a_message_that_cannot_be_copied_is_refused_and_leaves_no_trace(stage: Stage) -> None:
+    bind(stage)
+    broken = letter("m", colour="red")
+    # The number of properties is too large.
+    broken.raw[broken.properties_at + 1] = 1
+    session = stage.session(transacted=True)
+    refused = session.send(broken, None)
+    assert isinstance(refused, Refused) and "cannot be copied: malformed properties" in refused.text
+    assert session.commit() is not None
+    stage.assert_empty()

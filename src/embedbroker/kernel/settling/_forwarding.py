@@ -1,0 +1,82 @@
+"""Forwarding: a message goes to queues of other brokers by a copy in the store-and-forward queue of each broker.
+
+Responsible for the copies, which name their remote queues, and for the one choice among all bindings of an address.
+Does not depend on the bridges that empty those queues, nor on records and transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from embedclient.errors import ErrorCode, RemoteProtocolError
+
+from .._ids import Ids
+from .._refusal import Refused
+from ..addressing._address import Address
+from ..addressing._addresses import AddressManager, split_fqqn
+from ..addressing._remote_binding import RemoteBinding
+from ..message._message import Message
+from ..queueing._queue import Queue
+
+__all__ = ["Copy", "Forwarding"]
+
+Copy = tuple[Message, Queue]
+"""A copy with its id, and the store-and-forward queue that takes it."""
+
+_NONE: Sequence[RemoteBinding] = ()
+
+
+class Forwarding:
+    """Choose queues and remote bindings for messages, and make the copies for other brokers."""
+
+    __slots__ = ("_addresses", "_ids")
+
+    def __init__(self, addresses: AddressManager, ids: Ids) -> None:
+        self._addresses = addresses
+        self._ids = ids
+
+    def choose(
+        self, message: Message, address: Address, routing_type: int | None
+    ) -> tuple[list[Queue], Sequence[RemoteBinding]]:
+        """Return the queues that take a message, those of wildcard addresses too, and the remote bindings.
+
+        Args:
+            message: Message with its id, sent to the address or to one queue of it.
+            address: The address, resolved.
+            routing_type: Routing type of the send; None if the sender named none.
+        """
+        others = address.others
+        rotation = others.rotation if others is not None else None
+        if rotation is None:
+            return self.local(message, address, routing_type), _NONE
+        if "::" not in message.address:
+            return address.choose(message, routing_type)
+        name = split_fqqn(message.address)[1]
+        queues, remote = address.choose(message, routing_type, name)
+        queue = self._addresses.queues.get(name) if name is not None else None
+        if queue is not None and queue not in rotation.members:
+            queues += self._addresses.qualified_queues(message, routing_type)
+        return queues, remote
+
+    def local(self, message: Message, address: Address, routing_type: int | None) -> list[Queue]:
+        """Return the queues of this broker that take a message, as if there were no others; see `choose`."""
+        if "::" in message.address:
+            return self._addresses.qualified_queues(message, routing_type)
+        return address.route_all(message, routing_type)
+
+    def copies(self, message: Message, remote: Sequence[RemoteBinding]) -> list[Copy] | Refused:
+        """Return one copy for each broker that has a queue for a message, or why it cannot be copied."""
+        routes: dict[Queue, bytes] = {}
+        for binding in remote:
+            queue = binding.store_and_forward
+            # The last one first, as Artemis writes them.
+            routes[queue] = binding.route + routes.get(queue, b"")
+        copies: list[Copy] = []
+        try:
+            for queue, route in routes.items():
+                copy = message.with_route(queue.name, route)
+                copy.assign_id(self._ids.take())
+                copies.append((copy, queue))
+        except RemoteProtocolError as error:
+            return Refused(ErrorCode.INTERNAL_ERROR, f"a message for another broker cannot be copied: {error}")
+        return copies
