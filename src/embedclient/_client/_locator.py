@@ -42,8 +42,9 @@ _log = logging.getLogger("embedclient")
 class ServerLocator:
     """Create session factories, each with a connection to one of the brokers that the locator describes.
 
-    A locator holds no connection and no task; any number of factories can come from one locator. With `ha=true` a
-    factory begins with what the previous factory has topology: where the backups are.
+    A locator holds no connection and no task; any number of factories can come from one locator. While one of them is
+    open, the next one chooses among the nodes of its cluster. With `ha=true` the locator keeps these nodes, and their
+    backups, also between factories.
 
     Args:
         url: an Artemis URL; None without connectors is `tcp://localhost:61616`.
@@ -87,9 +88,9 @@ class ServerLocator:
             _log.warning("%s", misfit)
         self.defaults = parsed.factory
         self.load_balancing_policy = load_balancing_policy or _policy(parsed.factory.policy, self._loop.entropy)
-        # The cluster topology that the latest factory has received: with `ha` the next factory finds the backup with
-        # it.
+        # What all factories have received. Each of them needs it for its next connections.
         self._topology = Topology()
+        self._open_count = 0
 
     def _make_loop(self) -> Loop:
         return trio_loop()
@@ -108,53 +109,77 @@ class ServerLocator:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ClientSessionFactory]:
-        if self._discovery is not None:
-            async with self._open_discovered(self._discovery) as factory:
+        if self._open_count == 0 and not self.settings.ha:
+            # Without `ha` a topology keeps nodes that are gone.
+            self._topology = Topology()
+        self._open_count += 1
+        try:
+            opened = self._open_named() if self._discovery is None else self._open_discovered(self._discovery)
+            async with opened as factory:
                 yield factory
-            return
+        finally:
+            self._open_count -= 1
+
+    @asynccontextmanager
+    async def _open_named(self) -> AsyncIterator[ClientSessionFactory]:
         agent = self._agent(self.connectors)
         async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
             await edge.wait(agent.connect())
-            self._topology = agent.topology
             yield ClientSessionFactory(edge, self.settings)
 
     def _agent(self, connectors: tuple[TransportConfiguration, ...]) -> Agent:
-        topology = self._topology.copy() if self.settings.ha else None
-        return Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, topology)
+        return Agent(self.settings, connectors, self.load_balancing_policy, self._loop.entropy, self._topology)
 
     @asynccontextmanager
     async def _open_discovered(self, discovery: DiscoverySettings) -> AsyncIterator[ClientSessionFactory]:
-        """Connect to a broker that announces itself. Each attempt is a search, and a dial of what it has found."""
+        """Connect to a node of the cluster that other factories are connected to, or to a broker that announces itself.
+
+        Each attempt is a search, and a dial of what it has found. Before the first one come the nodes of the cluster.
+        """
         # Imported here, so that programs without discovery do not load it.
         from ._broker_search import BrokerSearch
 
         attempts = self.settings.initial_connect_attempts or 1
+        connectors = self._members()
         unreached: dict[str, None] = {}
         while True:
-            attempts -= 1
+            search: BrokerSearch | None = None
             failure: JMSException | None = None
-            search = BrokerSearch(discovery, unreached)
-            try:
-                await self._loop.search(search)
-            except OSError as error:
-                failure = ConnectionLostException(error.strerror or str(error))
-                failure.__cause__ = error
-            if search.found is not None:
-                agent = self._agent((self._with_tls_of_this_end(search.found.connector),))
+            if not connectors:
+                attempts -= 1
+                search = BrokerSearch(discovery, unreached)
+                try:
+                    await self._loop.search(search)
+                except OSError as error:
+                    failure = ConnectionLostException(error.strerror or str(error))
+                    failure.__cause__ = error
+                if search.found is not None:
+                    connectors = (self._with_tls_of_this_end(search.found.connector),)
+            if connectors:
+                agent = self._agent(connectors)
                 async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
                     try:
-                        await edge.wait(agent.connect(attempts=1))
+                        await edge.wait(agent.connect(attempts=1, balanced=search is None))
                     except JMSException as error:
                         failure = error
                     else:
-                        self._topology = agent.topology
                         yield ClientSessionFactory(edge, self.settings)
                         return
+            connectors = ()
+            if search is None:
+                continue
+            if search.found is not None:
                 _note(unreached, search.found.node_id)
             if attempts == 0:
                 raise failure or search.failure()
             if failure is not None:  # otherwise the search has waited long enough
                 await self._loop.sleep(self.settings.retry_interval_ms / 1000)
+
+    def _members(self) -> tuple[TransportConfiguration, ...]:
+        """Return the nodes of the cluster that open factories are connected to."""
+        if not self.settings.use_topology_for_load_balancing:
+            return ()
+        return tuple([self._with_tls_of_this_end(each) for each in self._topology.members(former=False)])
 
     def _with_tls_of_this_end(self, connector: TransportConfiguration) -> TransportConfiguration:
         """Return a connector that a broker announced. The files of key stores that it names are not of this machine."""

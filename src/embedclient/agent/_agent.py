@@ -54,7 +54,7 @@ class Agent:
         entropy: Entropy,
         topology: Topology | None = None,
     ) -> None:
-        """Make an agent. `topology` holds the results of earlier agents of the same cluster."""
+        """Make an agent. `topology` is shared with other agents of the same cluster; None: it has a separate one."""
         assert connectors
         self.settings = settings
         self.on_output: Callable[[], None] | None = None
@@ -224,13 +224,14 @@ class Agent:
 
     # --- requests ---
 
-    def connect(self, attempts: int | None = None) -> Call[None]:
+    def connect(self, attempts: int | None = None, *, balanced: bool = True) -> Call[None]:
         """Open the first connection. The call is done when the broker has announced its topology.
 
         Args:
             attempts: Attempts for each connector; None is as many as the settings allow.
+            balanced: other agents of this topology are connected, and the nodes that they have learned of come first.
         """
-        return self._reconnection.connect(attempts)
+        return self._reconnection.connect(attempts, balanced)
 
     def create_session(
         self,

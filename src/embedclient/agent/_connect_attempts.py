@@ -49,27 +49,49 @@ def first_attempts(
     connectors: Sequence[TransportConfiguration],
     policy: LoadBalancingPolicy,
     partner: Callable[[TransportConfiguration], TransportConfiguration | None] = lambda connector: None,
+    members: Callable[[], Sequence[TransportConfiguration]] = lambda: (),
 ) -> Iterator[Attempt]:
     """Return the attempts of a first connection: by policy, so many times per connector, each before its `partner`.
 
-    The other server of a pair is known from earlier connections only. The pause comes in front of a server that was
-    tried since the last one.
+    Each round goes over the `members` of the cluster as they are then. If none of them can be reached, it goes on with
+    the `connectors` that it has not tried. The other server of a pair is known from earlier connections only. The pause
+    comes in front of a server that was tried since the last one.
     """
-    per_connector = settings.initial_connect_attempts or 1
     pauses = _pauses(settings)
     tried: list[TransportConfiguration] = []
-    for _ in _rounds(per_connector * len(connectors) if per_connector > 0 else -1):
-        chosen = _chosen(connectors, policy)
-        pause = 0.0
-        if _leads_to_any(chosen, tried):
-            pause = next(pauses)
-            tried = []
-        tried.append(chosen)
-        yield Attempt(pause, chosen)
-        other = partner(chosen)
-        if other is not None and not _leads_to_any(other, tried):
-            tried.append(other)
-            yield Attempt(0.0, other)
+    for _ in _rounds(settings.initial_connect_attempts or 1):
+        tried_in_round: list[TransportConfiguration] = []
+        for chosen in _round(members, lambda: connectors, policy, tried_in_round):
+            pause = 0.0
+            if _leads_to_any(chosen, tried):
+                pause = next(pauses)
+                tried = []
+            tried.append(chosen)
+            yield Attempt(pause, chosen)
+            other = partner(chosen)
+            if other is not None and not _leads_to_any(other, tried):
+                tried.append(other)
+                tried_in_round.append(other)
+                yield Attempt(0.0, other)
+
+
+def _round(
+    members: Callable[[], Sequence[TransportConfiguration]],
+    others: Callable[[], Sequence[TransportConfiguration]],
+    policy: LoadBalancingPolicy,
+    tried: list[TransportConfiguration],
+) -> Iterator[TransportConfiguration]:
+    """Choose as many times as there are members, then as many times as there are other servers not `tried` so far."""
+    for _ in range(len(members())):
+        # Nodes join and leave while an attempt runs.
+        present = members()
+        if not present:
+            break
+        tried.append(_chosen(present, policy))
+        yield tried[-1]
+    left = [connector for connector in others() if not _leads_to_any(connector, tried)]
+    for _ in left:
+        yield _chosen(left, policy)
 
 
 def _leads_to_any(connector: TransportConfiguration, others: Sequence[TransportConfiguration]) -> bool:
@@ -81,11 +103,13 @@ def reconnect_attempts(
     near: Callable[[], Sequence[TransportConfiguration]],
     everywhere: Callable[[], Sequence[TransportConfiguration]],
     policy: LoadBalancingPolicy,
+    fallback: Callable[[], Sequence[TransportConfiguration]] = lambda: (),
 ) -> Iterator[Attempt]:
     """Return the attempts after a lost connection.
 
     The first rounds go over the servers that may have the sessions (`near`), then rounds over all connectors in the
-    order of the policy. The pause comes between rounds.
+    order of the policy. Such a round ends with the servers of `fallback` that it has not tried. The pause comes between
+    rounds.
     """
     pauses = _pauses(settings)
     pause = 0.0
@@ -95,8 +119,7 @@ def reconnect_attempts(
             pause = 0.0
         pause = next(pauses)
     for _ in _rounds(settings.failover_attempts):
-        connectors = list(everywhere())
-        for _ in range(len(connectors)):
-            yield Attempt(pause, _chosen(connectors, policy))
+        for connector in _round(everywhere, fallback, policy, []):
+            yield Attempt(pause, connector)
             pause = 0.0
         pause = next(pauses)

@@ -37,7 +37,7 @@ from ._servers import SessionServers
 from ._session_recovery import recover_sessions
 from ._settings import LocatorSettings
 from ._timers import Timers
-from ._topology import TOPOLOGY_PACKETS, Topology, distinct_servers
+from ._topology import TOPOLOGY_PACKETS, Topology, distinct_servers, same_server
 from .session._session import Session
 
 CANDIDATES_MAX: Final = 100
@@ -107,10 +107,10 @@ class Reconnection:
         # The nodes that the present broker has announced.
         self._announced: dict[str, None] = {}
 
-    def connect(self, attempts: int | None = None) -> Call[None]:
+    def connect(self, attempts: int | None = None, balanced: bool = True) -> Call[None]:
         """Open the first connection, with so many attempts for each connector; None leaves it to the settings.
 
-        The call is done when the broker has announced its topology.
+        The call is done when the broker has announced its topology. `balanced`: other nodes of the topology come first.
         """
         if self.state is AgentState.CLOSED:
             return failed_call(self.closed_error)
@@ -119,22 +119,31 @@ class Reconnection:
         if self.state is AgentState.IDLE:
             self._enter(AgentState.CONNECTING)
             cause = exception_for(ErrorCode.NOT_CONNECTED, "no broker could be reached")
-            self._attempts = Attempts(self._first_attempts(attempts), cause)
+            self._attempts = Attempts(self._first_attempts(attempts, balanced), cause)
             self.ready = Call(self._due)
             self._try_next()
         # Every caller gets a separate call, because each may follow or ignore it.
         return run_sequence(self.until_ready(), self._due)
 
-    def _first_attempts(self, number: int | None) -> Iterator[Attempt]:
+    def _first_attempts(self, number: int | None, balanced: bool) -> Iterator[Attempt]:
         settings, topology = self._settings, self.topology
         if number is not None:
             settings = evolve(settings, initial_connect_attempts=number)
-        if not settings.ha:
-            return first_attempts(settings, self._connectors, self._policy)
-        learnt = topology.connectors() if settings.use_topology_for_load_balancing else []
-        return first_attempts(
-            settings, distinct_servers([*learnt, *self._connectors]), self._policy, topology.other_server
-        )
+        members = self._members if balanced and settings.use_topology_for_load_balancing else list
+        if settings.ha:
+            named = distinct_servers(self._connectors)
+            return first_attempts(settings, named, self._policy, topology.other_server, members)
+        return first_attempts(settings, self._connectors, self._policy, members=members)
+
+    def _members(self) -> list[TransportConfiguration]:
+        """Return the nodes among which a first connection is balanced, by the user's connectors where they lead there.
+
+        The user's connector may hold more about the route than the broker's.
+        """
+        return [
+            next((named for named in self._connectors if same_server(named, member)), member)
+            for member in self.topology.members(former=self._settings.ha)
+        ]
 
     def until_ready(self) -> Steps[None]:
         ready = self.ready
@@ -144,6 +153,10 @@ class Reconnection:
     def _enter(self, state: AgentState) -> None:
         assert self.state is not AgentState.CLOSED
         self.state = state
+        if state is AgentState.CONNECTED:
+            self.topology.report(self, self._announced)
+        else:
+            self.topology.end_report(self)
 
     def _try_next(self) -> None:
         """Start the next attempt, after its pause. Give up when no attempt is left."""
@@ -271,7 +284,10 @@ class Reconnection:
             return
         if redirect is not None:
             yield Attempt(0.0, redirect)
-        yield from reconnect_attempts(self._settings, self.pair.servers, self._everywhere, self._policy)
+        fallback = self._connectors if self._settings.ha else []
+        yield from reconnect_attempts(
+            self._settings, self.pair.servers, self._everywhere, self._policy, lambda: fallback
+        )
 
     def _everywhere(self) -> list[TransportConfiguration]:
         learnt = self.topology.connectors() if self._settings.use_topology_for_load_balancing else []

@@ -1,7 +1,8 @@
 """The nodes of a cluster, as announced to the client (core-protocol 7.13).
 
-Responsible for which news about a node counts, for the connectors in them, and for when two connectors lead to the same
-server. Does not depend on connections; the agent passes the connector it uses.
+Responsible for which news about a node counts, for the connectors in them, for the nodes among which connections are
+balanced, and for when two connectors lead to the same server. Does not depend on connections; the agent passes the
+connector it uses.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,12 +26,16 @@ NODES_MAX = 1000
 
 @frozen
 class TopologyNode:
-    """One node: its primary and, if present, its backup."""
+    """One node: its primary and, if present, its backup.
+
+    `is_alone`: its broker is in no cluster, and the primary is the connector that the client used.
+    """
 
     node_id: str
     event_id: int
     primary: TransportConfiguration | None
     backup: TransportConfiguration | None
+    is_alone: bool = False
 
     def connectors(self) -> list[TransportConfiguration]:
         """Return its servers, the primary first."""
@@ -53,16 +58,17 @@ def distinct_servers(connectors: Sequence[TransportConfiguration]) -> list[Trans
 
 @define(eq=False)
 class Topology:
-    """The known nodes of the cluster. `complete` once the first batch has ended."""
+    """The known nodes of the cluster. `complete` once the first batch has ended.
+
+    Several agents may share a topology, also agents in different threads.
+    """
 
     nodes: dict[str, TopologyNode] = field(factory=dict)
     complete: bool = False
     # When a node was reported as gone, so that older news about it can be recognised.
     _deleted: dict[str, int] = field(factory=dict)
-
-    def copy(self) -> "Topology":
-        """Return a copy for another agent."""
-        return Topology(dict(self.nodes), False, dict(self._deleted))
+    # For each agent that is connected, the ids of the nodes that its broker announces.
+    _reports: dict[object, Collection[str]] = field(factory=dict)
 
     def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
         """Apply one topology packet that came over a connection to `used`."""
@@ -74,7 +80,7 @@ class Topology:
         # A broker outside any cluster names no connector: it is the one the client reached it by.
         alone = packet.primary is None and packet.backup is None
         primary, backup = [each and each.without_local_address for each in (packet.primary, packet.backup)]
-        self._on_up(TopologyNode(packet.node_id, event_id, used if alone else primary, backup))
+        self._on_up(TopologyNode(packet.node_id, event_id, used if alone else primary, backup, alone))
         self.complete = self.complete or packet.last
 
     def _on_up(self, news: TopologyNode) -> None:
@@ -98,7 +104,7 @@ class Topology:
             del self._deleted[next(iter(self._deleted))]
         known = self.nodes.get(node_id)
         if ha and known is not None and known.event_id <= event_id:
-            del self.nodes[node_id]
+            self.nodes.pop(node_id, None)
 
     def forget_former(self, listed: Collection[str]) -> None:
         """Drop the nodes that a broker under a new id has replaced: at its server, and not announced by it.
@@ -112,11 +118,11 @@ class Topology:
         for node in list(self.nodes.values()):
             primary = node.primary
             if node.node_id not in listed and primary and any(same_server(primary, each) for each in present):
-                del self.nodes[node.node_id]
+                self.nodes.pop(node.node_id, None)
 
     def other_server(self, connector: TransportConfiguration) -> TransportConfiguration | None:
         """Return the server that forms a pair with the server at `connector`, None when none is known."""
-        for node in self.nodes.values():
+        for node in list(self.nodes.values()):
             if node.primary is not None and node.backup is not None:
                 if same_server(node.primary, connector):
                     return node.backup
@@ -126,4 +132,24 @@ class Topology:
 
     def connectors(self) -> list[TransportConfiguration]:
         """Return the primaries, in the order in which they became known, each server once."""
-        return distinct_servers([node.primary for node in self.nodes.values() if node.primary is not None])
+        return distinct_servers([node.primary for node in list(self.nodes.values()) if node.primary is not None])
+
+    def report(self, agent: object, announced: Collection[str]) -> None:
+        """Record that an agent is connected. Its broker announces these nodes; the agent may change the collection."""
+        self._reports[agent] = announced
+
+    def end_report(self, agent: object) -> None:
+        """Record that an agent is not connected any more."""
+        self._reports.pop(agent, None)
+
+    def members(self, *, former: bool) -> list[TransportConfiguration]:
+        """Return the primaries among which new connections are balanced, each server once.
+
+        These are the nodes that a connected agent's broker announces now. Without one, `former` adds the nodes that
+        were announced before. A broker outside any cluster is not a member.
+        """
+        present = set().union(*list(self._reports.values()))
+        nodes = [node for node in list(self.nodes.values()) if node.primary is not None and not node.is_alone]
+        if present or not former:
+            nodes = [node for node in nodes if node.node_id in present]
+        return distinct_servers([node.primary for node in nodes if node.primary is not None])

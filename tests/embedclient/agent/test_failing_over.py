@@ -244,7 +244,7 @@ def test_another_agent_begins_with_what_the_first_one_learnt() -> None:
     pair.session()
     pair.crash(pair.a)
     pair.b.up = True
-    learnt = pair.agent.topology.copy()
+    learnt = pair.agent.topology
     pair.agent = Agent(LocatorSettings(ha=True), [A], FirstElementPolicy(), SeededEntropy(2), learnt)
     pair.dials.clear()
     pair.session()

@@ -79,6 +79,18 @@ def test_a_first_connection_pauses_in_front_of_a_server_that_was_just_tried() ->
     ]
 
 
+def test_members_come_first_as_they_are_then_and_the_named_connectors_that_are_left() -> None:
+    settings = LocatorSettings(initial_connect_attempts=2, retry_interval_ms=500)
+    members = [C, A]
+    turns = iter([0, 1, 0, 0, 0, 1])
+    attempts = first_attempts(settings, [A, B], lambda count: next(turns), members=lambda: members)
+    tried = [next(attempts) for _ in range(3)]
+    members.remove(A)
+    tried += attempts
+    assert [attempt.connector.name for attempt in tried] == ["c", "a", "b", "c", "a", "b"]
+    assert [attempt.pause_s for attempt in tried] == [0, 0, 0, 0.5, 0, 0]
+
+
 def test_the_other_server_of_a_pair_is_tried_at_once() -> None:
     settings = LocatorSettings(initial_connect_attempts=2, retry_interval_ms=500)
     attempts = list(first_attempts(settings, [A], FirstElementPolicy(), lambda connector: B))
@@ -109,6 +121,12 @@ def test_a_reconnect_goes_round_the_near_servers_and_then_everywhere() -> None:
     attempts = list(reconnect_attempts(settings, lambda: [A, B], lambda: [A, B, C], lambda count: next(turns)))
     assert [attempt.connector.name for attempt in attempts] == ["a", "b", "a", "b", "c", "a", "b"]
     assert [attempt.pause_s for attempt in attempts] == [0, 0, 0.1, 0, 0.15, 0, 0]
+
+
+def test_a_round_everywhere_ends_with_the_named_connectors() -> None:
+    settings = LocatorSettings(failover_attempts=1)
+    attempts = reconnect_attempts(settings, list, lambda: [A], FirstElementPolicy(), lambda: [A, B])
+    assert [attempt.connector.name for attempt in attempts] == ["a", "b"]
 
 
 def test_pauses_grow_to_their_limit_and_no_further() -> None:
