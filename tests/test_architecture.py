@@ -47,7 +47,7 @@ ALLOWED = {
     "b.locks":         "b.config c.errors",
     "b.security":      "b.kernel b.config c.errors c.model",
     "b.management":    "b.kernel b.config c.errors c.model",
-    "b.outbound":      "b.kernel b.config c.errors c.model c.engine c.agent",
+    "b.outbound":      "b.kernel b.config c.errors c.model c.wire c.engine c.agent",
     "b.cluster":       "b.kernel b.config c.errors c.model c.wire c.engine c.agent",
     "b.replication":   "b.kernel b.config b.storage b.locks c.errors c.model c.wire c.engine c.agent",
     "b.ha":            "b.config b.storage b.locks b.cluster b.replication c.errors c.model c.wire",

@@ -14,6 +14,7 @@ History of a member that was given up although it was running (`test_a_member_th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,7 +22,15 @@ from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterCo
 from embedclient.engine import ConnectionDialer
 from embedclient.engine.core import Peer
 from embedclient.model import Instant, TransportConfiguration, can_be_dialled
-from embedclient.wire.core import ClusterConnect, NodeAnnounce, Packet, Record, ReplicaWaiting, enclosed_in
+from embedclient.wire.core import (
+    ClusterConnect,
+    NodeAnnounce,
+    Packet,
+    Record,
+    ReplicaWaiting,
+    ScaleDownAnnouncement,
+    enclosed_in,
+)
 
 from ._announcement import announced_member, backup_announcement, change_in, live_announcement, packet_for
 from ._control_link import ControlLink, LinkEnd, where
@@ -76,6 +85,11 @@ class Membership:
         #: Handlers of the packets on the control channel of a link.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
         self.observer: LinkObserver | None = None
+        # Nodes whose messages have moved here; Artemis remembers as many.
+        self._scaled_down: deque[str] = deque(maxlen=10)
+        policy = getattr(config.ha_policy, "scale_down", None)
+        self._scales_down = policy is not None and policy.enabled
+        self.inbound_peers.handlers[ScaleDownAnnouncement] = self._on_scaled_down
         self._outbound_peers: list[OutboundPeer] = []
         # The places of active members that are gone, and until when this broker searches for them there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
@@ -145,12 +159,16 @@ class Membership:
         for link in self.links:
             self._announce(link)
 
-    def become_live(self, node_id: str, group_name: str | None = None) -> None:
+    def become_live(
+        self, node_id: str, group_name: str | None = None, scale_down_group_name: str | None = None
+    ) -> None:
         """Announce to all members that this broker is active, now and some times more."""
         self.role = Role.LIVE
         self.node_id = node_id
         self._group_name = group_name
-        self.topology.become_live(Member(node_id, self.now.wall_ms, self.connector, None, group_name))
+        self.topology.become_live(
+            Member(node_id, self.now.wall_ms, self.connector, None, group_name, scale_down_group_name)
+        )
         interval = self._settings.notification_interval_ms / 1000
         attempts = range(1, self._settings.notification_attempts + 1)
         self._repeats = [self.now.monotonic + interval * attempt for attempt in attempts]
@@ -159,6 +177,40 @@ class Membership:
             self._announce(link)
             if self.observer is not None:
                 self.observer.on_link(link)
+
+    # -- scale-down ----------------------------------------------------------------------------------------------
+
+    def scale_down_targets(self, group_name: str | None) -> list[TransportConfiguration]:
+        """Return the active brokers that may get the messages of this one, in the order of their node ids."""
+        members = sorted(self.topology.members.values(), key=lambda member: member.node_id)
+        return [
+            member.live
+            for member in members
+            if member.live is not None
+            and member.node_id != self.node_id
+            and group_name in (None, member.scale_down_group_name)
+        ]
+
+    def announce_scale_down(self, target_node_id: str) -> None:
+        """Notify the target that it has everything of this broker, so that it answers for its node id."""
+        member = self.topology.members.get(target_node_id)
+        link = self.link_to(member.live) if member is not None and member.live is not None else None
+        if link is not None:
+            link.send(ScaleDownAnnouncement(target_node_id, self.node_id), CONTROL_CHANNEL)
+
+    def _on_scaled_down(self, _inbound: InboundPeer, announcement: Record) -> None:
+        assert isinstance(announcement, ScaleDownAnnouncement)
+        if announcement.target_node_id == self.node_id:
+            self._scaled_down.append(announcement.scaled_down_node_id)
+
+    def acts_for(self, node_id: str | None) -> bool:
+        """Return True if the sessions of a node may go on here: it is this one, or has moved its messages here.
+
+        A broker that never scales down does not decide that, and accepts them all, as in Artemis.
+        """
+        return not self._scales_down or node_id in (None, self.node_id, *self._scaled_down)
+
+    # -- what others know ----------------------------------------------------------------------------------------
 
     def be_found(self, found: bool) -> None:
         """Set whether others find this broker although it is not active.

@@ -451,6 +451,20 @@ class BrokerConfig:
             return {"#": SecuritySetting.all(ANY_ROLE)}
         return self.security_settings
 
+    def connector_to(self, place: str | TransportConfiguration) -> TransportConfiguration:
+        """Return the connector to another broker.
+
+        Args:
+            place: name of one of ``connectors``, a URL, or the connector itself.
+
+        Raises:
+            ValueError: the URL cannot be used; the text names what is wrong.
+            TypeError: it is neither text nor a connector.
+        """
+        if isinstance(place, str) and place in self.connectors:
+            return self.connectors[place]
+        return as_connectors({place if isinstance(place, str) else "target": place}).popitem()[1]
+
     def memory_shares(self, global_max_size_bytes: int) -> MemoryShares:
         """Return the shares of memory of a broker that keeps so many bytes of messages.
 

@@ -56,16 +56,16 @@ def _properties(value: object) -> dict[str, str]:
 
 @frozen
 class ScaleDown:
-    """Define where a stopping broker moves its messages: to a connector, a discovery group, or a group of brokers.
+    """Define where a broker moves its messages at an orderly stop: to a connector, or to a member of its cluster.
 
-    It has no effect yet, and a log line reports that.
+    Without connectors, it is the member with the lowest node id.
 
     Attributes:
         enabled: Whether it moves messages.
-        connectors: Names of connectors to the brokers that get the messages.
-        discovery_group: Name of a discovery group in place of connectors.
-        group_name: Only brokers of the same name get the messages.
-        commit_interval: Messages of one transaction; -1: all.
+        connectors: Names of connectors to the brokers that may get the messages; the first that can be reached does.
+        discovery_group: Name of a discovery group in place of connectors. It has no effect yet.
+        group_name: Only members of the cluster with the same name get the messages.
+        commit_interval: Messages that leave this broker in one transaction; -1: those confirmed together, 64 at most.
 
     Raises:
         ValueError, TypeError: a value is out of its range, or both connectors and a discovery group are given.
@@ -90,7 +90,7 @@ class PrimaryOnly:
     """Define a broker without backup, the default. Artemis' older name is live-only.
 
     Attributes:
-        scale_down: Without effect yet.
+        scale_down: Where its messages go at an orderly stop; None: they stay.
     """
 
     scale_down: ScaleDown | None = field(default=None, validator=_scale_down)

@@ -10,7 +10,7 @@ import math
 
 from embedbroker.config import BrokerConfig
 from embedbroker.protocols import DETECT_BYTES, ConnectionPort, CoreConnection, CoreService, Detected, detect
-from embedclient.model import Instant
+from embedclient.model import Instant, TransportConfiguration
 
 from ._buffer_limits import BufferLimits
 from ._current_step import CurrentStep, NodeLog
@@ -232,10 +232,18 @@ class Connections(Part):
                     self._forget_buffers(connection)
         dirty.clear()
 
-    def disconnect_all(self, spared: object = None) -> None:
-        """Disconnect clients and end their sessions, except the connection ``spared``, which is a backup's."""
+    def disconnect_all(
+        self,
+        spared: object = None,
+        target_node_id: str | None = None,
+        connector: TransportConfiguration | None = None,
+    ) -> None:
+        """Disconnect clients and end their sessions, except the connection ``spared``, which is a backup's.
+
+        ``target_node_id`` and ``connector`` are for clients that follow their messages to another broker.
+        """
         for connection in [each for each in self.served.values() if each is not spared]:
-            connection.disconnect()
+            connection.disconnect(target_node_id, connector)
             connection.abandon()
         for newcomer in list(self.newcomers.values()):
             newcomer.link.close("the broker stops")

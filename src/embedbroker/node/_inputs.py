@@ -9,7 +9,7 @@ from attrs import frozen
 
 from embedbroker.ha import LockDone, LockFailed
 from embedclient.engine import BytesReceived, Dialed, DialFailed, PeerClosed, Tick, TransportInput, Written
-from embedclient.model import Xid
+from embedclient.model import TransportConfiguration, Xid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +46,7 @@ __all__ = [
     "PeerClosed",
     "ReloadConfiguration",
     "ReplaceUsers",
+    "ScaleDownTo",
     "TaskDone",
     "Tick",
     "Written",
@@ -158,6 +159,17 @@ class ReloadConfiguration:
 
 
 @frozen
+class ScaleDownTo:
+    """Move everything to another broker, then stop; answered by Managed with the number of messages that moved.
+
+    ``connector`` None leaves the choice to the configuration. Without a target the broker goes on.
+    """
+
+    request: int
+    connector: TransportConfiguration | None = None
+
+
+@frozen
 class TaskDone:
     """The answer to a HostTask with that number: its value, or the text of a failure."""
 
@@ -188,6 +200,7 @@ Input: TypeAlias = (
     | DecideBranch
     | Manage
     | ReloadConfiguration
+    | ScaleDownTo
     | TaskDone
     | AuditFailed
 )

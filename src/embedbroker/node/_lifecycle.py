@@ -24,13 +24,18 @@ from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
 from ._disk_completions import DiskCompletions
 from ._gate import DurabilityGate
-from ._inputs import Command, CommandKind
+from ._inputs import Command, CommandKind, ScaleDownTo
 from ._node_state import BEFORE, NodeEvent, NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
-from ._outputs import Ready, StopListening
+from ._outputs import Managed, Ready, StopListening
 from ._owner_requests import OwnerRequests
 from ._restoration import Restoration
+from ._scaling_down import configured_scale_down
 from ._stopping import OrderlyStop
+
+if TYPE_CHECKING:
+    from ._outputs import Output
+    from ._scaling_down import ScalingDown
 
 __all__ = ["Lifecycle", "Subsystems"]
 
@@ -57,6 +62,9 @@ class Subsystems:
 
 class Lifecycle:
     """One instance per node. ``failure`` is set when the node ends without a request."""
+
+    #: Set by the node before its first step.
+    scaling_down: ScalingDown
 
     def __init__(
         self,
@@ -107,7 +115,7 @@ class Lifecycle:
     def on_command(self, command: Command) -> None:
         if command.kind is not CommandKind.START:
             self._fails_over |= command.kind is CommandKind.FAIL_OVER
-            self._stop()
+            self._stop_in_order()
             return
         assert self._machine.state is NodeState.NEW, self._machine.state
         warn_of_policy(self._config, self._log.warning)
@@ -115,6 +123,30 @@ class Lifecycle:
             self._become_activating()
         else:
             self._activation.begin(self._step.now)
+
+    def on_scale_down(self, wanted: ScaleDownTo) -> None:
+        """Move everything to another broker, and stop. A target that cannot be reached leaves the broker running."""
+        if self._machine.state is not NodeState.RUNNING or self.scaling_down.is_under_way:
+            self.output(Managed(wanted.request, None, "the broker does not serve clients, or scales down already"))
+        else:
+            self.scaling_down.begin(self._step.now, wanted.connector, wanted.request)
+
+    def _stop_in_order(self) -> None:
+        """Stop as the host requests: after a scale-down if the policy requires one."""
+        scaling_down = self.scaling_down
+        if self._machine.state is NodeState.RUNNING:
+            if scaling_down.is_under_way:
+                scaling_down.stops_anyway = True
+                return
+            if configured_scale_down(self._config) is not None:
+                scaling_down.stops_anyway = True
+                scaling_down.begin(self._step.now)
+                return
+        self.stop()
+
+    def output(self, output: Output) -> None:
+        """Add an output of the step."""
+        self._step.output(output)
 
     def on_lock_answer(self, answer: LockDone | LockFailed, now: Instant) -> None:
         assert self._activation is not None
@@ -158,7 +190,7 @@ class Lifecycle:
             case Role.STOPPED if stopping:
                 self._become_stopped(None)
             case Role.STOPPED:
-                self._stop()
+                self.stop()
         self._completions.sure_until = activation.sure_until
         if self._completions.release(self._step.now):
             self.after_disk()
@@ -191,7 +223,12 @@ class Lifecycle:
         self._kernel.housekeeping.at_start(deletes_missing=self._deletes_missing)
         self._kernel.housekeeping.start(now.monotonic)
         if self._cluster is not None:
-            self._cluster.become_live(self._core.node_id, getattr(self._config.ha_policy, "group_name", None))
+            scale_down = configured_scale_down(self._config)
+            self._cluster.become_live(
+                self._core.node_id,
+                getattr(self._config.ha_policy, "group_name", None),
+                scale_down.group_name if scale_down is not None else None,
+            )
         self._bridging.become_live(self._core.node_id)
         self._step.output(RoleChanged(Role.LIVE))
         self._step.output(Ready())
@@ -267,7 +304,8 @@ class Lifecycle:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Begin an orderly stop."""
         was = self._machine.state
         if was in (NodeState.STOPPING, NodeState.STOPPED):
             return
@@ -283,10 +321,24 @@ class Lifecycle:
             self.orderly_stop.begin(self._step.now.monotonic)
 
     def leave(self, *, seal: bool = True) -> None:
-        """Disconnect clients and peers, and close the journal; with ``seal`` it is marked as complete."""
+        """Disconnect clients and peers, and close the journal; with ``seal`` it is marked as complete.
+
+        If the broker scales down, everything moves first.
+        """
         self.orderly_stop.is_under_way = False
         self._bridging.leave(self._step.now)
-        self._connections.disconnect_all(self._activation.backup_connection if self._activation is not None else None)
+        spared = self._activation.backup_connection if self._activation is not None else None
+        scaling_down = self.scaling_down
+        if scaling_down.is_ready:
+            self._connections.disconnect_all(spared, *scaling_down.target())
+            scaling_down.move()
+            return
+        scaling_down.end("the broker stops", self._step.now)
+        self._connections.disconnect_all(spared)
+        self.finish_leaving(seal=seal)
+
+    def finish_leaving(self, *, seal: bool = True) -> None:
+        """Leave the cluster, and close the journal."""
         if self._cluster is not None:
             self._cluster.leave("the broker stops")
         if self._journal is None or not seal or self._journal.state is not storage.JournalState.READY:
@@ -312,6 +364,7 @@ class Lifecycle:
         if self._machine.state is not NodeState.STOPPING:
             self._step.output(StopListening())
         self._bridging.leave(self._step.now)
+        self.scaling_down.end(reason, self._step.now)
         self._connections.cut(reason)
         if self._cluster is not None:
             self._cluster.leave("the broker stops")

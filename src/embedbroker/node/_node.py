@@ -49,6 +49,7 @@ from ._inputs import (
     PeerClosed,
     ReloadConfiguration,
     ReplaceUsers,
+    ScaleDownTo,
     TaskDone,
     Tick,
     Written,
@@ -58,6 +59,7 @@ from ._node_state import ROLES, NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
 from ._outputs import Output
 from ._owner_requests import OwnerRequests
+from ._scaling_down import ScalingDown
 from ._schedule import make_schedule
 
 if TYPE_CHECKING:
@@ -135,6 +137,7 @@ class Node:
         self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
         self._orderly_stop = self._lifecycle.orderly_stop
         self._schedule = make_schedule(subsystems, self._lifecycle, machine, log)
+        self._lifecycle.scaling_down = ScalingDown(subsystems, self._lifecycle, machine, entropy, self._schedule, log)
 
     @property
     def state(self) -> NodeState:
@@ -197,7 +200,7 @@ class Node:
         input: (
             DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
             | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage
-            | ReloadConfiguration | TaskDone | AuditFailed
+            | ReloadConfiguration | ScaleDownTo | TaskDone | AuditFailed
             | Command
         ),
         now: Instant,
@@ -237,6 +240,8 @@ class Node:
                 self._owner_requests.on_call(input)
             case ReloadConfiguration():
                 self._owner_requests.on_reload(input)
+            case ScaleDownTo():
+                self._lifecycle.on_scale_down(input)
             case TaskDone():
                 self._owner_requests.on_task_done(input)
             case AuditFailed():

@@ -228,7 +228,9 @@ class OrderlyStopEnd(Part):
             self._lifecycle.leave()
 
     def next_deadline(self, now: Instant) -> float | None:
-        return self._orderly_stop.next_deadline()
+        # A stop that begins behind this part in a step may be done at once.
+        is_done = self._orderly_stop.is_under_way and self._orderly_stop.is_done(now.monotonic)
+        return now.monotonic if is_done else self._orderly_stop.next_deadline()
 
 
 class ClusterPart(Part):

@@ -65,6 +65,14 @@ class StepSchedule:
         self._seldom_timed = tuple(part.next_deadline for part in timed if part.timed_only)
         self._is_known = False
 
+    def remove(self, part: Part) -> None:
+        """Take the place of a part away, from the next step on."""
+        self._arrange([each for each in self.parts if each is not part])
+
+    def renew(self) -> None:
+        """Compute all deadlines anew: a part has changed those of others."""
+        self._is_known = False
+
     def run(self, step: CurrentStep) -> None:
         """Let each part work in its turn."""
         if step.timely:

@@ -35,7 +35,7 @@ from embedbroker.config import (
 )
 from embedbroker.node import check_filters, check_passwords
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
-from embedclient.model import Xid, did_you_mean, start_thread
+from embedclient.model import TransportConfiguration, Xid, did_you_mean, start_thread
 
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
@@ -236,12 +236,19 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool:
         try:
-            with trio.CancelScope(deadline=trio.current_time() + STOP_TIMEOUT_S, shield=True):
+            # A scale-down takes as long as its messages do; it ends by itself when the other broker is silent.
+            timeout_s = math.inf if self._scales_down else STOP_TIMEOUT_S
+            with trio.CancelScope(deadline=trio.current_time() + timeout_s, shield=True):
                 await self.stop()
         finally:
             self.kill()
             absorbed = await self._leave(value)
         return absorbed
+
+    @property
+    def _scales_down(self) -> bool:
+        policy = self.config.ha_policy
+        return isinstance(policy, PrimaryOnly) and policy.scale_down is not None and policy.scale_down.enabled
 
     async def _leave(self, value: BaseException | None) -> bool:
         """Close the nursery. A user's exception passes it unchanged; a failed broker becomes one BrokerFailed."""
@@ -318,6 +325,35 @@ class EmbeddedBroker:
                 run.close()
         else:
             await trio.lowlevel.checkpoint()
+
+    async def scale_down(self, to: str | TransportConfiguration | None = None) -> int:
+        """Move everything to another broker, then stop; return the number of messages that moved.
+
+        Clients that reconnect go on at the other broker. There is no time-out. While no other broker can be reached,
+        this one serves on.
+
+        Args:
+            to: name of a connector of the configuration, a URL, or a connector; None: the choice of the policy's
+                ``scale_down``, else another member of the cluster.
+
+        Raises:
+            IllegalStateException: the broker is not live, no other broker takes the messages, or some of them stay
+                here. In the last case the broker is stopped, and the text names the reason.
+            ValueError: the URL cannot be used.
+        """
+        connector = None if to is None else self.config.connector_to(to)
+        host = self._serving().host
+        answer = await host.scale_down(connector)
+        if answer is None:
+            raise IllegalStateException("the broker stopped before everything was moved")
+        moved, failure = answer
+        if failure is not None and host.node.is_running:
+            raise IllegalStateException(f"the broker serves on, it cannot scale down: {failure}")
+        await self.stop()
+        if failure is not None:
+            raise IllegalStateException(f"the broker is stopped, and did not scale down completely: {failure}")
+        assert isinstance(moved, int)
+        return moved
 
     async def crash(self) -> None:
         """End at once, as if the process had been killed: clients are not notified, the journal is not sealed."""
@@ -676,6 +712,16 @@ class ThreadedBroker:
     def stop(self, *, failover: bool = False) -> None:
         """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy."""
         self._call(lambda: self._broker.stop(failover=failover))
+
+    def scale_down(self, to: str | TransportConfiguration | None = None) -> int:
+        """Move everything to another broker, then stop; return the number of messages that moved.
+
+        Args:
+            to: name of a connector of the configuration, a URL, or a connector; None: the choice of the policy.
+
+        Raises: as `EmbeddedBroker.scale_down`.
+        """
+        return self._call(lambda: self._broker.scale_down(to))
 
     def crash(self) -> None:
         """End at once, without notice to clients or the journal."""

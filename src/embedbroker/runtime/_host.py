@@ -58,6 +58,7 @@ from embedbroker.node import (
     ReplaceUsers,
     ResumeReading,
     RoleChanged,
+    ScaleDownTo,
     SendBytes,
     StopListening,
     Stopped,
@@ -246,6 +247,14 @@ class Host:
     def stop(self, *, fails_over: bool = False) -> None:
         """Request an orderly stop of the node; `stopped` is set when it has stopped."""
         self.feed(Command(CommandKind.FAIL_OVER if fails_over else CommandKind.STOP))
+
+    async def scale_down(self, connector: TransportConfiguration | None) -> tuple[object, str | None] | None:
+        """Move everything to another broker; return how many messages moved, and a failure, as `manage` does."""
+        number = self._next_number
+        self._next_number += 1
+        self._calls.expect(number)
+        self.feed(ScaleDownTo(number, connector))
+        return await self._calls.wait(number)
 
     async def decide(self, xid: Xid, *, commit: bool) -> bool | None:
         """Decide a prepared XA branch; return whether there was one, and None when the broker stopped meanwhile."""

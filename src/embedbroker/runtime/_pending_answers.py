@@ -51,4 +51,5 @@ class PendingAnswers(Generic[T]):
     def abandon(self) -> None:
         """Wake every waiting task: the node answers nothing any more."""
         for pending in self._waiting.values():
-            pending.make(None)
+            if not pending.made.is_set():
+                pending.make(None)

@@ -263,8 +263,9 @@ class Reconnection:
     def _begin_recovery(self, error: JMSException, disconnect: Packet | None) -> None:
         target = None
         redirect: TransportConfiguration | None = None
+        place: TransportConfiguration | None = None
         if isinstance(disconnect, DisconnectV3):
-            target = disconnect.target_node_id
+            target, place = disconnect.target_node_id, disconnect.connector
             if disconnect.reason in (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR):
                 redirect = disconnect.connector
                 error = exception_for(ErrorCode.ROUTING_EXCEPTION, "the broker redirects to another one")
@@ -273,7 +274,10 @@ class Reconnection:
         silent = error.error_code == ErrorCode.CONNECTION_TIMEDOUT
         node_id = disconnect.node_id if isinstance(disconnect, (Disconnect, DisconnectV2, DisconnectV3)) else None
         self.pair.on_lost(
-            away=silent or (disconnect is not None and redirect is None), heir=target, node_id=node_id or None
+            away=silent or (disconnect is not None and redirect is None),
+            heir=target,
+            place=place,
+            node_id=node_id or None,
         )
         self._notify(FailureDetected(error))
         self._attempts = Attempts(self._recovery_attempts(redirect), error, scale_down_target=target)

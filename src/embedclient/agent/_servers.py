@@ -38,6 +38,8 @@ class SessionServers:
         self._first: TransportConfiguration | None = None
         self._away = False
         self._heir: str | None = None
+        # Where it is, if the broker has named the place.
+        self._heir_place: TransportConfiguration | None = None
         # The nodes that the present broker, or the last one, has announced. Announcements of other brokers may be out
         # of date.
         self._announced: Collection[str] = ()
@@ -53,17 +55,25 @@ class SessionServers:
         if self._first is None:
             self._first = connector
         self._away = False
-        self._heir = None
+        self._heir = self._heir_place = None
 
-    def on_lost(self, *, away: bool, heir: str | None, node_id: str | None = None) -> None:
+    def on_lost(
+        self,
+        *,
+        away: bool,
+        heir: str | None,
+        place: TransportConfiguration | None = None,
+        node_id: str | None = None,
+    ) -> None:
         """Record the loss of the connection.
 
-        `away`: the server is silent or stops; `heir`: the node that has its messages.
+        `away`: the server is silent or stops; `heir`: the node that has its messages, and `place`: where that is.
 
         `node_id`: the name that the server gave for itself at its end.
         """
         self._away = away
         self._heir = heir
+        self._heir_place = place
         self._identify(node_id)
 
     @property
@@ -124,8 +134,11 @@ class SessionServers:
         assert self.current is not None
         others = [each for each in self._others() if not self._is_current(each)]
         servers = [*others, self.current] if self._away else [self.current, *others]
-        heir = None if self._heir is None else self._topology.nodes.get(self._heir)
-        return distinct_servers([*([] if heir is None else heir.connectors()), *servers])
+        node = None if self._heir is None else self._topology.nodes.get(self._heir)
+        heirs = [] if node is None else node.connectors()
+        if self._heir_place is not None:
+            heirs.append(self._heir_place)
+        return distinct_servers([*heirs, *servers])
 
     def _others(self) -> Iterator[TransportConfiguration]:
         if self._backup is not None:

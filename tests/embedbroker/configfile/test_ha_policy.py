@@ -151,15 +151,17 @@ def test_wrong_lock_managers_are_refused(manager: str, problem: str, tmp_path: P
     assert refused(tmp_path, text) == [f"core/ha-policy/replication/backup/{problem}"]
 
 
-def test_scaling_down_is_kept_and_a_warning(tmp_path: Path) -> None:
+def test_scaling_down_is_kept_and_a_warning_for_a_backup(tmp_path: Path) -> None:
     refs = "<connectors><connector-ref>one</connector-ref><connector-ref>two</connector-ref></connectors>"
     loaded = policy(tmp_path, f"<live-only><scale-down><group-name>g</group-name>{refs}</scale-down></live-only>")
     assert loaded.config.ha_policy == PrimaryOnly(ScaleDown(connectors=("one", "two"), group_name="g"))
-    assert loaded.warnings == [
-        "core/ha-policy/live-only/scale-down: messages are not taken to another broker yet when this one stops"
+    assert loaded.warnings == []
+    backup = "<shared-store><backup><scale-down><enabled>{}</enabled></scale-down></backup></shared-store>"
+    assert policy(tmp_path, backup.format("false")).warnings == []
+    assert policy(tmp_path, backup.format("true")).warnings == [
+        "core/ha-policy/shared-store/backup/scale-down: this backup serves when it takes over: it scales nothing down "
+        "yet"
     ]
-    off = policy(tmp_path, "<live-only><scale-down><enabled>false</enabled></scale-down></live-only>")
-    assert off.warnings == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from embedbroker.kernel import ANONYMOUS, Principal, Refused, Session, TemporaryQueues, name_in_text
 from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, CHANNEL_USER_FIRST, ConnectionState, Role
 from embedclient.errors import ErrorCode, RemoteProtocolError
-from embedclient.model import Instant
+from embedclient.model import Instant, TransportConfiguration
 from embedclient.wire.core import (
     CheckForFailover,
     CheckForFailoverReply,
@@ -237,7 +237,9 @@ class CoreConnection:
             case ReattachSession():
                 self._reattach(packet)
             case CheckForFailover():
-                self.send(CheckForFailoverReply(not self.service.waits), CHANNEL_SESSION)
+                cluster = self.service.cluster
+                is_ok = not self.service.waits and (cluster is None or cluster.acts_for(packet.node_id))
+                self.send(CheckForFailoverReply(is_ok), CHANNEL_SESSION)
             case _:
                 # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured).
                 # But a packet that only brokers exchange shows that this peer is not a client.
@@ -435,11 +437,16 @@ class CoreConnection:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def disconnect(self) -> None:
-        """Notify the client of an orderly stop of the broker."""
+    def disconnect(self, target_node_id: str | None = None, connector: TransportConfiguration | None = None) -> None:
+        """Notify the client of an orderly stop of the broker.
+
+        Args:
+            target_node_id: Node that gets the messages of this broker; None if none does.
+            connector: Place of that node, if it is in no cluster with this one.
+        """
         for session in list(self.sessions.values()):
             session.flush_confirmations()
-        self.link.write(self.state.disconnect(self.service.node_id))
+        self.link.write(self.state.disconnect(self.service.node_id, target_node_id, connector))
         self.link.close("the broker stops")
 
     def fail(self, reason: str) -> None:

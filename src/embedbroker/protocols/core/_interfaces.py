@@ -143,6 +143,9 @@ class Cluster(Protocol):
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member; None for no place."""
 
+    def acts_for(self, node_id: str | None) -> bool:
+        """Return True if the sessions of a node may go on here, after a failover or a scale-down."""
+
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Return True if a session claims to be a broker of this cluster, and is not."""
 

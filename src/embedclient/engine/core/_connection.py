@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, TypeAlias
 
-from ...model import Instant
+from ...model import Instant, TransportConfiguration
 from ...wire.core import (
     HANDSHAKE,
     ClusterTopologyV4,
@@ -200,14 +200,22 @@ class ConnectionState:
         assert self.role is Role.ACCEPTOR
         return self.send(ping, CHANNEL_PING)
 
-    def disconnect(self, node_id: str) -> bytes:
-        """Return an acceptor's DISCONNECT, with the reason that Artemis gives at every orderly stop."""
+    def disconnect(
+        self, node_id: str, target_node_id: str | None = None, connector: TransportConfiguration | None = None
+    ) -> bytes:
+        """Return an acceptor's DISCONNECT, with the reason that Artemis gives at every orderly stop.
+
+        Args:
+            node_id: node of the acceptor.
+            target_node_id: node that gets its messages, if it scales down.
+            connector: place of that node, where the peer cannot know it.
+        """
         assert self.role is Role.ACCEPTOR
         packet: AnyDisconnect
         if self.version >= _VERSION_WITH_REASON:
-            packet = DisconnectV3(node_id, DisconnectReason.SCALE_DOWN)
+            packet = DisconnectV3(node_id, DisconnectReason.SCALE_DOWN, target_node_id, connector)
         elif self.version >= _VERSION_WITH_SCALE_DOWN:
-            packet = DisconnectV2(node_id)
+            packet = DisconnectV2(node_id, target_node_id)
         else:
             packet = Disconnect(node_id)
         return self.send(packet, CHANNEL_PING)

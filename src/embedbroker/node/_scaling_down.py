@@ -1,0 +1,185 @@
+"""The scale-down of a node: before it stops, another broker gets everything that it has.
+
+Responsible for the place of a scale-down in the life of the node and in its steps, and for the brokers that may be the
+target. `ScaleDown` of ``outbound`` moves messages; `Lifecycle` stops the node.
+
+Clients are served until the target has the queues of this broker. Then they are disconnected with the target's node id,
+and messages move when everything that they left is carried out, durable and visible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embedbroker.config import BrokerConfig, PrimaryOnly
+from embedbroker.config import ScaleDown as ScaleDownConfig
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
+
+from ._current_step import CurrentStep, NodeLog
+from ._node_state import NodeState, NodeStateMachine
+from ._outputs import Managed
+from ._part import Part
+
+if TYPE_CHECKING:
+    from embedbroker.outbound import ScaleDown
+
+    from ._lifecycle import Lifecycle, Subsystems
+    from ._schedule import StepSchedule
+
+__all__ = ["ScalingDown", "configured_scale_down"]
+
+
+def configured_scale_down(config: BrokerConfig) -> ScaleDownConfig | None:
+    """Return the scale-down that the policy requires at an orderly stop; None for none."""
+    policy = config.ha_policy
+    configured = policy.scale_down if isinstance(policy, PrimaryOnly) else None
+    return configured if configured is not None and configured.enabled else None
+
+
+class ScalingDown(Part):
+    """One instance per node. It has a place in the schedule from the beginning of a scale-down on."""
+
+    def __init__(
+        self,
+        subsystems: Subsystems,
+        lifecycle: Lifecycle,
+        machine: NodeStateMachine,
+        entropy: Entropy,
+        schedule: StepSchedule,
+        log: NodeLog,
+    ) -> None:
+        self._subsystems = subsystems
+        self._lifecycle = lifecycle
+        self._machine = machine
+        self._entropy = entropy
+        self._schedule = schedule
+        self._log = log
+        self._process: ScaleDown | None = None
+        # The chosen target, and the request that waits for the outcome.
+        self._wanted: TransportConfiguration | None = None
+        self._request: int | None = None
+        # Whether the node stops if no target can be reached.
+        self.stops_anyway = False
+        # Clients are gone, and messages may move once all is settled.
+        self._awaits_settling = False
+
+    # -- the life of the node ------------------------------------------------------------------------------------
+
+    @property
+    def is_under_way(self) -> bool:
+        """Return True from the beginning of a scale-down until nothing is left to move."""
+        return self._process is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True if the target is there and nothing has moved."""
+        from embedbroker.outbound import ScaleDownState
+
+        return self._process is not None and self._process.state is ScaleDownState.READY
+
+    def begin(self, now: Instant, connector: TransportConfiguration | None = None, request: int | None = None) -> None:
+        """Search for a target, while clients are served; ``connector`` None: that of the configuration."""
+        from embedbroker.outbound import ScaleDown, ScaleDownSettings
+
+        s = self._subsystems
+        configured = configured_scale_down(s.config)
+        self._wanted = connector
+        self._request = request
+        settings = ScaleDownSettings(
+            bytes.fromhex(s.core.node_id.replace("-", "")),
+            s.config.cluster_user,
+            s.config.cluster_password,
+            -1 if configured is None else configured.commit_interval,
+        )
+        self._process = ScaleDown(s.kernel, settings, self._find, s.dials, self._entropy)
+        self._process.begin(now)
+        self._schedule.insert(self, before=s.connections)
+
+    def _find(self) -> list[TransportConfiguration]:
+        """Return the brokers that may be the target, in order of preference."""
+        config, cluster = self._subsystems.config, self._subsystems.roles.cluster
+        if self._wanted is not None:
+            return [self._wanted]
+        configured = configured_scale_down(config) or ScaleDownConfig()
+        if configured.connectors and configured.group_name is None:
+            return [config.connectors[name] for name in configured.connectors]
+        if cluster is not None:
+            return cluster.scale_down_targets(configured.group_name)
+        return [each for each in config.connectors.values() if each.factory == IN_VM_CONNECTOR_FACTORY][:1]
+
+    def target(self) -> tuple[str | None, TransportConfiguration | None]:
+        """Return node id and place of the target, for clients; no place where its cluster announces it."""
+        process, cluster = self._process, self._subsystems.roles.cluster
+        assert process is not None and process.connector is not None
+        is_member = cluster is not None and cluster.topology.member_at(process.connector) is not None
+        return process.target_node_id, None if is_member else process.connector.announced
+
+    def move(self) -> None:
+        """Move everything, because clients are gone."""
+        self._awaits_settling = True
+        branches = self._subsystems.kernel.branches
+        for branch in list(branches.unprepared):
+            branches.undo(branch.xid, "the broker scales down")
+
+    def end(self, reason: str, now: Instant) -> None:
+        """End a scale-down in any state, because the node ends."""
+        process = self._process
+        if process is not None:
+            process.end(reason, now)
+            self._conclude(process)
+
+    def _conclude(self, process: ScaleDown) -> None:
+        self._process = None
+        self._awaits_settling = False
+        self._schedule.remove(self)
+        request, self._request = self._request, None
+        moved, failure = process.counts.moved, process.failure
+        if failure is not None:
+            self._log.warning(f"scale-down failed, {moved} messages were moved: {failure}")
+        else:
+            name = process.connector.name if process.connector is not None else ""
+            self._log.info(f"scaled down: {moved} messages were moved to {name}")
+        if request is not None:
+            self._lifecycle.output(Managed(request, moved, failure))
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+
+    def run(self, step: CurrentStep) -> None:
+        process, kernel, now = self._process, self._subsystems.kernel, step.now
+        if process is None:
+            return
+        if self._machine.state is NodeState.STOPPING:
+            kernel.schedule.run(self._subsystems.config.work_per_step_max)
+        if self._awaits_settling:
+            if kernel.schedule.has_work or kernel.store.point() > kernel.store.reached:
+                return
+            self._awaits_settling = False
+            process.move(now)
+        process.run(now)
+        self._follow(process, now)
+        self._subsystems.dials.collect(step.outputs, now)
+
+    def _follow(self, process: ScaleDown, now: Instant) -> None:
+        from embedbroker.outbound import ScaleDownState
+
+        is_running = self._machine.state is NodeState.RUNNING
+        if process.state is ScaleDownState.READY and is_running:
+            self._lifecycle.stop()
+            self._schedule.renew()
+        elif process.state is ScaleDownState.OVER:
+            cluster, target = self._subsystems.roles.cluster, process.target_node_id
+            if process.failure is None and cluster is not None and target is not None:
+                cluster.announce_scale_down(target)
+            self._conclude(process)
+            if not is_running:
+                self._lifecycle.finish_leaving()
+            elif self.stops_anyway:
+                self._lifecycle.stop()
+
+    def next_deadline(self, now: Instant) -> float | None:
+        process = self._process
+        if process is None:
+            return None
+        if self._machine.state is NodeState.STOPPING and self._subsystems.kernel.schedule.has_work:
+            return now.monotonic
+        return None if self._awaits_settling else process.next_deadline(now)

@@ -1,0 +1,199 @@
+"""Scale-down: a broker moves everything to another one before it stops. Nothing is lost, and nothing is doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+
+from embedbroker import (
+    AddressConfiguration,
+    AddressFullPolicy,
+    AddressSettings,
+    PrimaryOnly,
+    QueueConfiguration,
+    ScaleDown,
+)
+from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
+from embedbroker.runtime._embedded import life_of
+from embedclient import Queue, TextMessage, Topic
+from embedclient.errors import IllegalStateException
+from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take
+
+MakeBroker: TypeAlias = Callable[..., ManagedBroker]
+COUNT = 1_000
+
+
+def place(*names: str) -> dict[str, AddressConfiguration]:
+    return {name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in names}
+
+
+async def started(make: MakeBroker, **settings: Any) -> tuple[ManagedBroker, ManagedBroker]:
+    """The broker ``a``, and ``b``, which has none of its queues."""
+    target = await make("b").start()
+    source = await make("a", addresses=place("orders"), **settings).start()
+    return source, target
+
+
+async def test_everything_in_a_queue_moves_in_order(broker_factory: MakeBroker) -> None:
+    source, target = await started(broker_factory)
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, COUNT))
+    assert await source.broker.scale_down("vm://b") == COUNT
+    assert not source.broker.is_running
+    assert await queued(target, "orders") == numbered(0, COUNT)
+    (first, *_) = await target.messages("orders")
+    assert not {"_AMQ_BRIDGE_DUP", "_AMQ_ROUTE_TO"} & set(first.properties)
+
+
+async def test_subscriptions_move_with_their_filters_and_share_their_messages(broker_factory: MakeBroker) -> None:
+    """A message of several subscriptions is sent once. One without messages moves, too: it must miss nothing."""
+    source, target = await started(broker_factory)
+    news = Topic("news")
+    names = ("all", "odd", "none")
+    async with session_at(source.url) as session:
+        for name, selector in zip(names, (None, "odd = 1", "odd = 2"), strict=True):
+            await (await session.create_shared_durable_consumer(news, name, selector=selector)).close()
+        producer = session.create_producer(news)
+        for number in range(100):
+            await producer.send(TextMessage(str(number), properties={"odd": number % 2}), priority=number % 10)
+    assert await source.broker.scale_down("vm://b") == 100
+    in_order = sorted(range(100), key=lambda number: (-(number % 10), number))
+    assert await queued(target, "all") == [str(number) for number in in_order]
+    assert await queued(target, "odd") == [str(number) for number in in_order if number % 2]
+    address = target.broker.management
+    assert await address.get("queue.none", "Filter") == "odd = 2"
+    assert life_of(target.broker).host.node.kernel.statistics().shared_messages == 50
+
+
+async def test_messages_of_every_kind_move(broker_factory: MakeBroker, broker_clock: BrokerClock) -> None:
+    """Non-durable, scheduled and large ones, and what a consumer holds; each body arrives unchanged."""
+    source, target = await started(broker_factory)
+    large = "0123456789" * 100_000
+    async with session_at(source.url, transacted=True) as holding, session_at(source.url) as session:
+        await put(session, ["held"])
+        consumer = await holding.create_consumer(ORDERS)
+        assert await take(consumer, 1) == ["held"]
+        await put(session, ["fleeting"], durable=False)
+        await session.create_producer(ORDERS).send("late", delivery_delay=60)
+        await put(session, [large, "last"])
+        assert await source.broker.scale_down("vm://b") == 5
+    assert await queued(target, "orders") == ["held", "fleeting", large, "last"]
+    await broker_clock.advance(61)
+    assert (await queued(target, "orders"))[-3:] == ["late", large, "last"]
+    assert await target.broker.management.get("queue.orders", "DurableMessageCount") == 4
+
+
+@pytest.mark.parametrize("broken", ["link", "target"])
+async def test_a_target_that_is_lost_in_the_middle(
+    broker_factory: MakeBroker, broker_clock: BrokerClock, broken: str
+) -> None:
+    """What was in doubt is sent again under the same ids: each message arrives once, in order."""
+    source, target = await started(broker_factory)
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, COUNT))
+    target.disk.slow_down(0.01)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.broker.scale_down, "vm://b")
+        for _ in range(3):
+            await broker_clock.advance(0.05)
+            if broken == "link":
+                target.link.cut()
+            else:
+                await target.crash()
+                await target.restart()
+        target.disk.heal()
+    assert await queued(target, "orders") == numbered(0, COUNT)
+
+
+async def test_a_source_that_crashes_in_the_middle_loses_nothing(
+    broker_factory: MakeBroker, broker_clock: BrokerClock
+) -> None:
+    """The next life has what was not recorded as moved. It scales down again, and the target drops repetitions."""
+    source, target = await started(broker_factory)
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, COUNT))
+    target.disk.slow_down(0.01)
+    source.disk.slow_down(0.01)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_scale_down_until_the_crash, source)
+        await broker_clock.advance(0.08)
+        await source.crash()
+    await source.restart()
+    left = len(await queued(source))
+    arrived = len(await queued(target))
+    assert 0 < left < COUNT < left + arrived
+    target.disk.heal()
+    source.disk.heal()
+    await source.broker.scale_down("vm://b")
+    assert await queued(target, "orders") == numbered(0, COUNT)
+
+
+async def _scale_down_until_the_crash(broker: ManagedBroker) -> None:
+    with suppress(IllegalStateException):
+        await broker.broker.scale_down("vm://b")
+
+
+async def test_without_a_target_the_broker_serves_on(broker_factory: MakeBroker) -> None:
+    source = await broker_factory("a", addresses=place("orders")).start()
+    async with session_at(source.url) as session:
+        await put(session, ["kept"])
+        with pytest.raises(IllegalStateException, match="serves on"):
+            await source.broker.scale_down("vm://b")
+        await put(session, ["more"])
+    assert await queued(source) == ["kept", "more"]
+
+
+async def test_an_address_that_the_target_does_not_take_stays(broker_factory: MakeBroker) -> None:
+    """The target is full for one address; the others move, and the broker keeps the rest on its disk."""
+    full = AddressSettings(max_size_bytes=20_000, address_full_policy=AddressFullPolicy.FAIL)
+    await broker_factory("b", address_settings={"orders": full}).start()
+    source = await broker_factory("a", addresses=place("orders", "other")).start()
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, COUNT))
+        await put(session, ["moves"], Queue("other"))
+    with pytest.raises(IllegalStateException, match=r"messages stay here: .*is full"):
+        await source.broker.scale_down("vm://b")
+    await source.restart()
+    left = await queued(source)
+    assert left == numbered(COUNT - len(left), COUNT)
+    assert 0 < len(left) < COUNT
+    await source.assert_empty("other")
+
+
+async def test_the_policy_moves_everything_at_an_orderly_stop(broker_factory: MakeBroker) -> None:
+    policy = PrimaryOnly(ScaleDown(connectors=["b"], commit_interval=7))
+    source, target = await started(broker_factory, connectors={"b": "vm://b"}, ha_policy=policy)
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, 100))
+    await source.stop()
+    assert await queued(target, "orders") == numbered(0, 100)
+    await source.start()
+    await source.assert_empty("orders")
+
+
+async def test_the_policy_without_a_target_stops_and_keeps_everything(broker_factory: MakeBroker) -> None:
+    policy = PrimaryOnly(ScaleDown(connectors=["b"]))
+    source = await broker_factory("a", addresses=place("orders"), connectors={"b": "vm://b"}, ha_policy=policy).start()
+    async with session_at(source.url) as session:
+        await put(session, ["kept"])
+    await source.stop()
+    await source.start()
+    assert await queued(source) == ["kept"]
+
+
+async def test_sessions_of_clients_go_on_at_the_target(broker_factory: MakeBroker) -> None:
+    """A consumer and a producer keep working: the target has their queue before they are disconnected."""
+    source, target = await started(broker_factory)
+    url = f"{source.url}?reconnectAttempts=-1&retryInterval=100"
+    async with session_at(url) as session:
+        consumer = await session.create_consumer(ORDERS)
+        await put(session, ["before"])
+        assert await take(consumer, 1) == ["before"]
+        await source.broker.scale_down("vm://b")
+        await put(session, ["after"])
+        assert await take(consumer, 1) == ["after"]
+    await target.assert_empty("orders")
