@@ -59,7 +59,7 @@ from ._node_state import ROLES, NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
 from ._outputs import Output
 from ._owner_requests import OwnerRequests
-from ._scaling_down import ScalingDown
+from ._scaling_down import ScaledParts, ScalingDown
 from ._schedule import make_schedule
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ class Node:
         self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
         self._orderly_stop = self._lifecycle.orderly_stop
         self._schedule = make_schedule(subsystems, self._lifecycle, machine, log)
-        self._lifecycle.scaling_down = ScalingDown(subsystems, self._lifecycle, machine, entropy, self._schedule, log)
+        scaled = ScaledParts(config, self.kernel, self.core, self.connections, self._dials, self.cluster)
+        self._lifecycle.scaling_down = ScalingDown(scaled, self._lifecycle, machine, entropy, self._schedule, log)
 
     @property
     def state(self) -> NodeState:

@@ -9,24 +9,66 @@ and messages move when everything that they left is carried out, durable and vis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import frozen
 
 from embedbroker.config import BrokerConfig, PrimaryOnly
 from embedbroker.config import ScaleDown as ScaleDownConfig
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
 
+from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
 from ._node_state import NodeState, NodeStateMachine
-from ._outputs import Managed
+from ._outgoing_connections import OutgoingConnections
+from ._outputs import Managed, Output
 from ._part import Part
 
 if TYPE_CHECKING:
+    from embedbroker.cluster import Membership
+    from embedbroker.kernel import Kernel
     from embedbroker.outbound import ScaleDown
+    from embedbroker.protocols import CoreService
 
-    from ._lifecycle import Lifecycle, Subsystems
-    from ._schedule import StepSchedule
+__all__ = ["ScaledParts", "ScalingDown", "configured_scale_down"]
 
-__all__ = ["ScalingDown", "configured_scale_down"]
+
+class NodeEnd(Protocol):
+    """End the node."""
+
+    def stop(self) -> None:
+        """Begin an orderly stop."""
+
+    def finish_leaving(self) -> None:
+        """Leave the cluster, and close the journal."""
+
+    def output(self, output: Output) -> None:
+        """Add an output of the step."""
+
+
+class PartSchedule(Protocol):
+    """Let parts work in the steps of the node."""
+
+    def insert(self, part: Part, *, before: Part) -> None:
+        """Add a part, which works in front of another one."""
+
+    def remove(self, part: Part) -> None:
+        """Remove a part that was inserted."""
+
+    def renew(self) -> None:
+        """Compute all deadlines anew: a part has changed those of others."""
+
+
+@frozen
+class ScaledParts:
+    """The parts of a node that a scale-down concerns."""
+
+    config: BrokerConfig
+    kernel: Kernel
+    core: CoreService
+    connections: Connections
+    dials: OutgoingConnections
+    cluster: Membership | None
 
 
 def configured_scale_down(config: BrokerConfig) -> ScaleDownConfig | None:
@@ -41,14 +83,14 @@ class ScalingDown(Part):
 
     def __init__(
         self,
-        subsystems: Subsystems,
-        lifecycle: Lifecycle,
+        parts: ScaledParts,
+        lifecycle: NodeEnd,
         machine: NodeStateMachine,
         entropy: Entropy,
-        schedule: StepSchedule,
+        schedule: PartSchedule,
         log: NodeLog,
     ) -> None:
-        self._subsystems = subsystems
+        self._parts = parts
         self._lifecycle = lifecycle
         self._machine = machine
         self._entropy = entropy
@@ -73,15 +115,13 @@ class ScalingDown(Part):
     @property
     def is_ready(self) -> bool:
         """Return True if the target is there and nothing has moved."""
-        from embedbroker.outbound import ScaleDownState
-
-        return self._process is not None and self._process.state is ScaleDownState.READY
+        return self._process is not None and self._process.is_ready
 
     def begin(self, now: Instant, connector: TransportConfiguration | None = None, request: int | None = None) -> None:
         """Search for a target, while clients are served; ``connector`` None: that of the configuration."""
         from embedbroker.outbound import ScaleDown, ScaleDownSettings
 
-        s = self._subsystems
+        s = self._parts
         configured = configured_scale_down(s.config)
         self._wanted = connector
         self._request = request
@@ -97,7 +137,7 @@ class ScalingDown(Part):
 
     def _find(self) -> list[TransportConfiguration]:
         """Return the brokers that may be the target, in order of preference."""
-        config, cluster = self._subsystems.config, self._subsystems.roles.cluster
+        config, cluster = self._parts.config, self._parts.cluster
         if self._wanted is not None:
             return [self._wanted]
         configured = configured_scale_down(config) or ScaleDownConfig()
@@ -109,7 +149,7 @@ class ScalingDown(Part):
 
     def target(self) -> tuple[str | None, TransportConfiguration | None]:
         """Return node id and place of the target, for clients; no place where its cluster announces it."""
-        process, cluster = self._process, self._subsystems.roles.cluster
+        process, cluster = self._process, self._parts.cluster
         assert process is not None and process.connector is not None
         is_member = cluster is not None and cluster.topology.member_at(process.connector) is not None
         return process.target_node_id, None if is_member else process.connector.announced
@@ -117,7 +157,7 @@ class ScalingDown(Part):
     def move(self) -> None:
         """Move everything, because clients are gone."""
         self._awaits_settling = True
-        branches = self._subsystems.kernel.branches
+        branches = self._parts.kernel.branches
         for branch in list(branches.unprepared):
             branches.undo(branch.xid, "the broker scales down")
 
@@ -145,11 +185,11 @@ class ScalingDown(Part):
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def run(self, step: CurrentStep) -> None:
-        process, kernel, now = self._process, self._subsystems.kernel, step.now
+        process, kernel, now = self._process, self._parts.kernel, step.now
         if process is None:
             return
         if self._machine.state is NodeState.STOPPING:
-            kernel.schedule.run(self._subsystems.config.work_per_step_max)
+            kernel.schedule.run(self._parts.config.work_per_step_max)
         if self._awaits_settling:
             if kernel.schedule.has_work or kernel.store.point() > kernel.store.reached:
                 return
@@ -157,17 +197,15 @@ class ScalingDown(Part):
             process.move(now)
         process.run(now)
         self._follow(process, now)
-        self._subsystems.dials.collect(step.outputs, now)
+        self._parts.dials.collect(step.outputs, now)
 
     def _follow(self, process: ScaleDown, now: Instant) -> None:
-        from embedbroker.outbound import ScaleDownState
-
         is_running = self._machine.state is NodeState.RUNNING
-        if process.state is ScaleDownState.READY and is_running:
+        if process.is_ready and is_running:
             self._lifecycle.stop()
             self._schedule.renew()
-        elif process.state is ScaleDownState.OVER:
-            cluster, target = self._subsystems.roles.cluster, process.target_node_id
+        elif process.is_over:
+            cluster, target = self._parts.cluster, process.target_node_id
             if process.failure is None and cluster is not None and target is not None:
                 cluster.announce_scale_down(target)
             self._conclude(process)
@@ -180,6 +218,6 @@ class ScalingDown(Part):
         process = self._process
         if process is None:
             return None
-        if self._machine.state is NodeState.STOPPING and self._subsystems.kernel.schedule.has_work:
+        if self._machine.state is NodeState.STOPPING and self._parts.kernel.schedule.has_work:
             return now.monotonic
         return None if self._awaits_settling else process.next_deadline(now)

@@ -146,7 +146,7 @@ class AddressMove:
             yield None
 
     def _next_group(self) -> Group | None:
-        """Take the next message from its queues; return None if there is none."""
+        """Take the next message from its queues; return None without one."""
         heads = self._heads
         for queue in self._queues:
             if queue not in heads and queue.backlog.size:

@@ -38,6 +38,17 @@ class _Only:
         return 0
 
 
+class _FailureListener:
+    """Receive the notifications of an agent."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self._link = link
+
+    def __call__(self, notification: Notification) -> None:
+        if isinstance(notification, ConnectionFailed):
+            self._link.fail(str(notification.error))
+
+
 class AgentLink:
     """One agent from the dial to its end. ``failure`` is set once its connection is lost for good.
 
@@ -53,7 +64,7 @@ class AgentLink:
     ) -> None:
         self.failure: str | None = None
         self.agent = Agent(settings, target.connectors, _Only(), target.entropy, target.topology)
-        self.agent.on_notification = self._on_notification
+        self.agent.on_notification = _FailureListener(self)
         self._dialer = dialer
         self._wake = wake
         # The number that the agent has given to its connection, and that of the node for the same one.
@@ -65,9 +76,10 @@ class AgentLink:
         """Let the agent know the time. Requests may follow."""
         self._step(Tick(), now)
 
-    def _on_notification(self, notification: Notification) -> None:
-        if isinstance(notification, ConnectionFailed) and self.failure is None:
-            self.failure = str(notification.error)
+    def fail(self, reason: str) -> None:
+        """Note that the connection is of no use any more. The first reason counts."""
+        if self.failure is None:
+            self.failure = reason
             self._wake()
 
     def close(self, reason: str, now: Instant) -> None:

@@ -45,6 +45,21 @@ def awaited(call: Call[T]) -> Work[T]:
     return call.value()
 
 
+class _Arrival:
+    """Turn the readiness of a consumer into a call that is done."""
+
+    def __init__(self) -> None:
+        self._next: Call[None] = Call(None)
+
+    def __call__(self, consumer: Consumer) -> None:
+        self._next.succeed(None)
+
+    def await_next(self) -> Call[None]:
+        """Return a call that is done when a message has arrived from now on."""
+        self._next = Call(None)
+        return self._next
+
+
 class RemoteBroker:
     """The other broker, once there is a session. ``producer`` sends to any address.
 
@@ -64,7 +79,7 @@ class RemoteBroker:
         self.producer: Producer
         self._replies: Consumer
         self._reply_queue = ""
-        self._reply: Call[None] = Call(None)
+        self._arrival = _Arrival()
         # Ids of its queues by name.
         self._queue_ids: dict[str, int] = {}
 
@@ -89,7 +104,7 @@ class RemoteBroker:
         )
         yield from awaited(creation)
         self._replies = yield from awaited(self._session.create_consumer(self._reply_queue))
-        self._replies.on_ready = lambda _consumer: self._reply.succeed(None)
+        self._replies.on_ready = self._arrival
         yield from awaited(self._session.start())
         self.is_open = True
 
@@ -167,8 +182,7 @@ class RemoteBroker:
         while (delivery := self._replies.next(_NO_TIME)) is None:
             if self._replies.closed:
                 raise self._replies.closed_error or JMSException("the session there is closed")
-            self._reply = Call[None](None)
-            yield self._reply
+            yield self._arrival.await_next()
         reply = delivery.message
         answer = _first_of(reply.body)
         if reply.property(_SUCCEEDED) is False:

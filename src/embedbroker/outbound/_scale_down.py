@@ -132,6 +132,16 @@ class ScaleDown:
 
     # -- the owner -----------------------------------------------------------------------------------------------
 
+    @property
+    def is_ready(self) -> bool:
+        """Return True if the target is there, and nothing has moved."""
+        return self.state is ScaleDownState.READY
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if nothing follows."""
+        return self.state is ScaleDownState.OVER
+
     def begin(self, now: Instant) -> None:
         """Search for a target and connect to it; `state` shows the outcome."""
         self._enter(ScaleDownState.CONNECTING)
