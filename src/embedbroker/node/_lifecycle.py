@@ -6,6 +6,8 @@ stop and a failure. `NodeStateMachine` holds the transitions. Does not depend on
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import evolve, frozen
 
 from embedbroker import storage
