@@ -25,6 +25,7 @@ from tests.simulation.scenario import Campaign, ScenarioFailed, SeedResult, draw
 from .scenario.draw_group import draw_group_plan
 from .scenario.plan import GroupMode
 from .scenario.scenario import run_group_seed, varied
+from .sites import BRIDGE_MINIMA_PER_1000, draw_bridge_plan, run_bridge_seed
 
 #: About two minutes on two cores.
 SEEDS = 600
@@ -32,6 +33,7 @@ SEEDS = 600
 GROUP_SEEDS = 200
 #: A world with so many brokers takes its time.
 VOTE_SEEDS = 60
+BRIDGE_SEEDS = 100
 HASH_CHECK_SEEDS = 25
 GROUP_HASH_CHECK_SEEDS = 10
 VOTE_HASH_CHECK_SEEDS = 3
@@ -44,23 +46,24 @@ _GARBAGE_MAX = 50_000
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 if every seed ran clean and nothing fell short, 1 otherwise."""
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    others = options.groups or options.mode is not None or options.large_bodies or options.administrator
+    if options.bridges and others:
+        parser.error(
+            "--bridges goes with no other kind: some messages are large, and some bridges administered, anyway"
+        )
     options.groups = options.groups or options.mode is not None
     _set_numbers(options)
     if options.keep is not None:
-        seed = options.first_seed
-        plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
-        plan = varied(plan, large_bodies=options.large_bodies, administrator=options.administrator)
-        options.keep.write_text(json.dumps(values_of(plan), indent=1) + "\n")
+        options.keep.write_text(json.dumps(values_of(_first_plan(options)), indent=1) + "\n")
         return 0
     if options.digest:
         for result in map(_runner(options), range(options.first_seed, options.first_seed + options.seeds)):
             sys.stdout.write(f"{result.seed} {result.digest}\n")
         return 0
     started = time.monotonic()
-    campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
-    if options.administrator:
-        campaign.add_administrator(has_acceptor=not options.groups)
+    campaign = _make_campaign(options)
     _run(campaign, options, started)
     hash_check = True
     if options.hash_check:
@@ -71,6 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         **campaign.summary(),
         "first_seed": options.first_seed,
         "groups": options.groups,
+        "bridges": options.bridges,
         "mode": options.mode,
         "large_bodies": options.large_bodies,
         "administrator": options.administrator,
@@ -86,11 +90,31 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if campaign.passed and hash_check else 1
 
 
+def _first_plan(options: argparse.Namespace) -> object:
+    """Return what the first seed stands for."""
+    seed = options.first_seed
+    if options.bridges:
+        return draw_bridge_plan(seed)
+    plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
+    return varied(plan, large_bodies=options.large_bodies, administrator=options.administrator)
+
+
+def _make_campaign(options: argparse.Namespace) -> Campaign:
+    if options.bridges:
+        return Campaign.of_sites(BRIDGE_MINIMA_PER_1000)
+    campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
+    if options.administrator:
+        campaign.add_administrator(has_acceptor=not options.groups)
+    return campaign
+
+
 def _set_numbers(options: argparse.Namespace) -> None:
     """Set the numbers of seeds that the command line leaves out."""
     seeds, hash_check = SEEDS, HASH_CHECK_SEEDS
     if _mode(options) is GroupMode.VOTES:
         seeds, hash_check = VOTE_SEEDS, VOTE_HASH_CHECK_SEEDS
+    elif options.bridges:
+        seeds, hash_check = BRIDGE_SEEDS, GROUP_HASH_CHECK_SEEDS
     elif options.groups:
         seeds, hash_check = GROUP_SEEDS, GROUP_HASH_CHECK_SEEDS
     options.seeds = seeds if options.seeds is None else options.seeds
@@ -100,9 +124,12 @@ def _set_numbers(options: argparse.Namespace) -> None:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulated crashes from seeds.")
     parser.add_argument(
-        "--seeds", type=int, help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS})"
+        "--seeds",
+        type=int,
+        help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS}, of bridges {BRIDGE_SEEDS})",
     )
     parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
+    parser.add_argument("--bridges", action="store_true", help="two or three brokers with bridges between them")
     parser.add_argument(
         "--mode",
         choices=list(_MODES),
@@ -120,7 +147,7 @@ def make_parser() -> argparse.ArgumentParser:
         nargs="?",
         metavar="SEEDS",
         help="compare digests of so many seeds under other hash seeds"
-        f" (default {HASH_CHECK_SEEDS}, of groups {GROUP_HASH_CHECK_SEEDS},"
+        f" (default {HASH_CHECK_SEEDS}, of groups and bridges {GROUP_HASH_CHECK_SEEDS},"
         f" of votes {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
     )
     parser.add_argument(
@@ -162,6 +189,8 @@ def _mode(options: argparse.Namespace) -> GroupMode | None:
 
 
 def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
+    if options.bridges:
+        return run_bridge_seed
     run = partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
     given = {name: True for name in ("large_bodies", "administrator") if getattr(options, name)}
     return partial(run, **given) if given else run
@@ -170,6 +199,7 @@ def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
 def _ways(options: argparse.Namespace) -> list[str]:
     """The options that say what a seed stands for."""
     groups = ["--groups"] if options.groups else []
+    groups += ["--bridges"] if options.bridges else []
     groups += ["--large-bodies"] if options.large_bodies else []
     groups += ["--administrator"] if options.administrator else []
     return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]

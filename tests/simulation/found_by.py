@@ -30,6 +30,14 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "remove_without_a_look_at_the_filter": 6,
         "take_what_is_in_delivery_with_a_purge": 3,
     },
+    "BRIDGES": {
+        "confirm_before_sync": 14,
+        "drop_a_message_that_was_not_sent": 4,
+        "ignore_the_filter_of_a_bridge": 3,
+        "lose_a_part_of_a_body": 3,
+        "never_try_again": 3,
+        "send_a_message_without_its_id": 11,
+    },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,
     },

@@ -7,9 +7,8 @@ Responsible for the orders, for their answers, and for what is known about an or
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from attrs import define, evolve, field
 
@@ -29,12 +28,12 @@ from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._messages import COLORS, selector_of
 from embedbroker.testing._scene import Moment, Phase, Scene, Topic
-from embedbroker.testing._scripts import Arrival, Steps
-from embedclient.agent import Call, Consumer, LocatorSettings, Session, SessionMode
+from embedbroker.testing._scripts import Steps
+from embedclient.agent import LocatorSettings, Session, SessionMode
 from embedclient.errors import JMSException
-from embedclient.model import Properties, RoutingType
-from embedclient.wire.core import CoreMessage, MessageType, decode_text, encode_text
+from embedclient.model import RoutingType
 
+from .orders import Desk, OrderRefused, OrderUnanswered, open_desk
 from .plan import AdministratorRole, ScenarioPlan
 from .visitors import roles_of_the_desk
 
@@ -43,7 +42,6 @@ __all__ = ["ADMINISTRATOR", "Administrator", "Subject", "with_administrator"]
 ADMINISTRATOR = "administrator"
 """Name of the administrator, and of its host."""
 
-_ANSWER_S = 2.0
 #: For queues that are created while settings change.
 _MADE = "made"
 _TOO_MANY_CONSUMERS = "AMQ229210"
@@ -70,24 +68,6 @@ def with_administrator(plan: ScenarioPlan) -> ScenarioPlan:
     if random.random() < 0.5:
         broker = evolve(broker, redelivery_delay_ms=random.choice((20, 300, 1_500)))
     return evolve(plan, administrator=AdministratorRole(settings, pause_s), broker=broker)
-
-
-class _Refused(Exception):
-    """The broker refuses an order for the reason that its user expects."""
-
-
-class _NoAnswer(Exception):
-    """An order has no answer: it may be carried out, now or later, as long as its session lives."""
-
-
-@define(eq=False)
-class _Desk:
-    """A session for orders, with the queue of their answers."""
-
-    session: Session
-    answers: Consumer
-    reply_to: str
-    orders: int = 0
 
 
 @define(eq=False)
@@ -178,7 +158,7 @@ class Administrator:
                 yield from self._work(session)
             except JMSException as error:
                 self.scene.world.note(self.name, "loses its session", f"{error.error_code} {error}")
-            except _NoAnswer:
+            except OrderUnanswered:
                 self.scene.world.note(self.name, "gets no answer")
             if session is not None:
                 yield session.close()
@@ -204,10 +184,7 @@ class Administrator:
         return not self.broker.has_session(session) and not node.kernel.deferred.waiting
 
     def _work(self, session: Session) -> Steps:
-        reply_to: str = yield session.destinations.create_temporary_queue()
-        answers: Consumer = yield session.create_consumer(reply_to)
-        yield session.start()
-        desk = _Desk(session, answers, reply_to)
+        desk = yield from open_desk(self.scene, self.name, session)
         if self._is_cut_off:
             yield from self._start_acceptor(desk)
         while not session.closed:
@@ -218,11 +195,11 @@ class Administrator:
             yield from self._act(desk)
             yield self._random.random() * 2 * self.pause_s
 
-    def _act(self, desk: _Desk) -> Steps:
+    def _act(self, desk: Desk) -> Steps:
         # A broker without room cannot answer, and a pause would leave it without room for ever.
         has_topics, has_subjects = bool(self.topics), bool(self.subjects)
         has_room = has_topics and self.broker.config.global_max_size_bytes is None
-        verbs: list[tuple[int, Callable[[_Desk], Steps]]] = [
+        verbs: list[tuple[int, Callable[[Desk], Steps]]] = [
             (3 * has_room, self._pause_queue),
             (has_room, self._pause_address),
             (1 + len(self._held), self._resume_any),
@@ -247,30 +224,30 @@ class Administrator:
 
     # Pauses
 
-    def _pause_queue(self, desk: _Desk) -> Steps:
+    def _pause_queue(self, desk: Desk) -> Steps:
         topic = self._random.choice(self.topics)
         name = self._random.choice(list(topic.subscriptions))
         yield from self._pause(desk, f"queue.{name}", [name])
 
-    def _pause_address(self, desk: _Desk) -> Steps:
+    def _pause_address(self, desk: Desk) -> Steps:
         topic = self._random.choice(self.topics)
         yield from self._pause(desk, f"address.{topic.address}", list(topic.subscriptions))
 
-    def _pause(self, desk: _Desk, resource: str, queues: list[str]) -> Steps:
+    def _pause(self, desk: Desk, resource: str, queues: list[str]) -> Steps:
         is_persisted = self._random.random() < 0.7
         self._held[resource] = queues
         for queue in queues:
             self.pauses.pausing(queue)
-        yield from self._order(desk, resource, "pause", is_persisted)
+        yield from desk.order(resource, "pause", is_persisted)
         self.scene.hit(Moment.QUEUE_PAUSED)
         for queue in queues:
             self.pauses.paused(queue, resource, is_persisted=is_persisted)
 
-    def _resume_any(self, desk: _Desk) -> Steps:
+    def _resume_any(self, desk: Desk) -> Steps:
         if self._held:
             yield from self._resume(desk, self._random.choice(list(self._held)))
 
-    def _resume(self, desk: _Desk, resource: str) -> Steps:
+    def _resume(self, desk: Desk, resource: str) -> Steps:
         queues = self._held[resource]
         # An address is resumed with all its queues, also those that were paused by themselves.
         resources = [resource]
@@ -279,7 +256,7 @@ class Administrator:
         for each in resources:
             for queue in queues:
                 self.pauses.resuming(queue, each)
-        yield from self._order(desk, resource, "resume")
+        yield from desk.order(resource, "resume")
         for each in resources:
             self._held.pop(each, None)
         for queue in queues:
@@ -288,20 +265,20 @@ class Administrator:
 
     # Purges
 
-    def _purge_queue(self, desk: _Desk) -> Steps:
+    def _purge_queue(self, desk: Desk) -> Steps:
         topic = self._random.choice(self.topics)
         name = self._random.choice(list(topic.subscriptions))
         self._purge = self.purges.begin(name)
-        removed = yield from self._order(desk, f"queue.{name}", "removeAllMessages")
+        removed = yield from desk.order(f"queue.{name}", "removeAllMessages")
         self._end_purge(removed)
 
-    def _remove_matching(self, desk: _Desk) -> Steps:
+    def _remove_matching(self, desk: Desk) -> Steps:
         topic = self._random.choice(self.topics)
         name = self._random.choice(list(topic.subscriptions))
         wanted = KeyFilter(self._random.sample(range(10), self._random.randint(1, 6)))
         flush_limit = [self._random.randint(1, 1_000)] if self._random.random() < 0.5 else []
         self._purge = self.purges.begin(name, wanted)
-        removed = yield from self._order(desk, f"queue.{name}", "removeMessages", *flush_limit, wanted.text)
+        removed = yield from desk.order(f"queue.{name}", "removeMessages", *flush_limit, wanted.text)
         self._end_purge(removed)
 
     def _end_purge(self, removed: object) -> None:
@@ -311,11 +288,11 @@ class Administrator:
 
     # Updates
 
-    def _limit_queue(self, desk: _Desk) -> Steps:
+    def _limit_queue(self, desk: Desk) -> Steps:
         subject = self._random.choice(self.subjects)
         yield from self._limit(desk, subject.name, None if subject.is_limited else self._random.choice((-1, 1, 2)))
 
-    def _limit(self, desk: _Desk, name: str, limit: int | None) -> Steps:
+    def _limit(self, desk: Desk, name: str, limit: int | None) -> Steps:
         """Update a queue, except for its filter. ``limit`` None: its number of consumers stays what it is."""
         fields: dict[str, object] = {"purge_on_no_consumers": False}
         request: dict[str, object] = {"name": name, "purge-on-no-consumers": False}
@@ -324,42 +301,42 @@ class Administrator:
             fields["max_consumers"] = request["max-consumers"] = limit
         self.updates.updating(name, fields)
         try:
-            yield from self._order(desk, "broker", "updateQueue", json.dumps(request), refusal=_TOO_MANY_CONSUMERS)
-        except _Refused:
+            yield from desk.order("broker", "updateQueue", json.dumps(request), refusal=_TOO_MANY_CONSUMERS)
+        except OrderRefused:
             self.scene.world.note(self.name, "may not limit", name)
             return
         self.updates.updated(name, fields)
         if limit == -1:
             self._limited.pop(name, None)
 
-    def _filter_queue(self, desk: _Desk) -> Steps:
+    def _filter_queue(self, desk: Desk) -> Steps:
         subject = self._random.choice(self.subjects)
         if subject.topic.is_topic:
             yield from self._filter(desk, subject)
 
-    def _filter(self, desk: _Desk, subject: Subject) -> Steps:
+    def _filter(self, desk: Desk, subject: Subject) -> Steps:
         name, color = subject.name, self._random.choice((None, *COLORS))
         text = None if color is None else selector_of(color)
         self.updates.updating(name, {"filter": text})
         if name not in self._unfiltered:
             self._unfiltered[name] = subject
         self.scene.ledger.suspend(name, keeps_messages=True)
-        yield from self._order(desk, "broker", "updateQueue", json.dumps({"name": name, "filter-string": text}))
+        yield from desk.order("broker", "updateQueue", json.dumps({"name": name, "filter-string": text}))
         subject.topic.subscriptions[name] = color
         self.scene.ledger.resume(name, keeps_messages=True)
         del self._unfiltered[name]
         self.updates.updated(name, {"filter": text})
 
-    def _share_queue(self, desk: _Desk) -> Steps:
+    def _share_queue(self, desk: Desk) -> Steps:
         """Make a queue exclusive, or let its consumers share it again."""
         name, exclusive = self._random.choice(self.subjects).name, self._random.random() < 0.5
         self.updates.updating(name, {"exclusive": exclusive})
         self._shared_anew.add(name)
-        yield from self._order(desk, "broker", "updateQueue", json.dumps({"name": name, "exclusive": exclusive}))
+        yield from desk.order("broker", "updateQueue", json.dumps({"name": name, "exclusive": exclusive}))
         self.updates.updated(name, {"exclusive": exclusive})
         self.scene.hit(Moment.SHARING_CHANGED)
 
-    def _route_queue(self, desk: _Desk) -> Steps:
+    def _route_queue(self, desk: Desk) -> Steps:
         """Update the routing type of a queue. Each message still reaches it: no two queues of an address take turns."""
         subject = self._random.choice(self.subjects)
         address, first, other = subject.topic.address, RoutingType.ANYCAST, RoutingType.MULTICAST
@@ -376,50 +353,50 @@ class Administrator:
             yield from self._route_in_vain(desk, subject.name, first, other)
         else:
             self._widened[address] = False
-            yield from self._order(desk, "broker", "updateAddress", address, ",".join(_ROUTING_TYPES))
+            yield from desk.order("broker", "updateAddress", address, ",".join(_ROUTING_TYPES))
             self._widened[address] = True
 
-    def _route(self, desk: _Desk, name: str, routing_type: RoutingType) -> Steps:
+    def _route(self, desk: Desk, name: str, routing_type: RoutingType) -> Steps:
         fields: dict[str, object] = {"routing_type": int(routing_type)}
         request = {"name": name, "routing-type": _ROUTING_TYPES[routing_type]}
         self.updates.updating(name, fields)
-        yield from self._order(desk, "broker", "updateQueue", json.dumps(request))
+        yield from desk.order("broker", "updateQueue", json.dumps(request))
         self.updates.updated(name, fields)
         self.scene.hit(Moment.ROUTING_CHANGED)
 
-    def _route_in_vain(self, desk: _Desk, name: str, first: RoutingType, other: RoutingType) -> Steps:
+    def _route_in_vain(self, desk: Desk, name: str, first: RoutingType, other: RoutingType) -> Steps:
         """Request a routing type that the address does not have. Nothing changes."""
         self.updates.updating(name, {"routing_type": int(other)})
         request = {"name": name, "routing-type": _ROUTING_TYPES[other]}
         try:
-            yield from self._order(desk, "broker", "updateQueue", json.dumps(request), refusal=_NO_SUCH_ROUTING_TYPE)
-        except _Refused:
+            yield from desk.order("broker", "updateQueue", json.dumps(request), refusal=_NO_SUCH_ROUTING_TYPE)
+        except OrderRefused:
             self.updates.refused(name, {"routing_type": int(first)})
         else:
             self.scene.fail(f"{name} was given the routing type {other.name}, which its address does not have")
 
     # The acceptor
 
-    def _stop_acceptor(self, desk: _Desk) -> Steps:
+    def _stop_acceptor(self, desk: Desk) -> Steps:
         """Cut off all clients but this one, which is in the process of the broker."""
         assert self.acceptor is not None, "there is one broker"
         self._is_cut_off = True
         self.acceptor.switching()
-        yield from self._order(desk, self._acceptor_name, "stop")
+        yield from desk.order(self._acceptor_name, "stop")
         self.acceptor.stopped()
         yield from self._look_at_acceptor(desk)
 
-    def _start_acceptor(self, desk: _Desk) -> Steps:
+    def _start_acceptor(self, desk: Desk) -> Steps:
         assert self.acceptor is not None, "there is one broker"
         self.acceptor.switching()
-        yield from self._order(desk, self._acceptor_name, "start")
+        yield from desk.order(self._acceptor_name, "start")
         self.acceptor.started()
         self._is_cut_off = False
         yield from self._look_at_acceptor(desk)
 
-    def _look_at_acceptor(self, desk: _Desk) -> Steps:
+    def _look_at_acceptor(self, desk: Desk) -> Steps:
         assert self.acceptor is not None, "there is one broker"
-        is_started = yield from self._order(desk, self._acceptor_name, "isStarted")
+        is_started = yield from desk.order(self._acceptor_name, "isStarted")
         self.acceptor.reported(is_started=bool(is_started))
 
     @property
@@ -428,44 +405,44 @@ class Administrator:
 
     # Blocks
 
-    def _block_address(self, desk: _Desk) -> Steps:
+    def _block_address(self, desk: Desk) -> Steps:
         address = self._random.choice(self.topics).address
         self._blocked[address] = None
-        yield from self._order(desk, f"address.{address}", "block")
+        yield from desk.order(f"address.{address}", "block")
         self.blocks.blocked(address)
 
-    def _unblock_any(self, desk: _Desk) -> Steps:
+    def _unblock_any(self, desk: Desk) -> Steps:
         yield from self._unblock(desk, self._random.choice(list(self._blocked)))
 
-    def _unblock(self, desk: _Desk, address: str) -> Steps:
+    def _unblock(self, desk: Desk, address: str) -> Steps:
         self.blocks.unblocking(address)
-        yield from self._order(desk, f"address.{address}", "unblock")
+        yield from desk.order(f"address.{address}", "unblock")
         del self._blocked[address]
 
     # Settings and permissions
 
-    def _set_default(self, desk: _Desk) -> Steps:
+    def _set_default(self, desk: Desk) -> Steps:
         default = self._random.choice((None, False, True))
         self._default = None
         if default is None:
-            yield from self._order(desk, "broker", "removeAddressSettings", f"{_MADE}.#")
+            yield from desk.order("broker", "removeAddressSettings", f"{_MADE}.#")
         else:
             settings = json.dumps({"defaultExclusiveQueue": default})
-            yield from self._order(desk, "broker", "addAddressSettings", f"{_MADE}.#", settings)
+            yield from desk.order("broker", "addAddressSettings", f"{_MADE}.#", settings)
         self._default = bool(default)
         self.scene.hit(Moment.SETTINGS_CHANGED)
 
-    def _make_queue(self, desk: _Desk) -> Steps:
+    def _make_queue(self, desk: Desk) -> Steps:
         """Create a queue. The settings in force are those that count for it."""
         self._made += 1
         name = f"{_MADE}.{self._made}"
         yield desk.session.addressing.create_queue(name, name, RoutingType.ANYCAST, durable=False, temporary=True)
-        found = yield from self._order(desk, f"queue.{name}", "isExclusive")
+        found = yield from desk.order(f"queue.{name}", "isExclusive")
         if self._default is not None and found != self._default:
             self.scene.fail(f"a new queue is exclusive: {found}, and its settings have {self._default}")
         yield desk.session.addressing.delete_queue(name)
 
-    def _set_delay(self, desk: _Desk) -> Steps:
+    def _set_delay(self, desk: Desk) -> Steps:
         topic = self._random.choice(self.topics)
         if topic.address.endswith(("*", "#")):
             return  # it would be a match of other addresses, too
@@ -475,29 +452,29 @@ class Administrator:
         for name in names:
             redeliveries.changing(name, delay_s)
         if delay_ms is None:
-            yield from self._order(desk, "broker", "removeAddressSettings", topic.address)
+            yield from desk.order("broker", "removeAddressSettings", topic.address)
         else:
             settings = json.dumps({"redeliveryDelay": delay_ms})
-            yield from self._order(desk, "broker", "addAddressSettings", topic.address, settings)
+            yield from desk.order("broker", "addAddressSettings", topic.address, settings)
         for name in names:
             redeliveries.changed(name, delay_s)
         self.scene.hit(Moment.SETTINGS_CHANGED)
 
-    def _change_grant(self, desk: _Desk) -> Steps:
+    def _change_grant(self, desk: Desk) -> Steps:
         grants = self.grants
         assert grants is not None, "there is a user whose permissions change"
         is_granted = self._random.random() < 0.5
         grants.changing()
         if is_granted or self._random.random() < 0.5:
             roles = roles_of_the_desk(are_granted=is_granted)
-            yield from self._order(desk, "broker", "addSecuritySettings", DESK, *roles)
+            yield from desk.order("broker", "addSecuritySettings", DESK, *roles)
         else:
-            yield from self._order(desk, "broker", "removeSecuritySettings", DESK)
+            yield from desk.order("broker", "removeSecuritySettings", DESK)
         grants.changed(is_granted=is_granted)
 
     # The end
 
-    def _restore(self, desk: _Desk) -> Steps:
+    def _restore(self, desk: Desk) -> Steps:
         """Take back what would leave users without messages, and decide what is in doubt."""
         if self._is_cut_off:
             yield from self._start_acceptor(desk)
@@ -509,55 +486,3 @@ class Administrator:
             yield from self._limit(desk, next(iter(self._limited)), -1)
         while self._unfiltered:
             yield from self._filter(desk, next(iter(self._unfiltered.values())))
-
-    # Orders
-
-    def _order(
-        self, desk: _Desk, resource: str, operation: str, *arguments: object, refusal: str | None = None
-    ) -> Generator[Call[Any] | float | Arrival, Any, object]:
-        """Give an order, and return the result.
-
-        Raises:
-            _NoAnswer: The answer does not come in time, or the session is lost.
-            _Refused: The broker refuses the order with the code ``refusal``.
-        """
-        self.scene.operate(self.name, operation, f"{resource} {arguments}")
-        desk.orders += 1
-        number = f"{desk.reply_to} {desk.orders}"
-        request = _request(resource, operation, arguments, desk.reply_to, number)
-        yield desk.session.create_producer("activemq.management").send(request)
-        gives_up_at = self.scene.world.now + _ANSWER_S
-        consumer = desk.answers
-        consumer.want()
-        while not consumer.closed and self.scene.world.now < gives_up_at:
-            delivery = consumer.next(self.scene.world.instant)
-            if delivery is None:
-                yield Arrival(consumer, 0.5)
-                continue
-            yield desk.session.consumed(delivery)
-            answer = delivery.message
-            assert answer.property("JMSCorrelationID") == number, "there is one order at a time"
-            result = json.loads(decode_text(answer.body) or "[null]")[0]
-            if not answer.property("_AMQ_OperationSucceeded"):
-                if refusal is not None and isinstance(result, str) and result.startswith(refusal):
-                    raise _Refused
-                self.scene.fail(f"{resource} {operation}{arguments}: {result}")
-            return result
-        raise _NoAnswer
-
-
-def _request(
-    resource: str, operation: str, arguments: tuple[object, ...], reply_to: str, correlation_id: str
-) -> CoreMessage:
-    properties = Properties()
-    properties["_AMQ_ResourceName"] = resource
-    properties["_AMQ_OperationName"] = operation
-    properties["JMSReplyTo"] = reply_to
-    properties["JMSCorrelationID"] = correlation_id
-    return CoreMessage.build(
-        type=MessageType.TEXT,
-        address="activemq.management",
-        durable=True,
-        properties=properties,
-        body=encode_text(json.dumps(arguments)),
-    )

@@ -289,6 +289,7 @@ def group_minima(mode: GroupMode | None) -> Mapping[Moment, int]:
 SEEDS_FOR_MINIMA = 200
 VOTE_SEEDS_FOR_MINIMA = 60
 FAULTS_MIN = 3
+OPERATIONS_MIN_OF_SITES = 40
 
 
 @define(eq=False)
@@ -297,6 +298,7 @@ class Campaign:
 
     minima: Mapping[Moment, int] = field(default=MINIMA_PER_1000, kw_only=True)
     seeds_for_minima: int = field(default=SEEDS_FOR_MINIMA, kw_only=True)
+    operations_min: int = field(default=OPERATIONS_MIN, kw_only=True)
     seeds: int = 0
     operations: int = 0
     faults: int = 0
@@ -314,7 +316,7 @@ class Campaign:
         self.events += result.events
         self.hits = [total + hit for total, hit in zip(self.hits, result.hits, strict=True)]
         self.digests[result.seed] = result.digest
-        if result.operations < OPERATIONS_MIN or result.faults < FAULTS_MIN:
+        if result.operations < self.operations_min or result.faults < FAULTS_MIN:
             self.thin.append(result.seed)
 
     def add_failure(self, failure: ScenarioFailed) -> None:
@@ -329,7 +331,8 @@ class Campaign:
 
     def shortcomings(self) -> list[str]:
         """Why the campaign proves less than it should: moments met too rarely, seeds that did too little."""
-        found = [f"seed {seed} has fewer than {OPERATIONS_MIN} operations or {FAULTS_MIN} faults" for seed in self.thin]
+        least = self.operations_min
+        found = [f"seed {seed} has fewer than {least} operations or {FAULTS_MIN} faults" for seed in self.thin]
         if self.seeds < self.seeds_for_minima:
             return found
         for moment, minimum in self.minima.items():
@@ -343,6 +346,11 @@ class Campaign:
         """With what seeds of groups must meet; without a mode each seed chooses one."""
         seeds = VOTE_SEEDS_FOR_MINIMA if mode is GroupMode.VOTES else SEEDS_FOR_MINIMA
         return cls(minima=group_minima(mode), seeds_for_minima=seeds)
+
+    @classmethod
+    def of_sites(cls, minima: Mapping[Moment, int]) -> Campaign:
+        """With what seeds of several brokers must meet. What brokers do by themselves is no operation."""
+        return cls(minima=minima, operations_min=OPERATIONS_MIN_OF_SITES)
 
     def add_administrator(self, *, has_acceptor: bool) -> None:
         """Each seed has an administrator: the campaign must meet what one does, too. Groups keep their acceptors."""

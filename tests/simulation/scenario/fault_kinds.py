@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from enum import IntEnum
 from random import Random
 
-__all__ = ["FaultKind", "draw_faults", "draw_group_faults", "draw_replica_faults", "draw_vote_faults"]
+__all__ = [
+    "FaultKind",
+    "draw_bridge_faults",
+    "draw_faults",
+    "draw_group_faults",
+    "draw_replica_faults",
+    "draw_vote_faults",
+]
 
 
 class FaultKind(IntEnum):
@@ -55,6 +62,8 @@ class FaultKind(IntEnum):
     FREEZE_VOTER = 36
     CRASH_WHILE_VOTING = 37
     START_CUT_OFF = 38
+    # Of brokers with bridges: one end of a bridge, with sends that are not confirmed.
+    CRASH_WHILE_FORWARDING = 39
 
 
 _WEIGHTS = {
@@ -175,6 +184,28 @@ _VOTE_WEIGHTS = {
 }
 
 
+#: Here it matters what is on its way between two brokers.
+_BRIDGE_WEIGHTS = {
+    FaultKind.CRASH: 5,
+    FaultKind.CRASH_WHILE_FORWARDING: 12,
+    FaultKind.CRASH_WHILE_WRITING: 5,
+    FaultKind.CRASH_WHILE_COMPACTING: 2,
+    FaultKind.CRASH_TWICE: 3,
+    FaultKind.RESTART: 4,
+    FaultKind.FREEZE: 4,
+    FaultKind.PART_MEMBERS: 6,
+    FaultKind.HOLD_MEMBERS_ONE_WAY: 5,
+    FaultKind.CUT_MEMBERS: 9,
+    FaultKind.SLOW_MEMBERS: 4,
+    FaultKind.HALF_OPEN: 3,
+    FaultKind.CUT_ALL: 2,
+    FaultKind.SLOW_DISK: 5,
+    FaultKind.FULL_DISK: 1,
+    FaultKind.DISK_ERROR: 2,
+    FaultKind.CLOCK_JUMP: 1,
+}
+
+
 def draw_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for one broker."""
     return _draw(random, count, _WEIGHTS)
@@ -193,6 +224,11 @@ def draw_replica_faults(random: Random, count: int) -> list[FaultKind]:
 def draw_vote_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for pairs that vote."""
     return _draw(random, count, _VOTE_WEIGHTS)
+
+
+def draw_bridge_faults(random: Random, count: int) -> list[FaultKind]:
+    """A random selection for brokers with bridges between them."""
+    return _draw(random, count, _BRIDGE_WEIGHTS)
 
 
 def _draw(random: Random, count: int, weights: Mapping[FaultKind, int]) -> list[FaultKind]:

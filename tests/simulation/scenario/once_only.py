@@ -21,7 +21,7 @@ from .plan import ScenarioPlan
 from .producers import SimulatedProducer
 from .promises import check_commit
 
-__all__ = ["OnceOnlyProducer", "once_only"]
+__all__ = ["IdentifiedLetter", "OnceOnlyProducer", "once_only"]
 
 
 @frozen

@@ -46,7 +46,16 @@ from .plan import GroupMode, ScenarioPlan, TopicPlan
 from .routes import configured_diverts, create_diverts
 from .visitors import create_permissions
 
-__all__ = ["ScenarioFailed", "SeedResult", "run_group_seed", "run_plan", "run_seed", "varied"]
+__all__ = [
+    "ScenarioFailed",
+    "SeedResult",
+    "failing_with",
+    "run_group_seed",
+    "run_plan",
+    "run_seed",
+    "run_until",
+    "varied",
+]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _WORK_S, _DRAIN_S, _ROLL_CALL_S, _LEAVE_S = 10.0, 300.0, 120.0, 60.0, 60.0
@@ -123,12 +132,20 @@ def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:
     Raises:
         ScenarioFailed: as for `run_seed`.
     """
-    seed = plan.seed
     scenario = _Scenario.of(plan, trace_tail_lines)
+    return failing_with(scenario.world, scenario.run)
+
+
+def failing_with(world: World, run: Callable[[], SeedResult]) -> SeedResult:
+    """Run a scenario.
+
+    Raises:
+        ScenarioFailed: Whatever went wrong, with the trace of its world.
+    """
     try:
-        return scenario.run()
+        return run()
     except SimulationFailure as failure:
-        raise ScenarioFailed(seed, str(failure), scenario.world.trace.tail()) from failure
+        raise ScenarioFailed(world.seed, str(failure), world.trace.tail()) from failure
     except (
         ArithmeticError,
         AssertionError,
@@ -139,7 +156,7 @@ def run_plan(plan: ScenarioPlan, *, trace_tail_lines: int = 200) -> SeedResult:
         ValueError,
     ) as failure:
         # Bugs of the broker or the client, and of the simulation itself, with the place where they showed.
-        raise ScenarioFailed(seed, _where(failure), scenario.world.trace.tail()) from failure
+        raise ScenarioFailed(world.seed, _where(failure), world.trace.tail()) from failure
 
 
 def _where(failure: Exception) -> str:
@@ -176,6 +193,19 @@ class _Poll:
                 self.world.halt()
             else:
                 self.world.after(_POLL_S, self, None)
+
+
+def run_until(
+    scene: Scene, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str], *, brokers: int
+) -> None:
+    """Run the world until a condition holds; after ``limit_s`` virtual seconds that is a failure."""
+    poll = _Poll(scene.world, condition)
+    scene.world.after(0.0, poll, None)
+    scene.world.run(scene.world.now + limit_s, events_max=_EVENTS_PER_BROKER_MAX * brokers)
+    poll.ended = True
+    if not poll.met:
+        text = complaint if isinstance(complaint, str) else complaint()
+        scene.fail(f"after {limit_s} s: {text}")
 
 
 @define(eq=False)
@@ -438,13 +468,7 @@ class _Scenario:
         return f"queues do not drain: owed {owed}, held (waiting, delivering, not visible yet, scheduled) {held}"
 
     def _run_until(self, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str]) -> None:
-        poll = _Poll(self.world, condition)
-        self.world.after(0.0, poll, None)
-        self.world.run(self.world.now + limit_s, events_max=_EVENTS_PER_BROKER_MAX * len(self.broker.names))
-        poll.ended = True
-        if not poll.met:
-            text = complaint if isinstance(complaint, str) else complaint()
-            self.scene.fail(f"after {limit_s} s: {text}")
+        run_until(self.scene, condition, limit_s, complaint, brokers=len(self.broker.names))
 
     # Client crashes
 

@@ -1,0 +1,42 @@
+"""The moments that campaigns of several brokers must meet, per 1,000 seeds: about a third of what they usually do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from embedbroker.testing._scene import Moment
+
+__all__ = ["BRIDGE_MINIMA_PER_1000"]
+
+BRIDGE_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.BRIDGED: 55_000,
+    Moment.BRIDGED_LARGE: 14_000,
+    Moment.DISTURBED_WITH_SENDS: 1_000,
+    Moment.SOURCE_CRASHED: 160,
+    Moment.TARGET_CRASHED: 200,
+    Moment.BRIDGE_STOPPED: 900,
+    Moment.BRIDGE_PAUSED: 700,
+    Moment.BRIDGE_WAIT_ENDED: 100,
+    Moment.BRIDGE_GAVE_UP: 10,
+    Moment.BRIDGE_DOUBLED: 20,
+    Moment.BRIDGE_FOLLOWED: 10,
+    Moment.CRASH: 800,
+    Moment.CRASH_WITH_UNSYNCED_RECORDS: 230,
+    Moment.CRASH_DURING_RECOVERY: 110,
+    Moment.CRASH_DURING_COMPACTION: 15,
+    Moment.ORDERLY_RESTART: 100,
+    Moment.DISK_FULL: 40,
+    Moment.DISK_ERROR: 50,
+    Moment.SLOW_DISK: 130,
+    Moment.CONNECTION_CUT: 500,
+    Moment.HALF_OPEN: 90,
+    Moment.FROZEN_LIVE: 90,
+    Moment.PARTED_BOTH_WAYS: 170,
+    Moment.PARTED_ONE_WAY: 130,
+    Moment.LINK_SLOWED: 100,
+    Moment.CLOCK_JUMPED: 30,
+    Moment.SEND_IN_DOUBT: 200,
+    Moment.COMMIT_IN_DOUBT: 130,
+    Moment.DUPLICATE_REJECTED: 20,
+    Moment.REPLAY_COMPARED: 1_500,
+}
