@@ -10,9 +10,8 @@ from attrs import evolve
 
 from embedbroker.config import BridgeRoutingType
 from embedbroker.kernel import Outcome
-from embedbroker.outbound import Bridge, Bridges, _bridge_consumer
+from embedbroker.outbound import Bridge, Bridges
 from embedbroker.outbound._bridge_consumer import BridgeConsumer
-from embedbroker.outbound._bridge_link import BridgeLink
 from embedbroker.outbound._bridged_upload import BridgedUpload
 
 from .fault_points import fault_point, replace
@@ -29,12 +28,12 @@ def give_a_repeated_message_another_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_a_message_without_its_id(patch: pytest.MonkeyPatch) -> None:
-    forwarded, omits = _bridge_consumer.forwarded, every(5)
+    forwarded, omits = fault_point("copy a message"), every(2)
 
     def careless(message: Any, config: Any, node: bytes) -> Any:
         return forwarded(message, evolve(config, use_duplicate_detection=not omits()), node)
 
-    patch.setattr(_bridge_consumer, "forwarded", careless)
+    replace(patch, "copy a message", careless)
 
 
 def identify_messages_by_a_node_of_this_life(patch: pytest.MonkeyPatch) -> None:
@@ -114,12 +113,12 @@ def ignore_the_filter_of_a_bridge(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_the_routing_type_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    forwarded = _bridge_consumer.forwarded
+    forwarded = fault_point("copy a message")
 
     def careless(message: Any, config: Any, node: bytes) -> Any:
         return forwarded(message, evolve(config, routing_type=BridgeRoutingType.PASS), node)
 
-    patch.setattr(_bridge_consumer, "forwarded", careless)
+    replace(patch, "copy a message", careless)
 
 
 def never_try_again(patch: pytest.MonkeyPatch) -> None:
@@ -146,18 +145,6 @@ def lose_a_part_of_a_body(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "read a part of a body", careless)
 
 
-def overtake_a_large_message(patch: pytest.MonkeyPatch) -> None:
-    """The messages behind a large one do not wait until the connection has taken all of it."""
-    advance, skips = BridgeConsumer.advance, every(3)
-
-    def hasty(self: BridgeConsumer) -> None:
-        if self._uploads and not self._uploads[0].is_over and skips():
-            return
-        advance(self)
-
-    patch.setattr(BridgeConsumer, "advance", hasty)
-
-
 def settle_what_a_stop_did_not_wait_for(patch: pytest.MonkeyPatch) -> None:
     detach = BridgeConsumer.detach
 
@@ -168,26 +155,6 @@ def settle_what_a_stop_did_not_wait_for(patch: pytest.MonkeyPatch) -> None:
         detach(self)
 
     patch.setattr(BridgeConsumer, "detach", careless)
-
-
-def take_messages_before_the_target_is_ready(patch: pytest.MonkeyPatch) -> None:
-    """The first messages of each connection are taken for sent."""
-    send, opens = BridgeLink.send, fault_point("become ready to forward")
-
-    def opening(self: BridgeLink, session: Any) -> None:
-        opens(self, session)
-        fresh.add(self)
-
-    def careless(self: BridgeLink, message: Any) -> Any:
-        call = send(self, message)
-        if self in fresh:
-            fresh.discard(self)
-            call.finish(None)
-        return call
-
-    fresh = set[BridgeLink]()
-    replace(patch, "become ready to forward", opening)
-    patch.setattr(BridgeLink, "send", careless)
 
 
 BRIDGE_BUGS: list[Bug] = [

@@ -29,9 +29,8 @@ from embedbroker.kernel.xa._commit_set import CommitSets
 from embedbroker.locks import Claim, _lease_activation
 from embedbroker.locks._memory import _MemorySession
 from embedbroker.management import _acceptor_control, _queue_control
-from embedbroker.outbound import Bridge, _bridged_message
+from embedbroker.outbound import Bridge, _bridge_consumer, _bridged_message
 from embedbroker.outbound._bridge_consumer import BridgeConsumer
-from embedbroker.outbound._bridge_link import BridgeLink
 from embedbroker.outbound._bridged_upload import BridgedUpload
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._large_delivery import LargeDelivery
@@ -134,7 +133,7 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "confirm a forwarded message": (BridgeConsumer, "_on_done"),
         "wait before the next attempt": (Bridge, "_pause_before_retry"),
         "read a part of a body": (BridgedUpload, "_on_read"),
-        "become ready to forward": (BridgeLink, "_open"),
+        "copy a message": (_bridge_consumer, "forwarded"),
     },
 }
 _BY_NAME = {name: point for points in FAULT_POINTS.values() for name, point in points.items()}

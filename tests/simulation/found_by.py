@@ -34,9 +34,9 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "confirm_before_sync": 14,
         "drop_a_message_that_was_not_sent": 4,
         "ignore_the_filter_of_a_bridge": 3,
+        "leave_the_routing_type_as_it_is": 2,
         "lose_a_part_of_a_body": 3,
         "never_try_again": 3,
-        "send_a_message_without_its_id": 11,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 12,

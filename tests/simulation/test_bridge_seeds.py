@@ -23,16 +23,16 @@ pytestmark = [pytest.mark.timeout(300)]
 
 def test_messages_arrive_while_brokers_crash() -> None:
     campaign = Campaign.of_sites(BRIDGE_MINIMA_PER_1000)
-    for seed in range(1, 9):
+    for seed in range(1, 6):
         campaign.add(run_bridge_seed(seed))
     assert campaign.passed, campaign.shortcomings()
     hits = campaign.hits
-    assert hits[Moment.BRIDGED] >= 500 and hits[Moment.BRIDGED_LARGE] >= 50
+    assert hits[Moment.BRIDGED] >= 300 and hits[Moment.BRIDGED_LARGE] >= 30
     assert min(hits[Moment.SOURCE_CRASHED], hits[Moment.TARGET_CRASHED], hits[Moment.DISTURBED_WITH_SENDS]) >= 1
 
 
 def test_plans_have_bridges_of_all_kinds() -> None:
-    plans = [draw_bridge_plan(seed) for seed in range(1, 200)]
+    plans = [draw_bridge_plan(seed) for seed in range(1, 100)]
     bridges = [bridge for plan in plans for bridge in plan.bridges]
     shapes = {(len(plan.sites), len(plan.bridges), any(site.is_pair for site in plan.sites)) for plan in plans}
     assert shapes == {(2, 1, False), (2, 2, False), (3, 2, False), (2, 1, True)}

@@ -92,8 +92,8 @@ class _BridgeScenario:
             limited = [name for bridge in bridges for name in _each(bridge) if bridge.attempts >= 0]
             if names:
                 name = f"operator-{site.name}"
-                host = self._client(name, site.name)
-                self.operators.append(BridgeOperator(self.scene, host, name, names, limited, plan.operator_pause_s))
+                client = self._client(name, site.name)
+                self.operators.append(BridgeOperator(self.scene, client, name, names, limited, plan.operator_pause_s))
         parts = self._is_forwarding, self._on_disturbed, self._on_crash
         self.faults = SiteFaults(self.scene, self.network, list(self.sites.values()), *parts)
 

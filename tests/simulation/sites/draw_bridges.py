@@ -153,7 +153,7 @@ class _Draw:
         self.bridges.append(bridge)
 
     def _pass_addresses(self, bridge: BridgePlan, place: PlacePlan) -> None:
-        """Give the target's address the name of the source's: the bridge leaves it as it is."""
+        """Give the target's address the name of the source's: the bridge passes it on."""
         source = next(each for each in self.places if each.site == bridge.site and bridge.queue in _names(each))
         number = self.places.index(place)
         self.places[number] = evolve(place, address=source.address)

@@ -62,12 +62,12 @@ class Sender:
     def steps(self) -> Steps:
         """The script of the sender."""
         mode = SessionMode.TRANSACTED if self.plan.batch else SessionMode.AUTO
-        while self._has_work:
+        while self._has_work():
             session: Session | None = None
             try:
                 session = yield self.host.agent().create_session_for(mode)
                 producer = session.create_producer(self.plan.address)
-                while self._has_work and not session.closed:
+                while self._has_work() and not session.closed:
                     yield from self._send_batch(session, producer) if self.plan.batch else self._send_one(producer)
                     yield self.scene.world.random.random() * 2 * self.plan.think_s
             except JMSException as error:
@@ -77,7 +77,6 @@ class Sender:
             yield self.scene.world.random.random() * 0.1
         self.finished = True
 
-    @property
     def _has_work(self) -> bool:
         return bool(self._again) or bool(self._repeated) or self._made < self.plan.count
 
@@ -132,7 +131,7 @@ class Sender:
         plan, random = self.plan, self.scene.world.random
         self._made += 1
         routing_type = plan.routing_types[self._made % len(plan.routing_types)]
-        is_large = plan.large_chance and random.random() < plan.large_chance
+        is_large = random.random() < plan.large_chance
         letter = Letter(
             key=f"{plan.name}-{self._made}",
             address=plan.address,
