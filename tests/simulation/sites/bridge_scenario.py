@@ -207,7 +207,7 @@ class _BridgeScenario:
 
     def _views(self, host: NodeHost) -> dict[str, BridgeView]:
         kernel = live_kernel(host)
-        return dict(kernel.bridges) if kernel is not None else {}
+        return dict(kernel.bridges.running) if kernel is not None else {}
 
     def _is_source(self, host: NodeHost) -> bool:
         """Return True if the host has bridges with sends that are not confirmed."""
