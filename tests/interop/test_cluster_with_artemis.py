@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import queue
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
-from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker import AddressConfiguration, EmbeddedBroker, QueueConfiguration, ThreadedBroker
 from embedbroker.cluster import MemberUp
-from embedbroker.config import ClusterConnection, ReplicationBackup, Role
+from embedbroker.config import ClusterConnection, MessageLoadBalancing, ReplicationBackup, Role
 from embedbroker.runtime._embedded import life_of
-from embedclient import ConnectionFactory, Queue, TextMessage, Topic
+from embedclient import ConnectionFactory, Queue, TextMessage, Topic, blocking
 from tests.embedbroker.runtime.test_replication import becomes
 from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -99,6 +100,70 @@ async def send_over(theirs: str, ours: str) -> None:
         await context.create_producer().send(Queue("orders"), TextMessage("over"))
         received = await consumer.receive(timeout=SECONDS_MAX)
         assert isinstance(received, TextMessage) and received.text == "over"
+
+
+@pytest.mark.parametrize("how", ["ON_DEMAND", "STRICT"])
+def test_messages_go_both_ways(tmp_path: Path, how: str) -> None:
+    """Over bridges of both kinds, before and after the end of either broker."""
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{free_port()}", "--queues", "orders"]
+    options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
+    changes = {"ON_DEMAND": how, "<max-hops>0</max-hops>": "<max-hops>1</max-hops>"}
+    theirs = ArtemisBroker(tmp_path / "artemis", memory="512M", options=options, changes=changes)
+    with theirs:
+        broker = EmbeddedBroker.in_thread(
+            name="ours",
+            data_directory=tmp_path / "ours",
+            addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
+            connectors={"theirs": theirs.url},
+            cluster_connection=ClusterConnection(
+                static_connectors=("theirs",), message_load_balancing=MessageLoadBalancing(how)
+            ),
+            cluster_user=USER,
+            cluster_password=PASSWORD,
+        )
+        with broker:
+            exchange(broker.url, theirs.url, how)
+            broker.crash()
+            broker.start()
+            exchange(broker.url, theirs.url, how)
+            theirs.kill()
+            theirs.start()
+            exchange(theirs.url, broker.url, how)
+    log = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    assert "AMQ224037" not in log and "Exception" not in log
+
+
+def exchange(one: str, other: str, how: str) -> None:
+    """Send to each broker; STRICT brings half of that to a consumer of the other one, and ON_DEMAND everything."""
+    for source, target in ((one, other), (other, one)):
+        with (
+            connected(source) as here,
+            connected(target) as there,
+            there.create_consumer(Queue("orders")) as consumer,
+            here.create_consumer(Topic("activemq.notifications")) as _woken,
+        ):
+            producer, received = here.create_producer(Queue("orders")), list[object]()
+            # The other broker may have to find out about the consumer first: what it sends before stays there.
+            for number in range(200):
+                producer.send(str(number))
+                message = consumer.receive(timeout=0.1 if number < 150 else 2)
+                if message is not None:
+                    received.append(message.body)
+                if len(received) >= 20:
+                    break
+            assert len(received) >= 20, (how, source, received)
+        with connected(source) as here, here.create_consumer(Queue("orders")) as rest:
+            while rest.receive(timeout=0.5) is not None:
+                pass
+
+
+@contextmanager
+def connected(url: str) -> Iterator[blocking.Session]:
+    with (
+        blocking.ConnectionFactory(url, user="admin", password="admin").connect() as connection,
+        connection.session() as session,
+    ):
+        yield session
 
 
 class Ear(logging.Handler):

@@ -6,6 +6,7 @@ from ._control_link import ControlLink, LinkEnd, LinkState, where
 from ._foreign_backups import refuse_foreign_backups
 from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
+from ._notification_queue import notification_filter, notification_queue_name, snapshot_request
 from ._outbound import OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Send
 from ._remote_bindings import (
@@ -19,7 +20,6 @@ from ._remote_bindings import (
     ConsumerCreated,
     RemoteBindings,
     SessionCreated,
-    notification_filter,
 )
 from ._topology import Change, Listener, Member, MemberDown, MemberUp, NewsResult, Topology
 
@@ -54,6 +54,8 @@ __all__ = [
     "Topology",
     "enclose",
     "notification_filter",
+    "notification_queue_name",
     "refuse_foreign_backups",
+    "snapshot_request",
     "where",
 ]

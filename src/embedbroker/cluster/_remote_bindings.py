@@ -29,21 +29,9 @@ __all__ = [
     "ConsumerCreated",
     "RemoteBindings",
     "SessionCreated",
-    "notification_filter",
 ]
 
 _RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
-_TYPES = (
-    "SESSION_CREATED",
-    "BINDING_ADDED",
-    "BINDING_REMOVED",
-    "BINDING_UPDATED",
-    "CONSUMER_CREATED",
-    "CONSUMER_CLOSED",
-    "PROPOSAL",
-    "PROPOSAL_RESPONSE",
-    "UNPROPOSAL",
-)
 _GROUPING = frozenset(("PROPOSAL", "PROPOSAL_RESPONSE", "UNPROPOSAL"))
 
 
@@ -160,6 +148,8 @@ class RemoteBindings:
         self._load_balancing = load_balancing
         self._log = log
         self._selectors = SelectorCache()
+        #: True once the snapshot of this connection is complete.
+        self.is_complete = False
         # False until the snapshot begins: it covers all that was announced before.
         self._begun = False
 
@@ -175,7 +165,7 @@ class RemoteBindings:
 
     def disconnect(self) -> list[BindingChange]:
         """Mark all bindings as disconnected, because the connection is lost."""
-        self._begun = False
+        self._begun = self.is_complete = False
         changes: list[BindingChange] = []
         for binding in self.by_cluster_name.values():
             if binding.is_connected:
@@ -185,7 +175,7 @@ class RemoteBindings:
 
     def clear(self) -> list[BindingChange]:
         """Remove all bindings, because the other broker has left."""
-        self._begun = False
+        self._begun = self.is_complete = False
         return self._remove(list(self.by_cluster_name.values()))
 
     def on_message(self, message: CoreMessage) -> list[BindingChange]:
@@ -202,6 +192,7 @@ class RemoteBindings:
             self._begun = True
             return []
         if _COMPLETE in properties:
+            self.is_complete = self._begun
             gone = [binding for binding in self.by_cluster_name.values() if not binding.is_connected]
             return self._remove(gone)
         if not self._begun:
@@ -368,34 +359,6 @@ class RemoteBindings:
             return self._selectors.find(filter)
         except InvalidSelector as error:
             raise _Ignored(f"_AMQ_FilterString: {error}") from None
-
-
-def notification_filter(addresses: str, max_hops: int, excluded: Iterable[str], notification_address: str) -> str:
-    """Return the filter of the queue in which a broker collects the notifications of another one, as in Artemis.
-
-    Args:
-        addresses: Prefixes of addresses with commas; ``!`` excludes one. An empty text is all addresses.
-        max_hops: Largest distance of a binding, as seen from the collecting broker.
-        excluded: Prefixes of addresses of the broker itself.
-        notification_address: Address of notifications. Its queues and consumers are left out.
-    """
-    prefixes = [each for each in addresses.split(",") if each]
-    prefixes.extend(f"!{each}" for each in excluded)
-    wanted = [f"(_AMQ_Address LIKE '{_quoted(each)}%')" for each in prefixes if not each.startswith("!")]
-    unwanted = [f"(_AMQ_Address NOT LIKE '{_quoted(each[1:])}%')" for each in prefixes if each.startswith("!")]
-    included, left = " OR ".join(wanted), " AND ".join(unwanted)
-    selected = f"(({included}) AND ({left}))" if wanted and unwanted else f"({included or left})"
-    types = ", ".join(f"'{each}'" for each in _TYPES)
-    return (
-        "(_AMQ_Binding_Type <> 2 OR _AMQ_Binding_Type IS NULL)"
-        f" AND _AMQ_NotifType IN ({types}) AND _AMQ_Distance < {max_hops} AND ({selected})"
-        " AND (_AMQ_NotifType = 'SESSION_CREATED'"
-        f" OR (_AMQ_Address NOT LIKE '{_quoted(notification_address)}%'))"
-    )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")
 
 
 def _unknown(cluster_name: str) -> _Ignored:

@@ -1,12 +1,12 @@
-"""What management sees of the bridges of a broker, which live outside of the kernel."""
+"""What management sees of the bridges and cluster connections of a broker, which live outside of the kernel."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from embedbroker.config import BridgeConfig
+from embedbroker.config import BridgeConfig, ClusterConnection
 
-__all__ = ["BridgeView"]
+__all__ = ["BridgeView", "ClusterConnectionView"]
 
 
 class BridgeView(Protocol):
@@ -43,3 +43,39 @@ class BridgeView(Protocol):
 
     def resume(self) -> str | None:
         """Start it again after a pause; return why that is not possible."""
+
+
+class ClusterConnectionView(Protocol):
+    """Describe a cluster connection, and switch its bridges on request of management."""
+
+    @property
+    def settings(self) -> ClusterConnection:
+        """Return its configuration."""
+
+    @property
+    def is_started(self) -> bool:
+        """Return True if it bridges to the members of the cluster."""
+
+    @property
+    def connected_nodes(self) -> dict[str, str]:
+        """Return the places of the members to which there is a connection, by node id."""
+
+    @property
+    def nodes_down(self) -> list[str]:
+        """Return the node ids of members that were given up, and were not announced since."""
+
+    def describe_topology(self) -> str:
+        """Return all members of the cluster as text."""
+
+    def counts(self, node_id: str | None = None) -> tuple[int, int] | None:
+        """Return how many messages wait for confirmation, and how many are confirmed.
+
+        Args:
+            node_id: Count what goes to this member; the result is None without a bridge to it. None counts everything.
+        """
+
+    def start(self) -> None:
+        """Bridge to the members, unless it does so already."""
+
+    def stop(self) -> None:
+        """End all bridges: what is not confirmed returns to the queues, and nothing is routed to other members."""

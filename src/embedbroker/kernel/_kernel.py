@@ -9,12 +9,13 @@ The hot path (send, route, deliver, acknowledge) is plain method calls on slotte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._authority import ALLOW_ALL, Authority
 from ._bridge_table import BridgeTable
+from ._bridge_view import ClusterConnectionView
 from ._clients import Clients
 from ._clock import Clock
 from ._deferred import DeferredWork
@@ -58,7 +59,9 @@ __all__ = ["Kernel"]
 
 
 class Kernel:
-    """Hold one broker's messages and queues. ``bridges`` are for management: they run outside of the kernel.
+    """Hold one broker's messages and queues.
+
+    ``bridges`` and ``cluster_connections`` are for management: they run outside of the kernel.
 
     Args:
         config: Configuration of the broker.
@@ -132,7 +135,8 @@ class Kernel:
         self._compose_housekeeping()
 
     def _compose_housekeeping(self) -> None:
-        """Create the parts that work by time."""
+        """Create the parts that work by time, and the place of those that work outside of the kernel."""
+        self.cluster_connections: Mapping[str, ClusterConnectionView] = {}
         self.message_counters = MessageCounters(self.config, self.clock, self.address_manager)
         self.observers.decision.queue_removed.append(self.message_counters.forget)
         self.configured_addresses = ConfiguredAddresses(self.address_manager, self.teardown, self.inform)

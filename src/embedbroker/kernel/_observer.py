@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ._authority import Permission, Principal
     from .addressing._address import Address
     from .addressing._diverts import Divert
+    from .addressing._remote_binding import RemoteBinding
     from .queueing._queue import Consumer, Queue
     from .queueing._reference import Reference
 
@@ -142,6 +143,29 @@ class CommitObserver:
     def queue_removed(self, queue: Queue) -> None:
         """Observe the removal of a queue. Its contents are not observed."""
 
+    def remote_binding_added(self, binding: RemoteBinding, binding_id: int) -> None:
+        """Observe a queue of another broker that takes part in routing."""
+
+    def remote_binding_updated(self, binding: RemoteBinding) -> None:
+        """Observe a queue of another broker whose filter changed."""
+
+    def remote_binding_removed(self, binding: RemoteBinding, binding_id: int) -> None:
+        """Observe the end of a queue of another broker, which had this id here."""
+
+    def remote_consumer_added(self, binding: RemoteBinding, address: str, filter: str | None, count: int) -> None:
+        """Observe a consumer at another broker, where the queue has ``count`` now.
+
+        ``address`` is ``address::queue`` if the consumer named it so.
+        """
+
+    def remote_consumer_removed(self, binding: RemoteBinding, filter: str | None, count: int) -> None:
+        """Observe the end of a consumer at another broker, where the queue has ``count`` left."""
+
+    def remote_session_added(
+        self, connection: str | None, peer: str | None, client_id: str | None, protocol: str | None, distance: int
+    ) -> None:
+        """Observe the beginning of a session at another broker."""
+
     def consumer_added(self, consumer: Consumer) -> None:
         """Observe a consumer or browser that is attached to its queue."""
 
@@ -174,6 +198,12 @@ class CommitObserver:
 
     def bridge_stopped(self, name: str) -> None:
         """Observe that a bridge is stopped or paused."""
+
+    def cluster_connection_started(self, name: str) -> None:
+        """Observe that a cluster connection bridges to the members from now on."""
+
+    def cluster_connection_stopped(self, name: str) -> None:
+        """Observe that a cluster connection has no bridges any more."""
 
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
@@ -211,6 +241,8 @@ class CommitSubscribers:
         "address_removed",
         "bridge_started",
         "bridge_stopped",
+        "cluster_connection_started",
+        "cluster_connection_stopped",
         "connection_added",
         "connection_removed",
         "consumer_added",
@@ -220,6 +252,12 @@ class CommitSubscribers:
         "queue_added",
         "queue_removed",
         "queue_updated",
+        "remote_binding_added",
+        "remote_binding_removed",
+        "remote_binding_updated",
+        "remote_consumer_added",
+        "remote_consumer_removed",
+        "remote_session_added",
         "routed",
         "security_changed",
         "session_added",
@@ -237,6 +275,12 @@ class CommitSubscribers:
         self.queue_added: list[Callable[[Queue], None]] = []
         self.queue_removed: list[Callable[[Queue], None]] = []
         self.queue_updated: list[Callable[[Queue], None]] = []
+        self.remote_binding_added: list[Callable[[RemoteBinding, int], None]] = []
+        self.remote_binding_updated: list[Callable[[RemoteBinding], None]] = []
+        self.remote_binding_removed: list[Callable[[RemoteBinding, int], None]] = []
+        self.remote_consumer_added: list[Callable[[RemoteBinding, str, str | None, int], None]] = []
+        self.remote_consumer_removed: list[Callable[[RemoteBinding, str | None, int], None]] = []
+        self.remote_session_added: list[Callable[[str | None, str | None, str | None, str | None, int], None]] = []
         self.consumer_added: list[Callable[[Consumer], None]] = []
         self.consumer_removed: list[Callable[[Consumer], None]] = []
         self.session_added: list[Callable[[SessionView], None]] = []
@@ -248,6 +292,8 @@ class CommitSubscribers:
         self.acceptor_stopped: list[Callable[[str, int], None]] = []
         self.bridge_started: list[Callable[[str], None]] = []
         self.bridge_stopped: list[Callable[[str], None]] = []
+        self.cluster_connection_started: list[Callable[[str], None]] = []
+        self.cluster_connection_stopped: list[Callable[[str], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 

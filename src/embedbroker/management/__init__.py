@@ -4,6 +4,7 @@ from ._acceptor_control import ACCEPTOR
 from ._address_control import ADDRESS
 from ._bridge_control import BRIDGE
 from ._broker_control import BROKER
+from ._cluster_control import CLUSTER_CONNECTION
 from ._diverts import DIVERT
 from ._notifications import Notifications, Publisher
 from ._queue_control import QUEUE
@@ -53,5 +54,5 @@ __all__ = [
     "Success",
 ]
 
-CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR, BRIDGE)
+CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR, BRIDGE, CLUSTER_CONNECTION)
 """The controls of a broker, in the order of the documentation."""

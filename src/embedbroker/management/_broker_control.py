@@ -21,6 +21,7 @@ from ._acceptor_control import ACCEPTOR_ATTRIBUTES
 from ._bridge_control import bridge_names
 from ._bridges import BRIDGE_OPERATIONS
 from ._broker_figures import BROKER_FIGURES
+from ._cluster_control import cluster_connection_names
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
 from ._queue_info import QUEUE_INFO_OPERATIONS
@@ -205,6 +206,7 @@ _ATTRIBUTES = (
     *ACCEPTOR_ATTRIBUTES,
     *CONNECTOR_ATTRIBUTES,
     Attribute("BridgeNames", "String[]", bridge_names, "Names of bridges."),
+    Attribute("ClusterConnectionNames", "String[]", cluster_connection_names, "Names of cluster connections."),
     Attribute(
         "SecurityEnabled",
         "boolean",

@@ -19,13 +19,21 @@ from embedbroker.kernel import (
     Principal,
     Queue,
     QueueDefinition,
+    RemoteBinding,
     SessionView,
 )
 from embedclient.model import Properties, PropertyType
 
 from ._acceptor_control import ACCEPTOR_FACTORY
 
-__all__ = ["Notifications", "Publisher", "binding_properties", "is_published", "set_text"]
+__all__ = [
+    "Notifications",
+    "Publisher",
+    "binding_properties",
+    "is_published",
+    "remote_binding_properties",
+    "set_text",
+]
 
 _BYTE, _INT, _LONG, _STRING, _NULL = (
     PropertyType.BYTE,
@@ -34,8 +42,7 @@ _BYTE, _INT, _LONG, _STRING, _NULL = (
     PropertyType.STRING,
     PropertyType.NULL,
 )
-# Kinds of bindings; Artemis has a number for remote queues, too.
-_LOCAL_QUEUE, _DIVERT = 0, 2
+_LOCAL_QUEUE, _REMOTE_QUEUE, _DIVERT = 0, 1, 2
 _NO_SUBJECT = "unavailable"
 _MULTICAST, _ANYCAST = 0, 1
 # More than a notification with names of usual length takes.
@@ -105,6 +112,67 @@ class Notifications(CommitObserver):
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             set_text(properties, "_AMQ_FilterString", queue.definition.filter)
             self._publish("BINDING_REMOVED", properties)
+
+    # -- other brokers, for the brokers behind this one ----------------------------------------------------------
+
+    def remote_binding_added(self, binding: RemoteBinding, binding_id: int) -> None:
+        """Publish BINDING_ADDED with the distance of the other broker."""
+        if self._is_needed():
+            properties = remote_binding_properties(binding)
+            properties.set("_AMQ_Binding_Type", _REMOTE_QUEUE, _INT)
+            properties.set("_AMQ_Binding_ID", binding_id, _LONG)
+            if binding.filter is not None:
+                properties.set("_AMQ_FilterString", binding.filter.text, _STRING)
+            self._publish("BINDING_ADDED", properties)
+
+    def remote_binding_updated(self, binding: RemoteBinding) -> None:
+        """Publish BINDING_UPDATED."""
+        if self._is_needed():
+            properties = remote_binding_properties(binding)
+            properties.pop("_AMQ_RoutingName")
+            if binding.filter is not None:
+                properties.set("_AMQ_FilterString", binding.filter.text, _STRING)
+            self._publish("BINDING_UPDATED", properties)
+
+    def remote_binding_removed(self, binding: RemoteBinding, binding_id: int) -> None:
+        """Publish BINDING_REMOVED."""
+        if self._is_needed():
+            properties = remote_binding_properties(binding)
+            properties.set("_AMQ_Binding_ID", binding_id, _LONG)
+            set_text(properties, "_AMQ_FilterString", binding.filter.text if binding.filter is not None else None)
+            self._publish("BINDING_REMOVED", properties)
+
+    def remote_consumer_added(self, binding: RemoteBinding, address: str, filter: str | None, count: int) -> None:
+        """Publish CONSUMER_CREATED."""
+        if self._is_needed():
+            properties = remote_binding_properties(binding)
+            properties.set("_AMQ_Address", address, _STRING)
+            self._publish_remote_consumer("CONSUMER_CREATED", properties, filter, count)
+
+    def remote_consumer_removed(self, binding: RemoteBinding, filter: str | None, count: int) -> None:
+        """Publish CONSUMER_CLOSED."""
+        if self._is_needed():
+            # Artemis counts the consumer that ends.
+            self._publish_remote_consumer("CONSUMER_CLOSED", remote_binding_properties(binding), filter, count + 1)
+
+    def _publish_remote_consumer(self, kind: str, properties: Properties, filter: str | None, count: int) -> None:
+        properties.set("_AMQ_ConsumerCount", count, _INT)
+        if filter is not None:
+            properties.set("_AMQ_FilterString", filter, _STRING)
+        self._publish(kind, properties)
+
+    def remote_session_added(
+        self, connection: str | None, peer: str | None, client_id: str | None, protocol: str | None, distance: int
+    ) -> None:
+        """Publish SESSION_CREATED."""
+        if self._is_wanted:
+            properties = Properties()
+            set_text(properties, "_AMQ_ConnectionName", connection)
+            set_text(properties, "_AMQ_RemoteAddress", peer)
+            set_text(properties, "_AMQ_Client_ID", client_id)
+            set_text(properties, "_AMQ_Protocol_Name", protocol)
+            properties.set("_AMQ_Distance", distance, _INT)
+            self._publish("SESSION_CREATED", properties)
 
     # -- addresses and connections, where the configuration wants them ------------------------------------------
 
@@ -225,17 +293,25 @@ class Notifications(CommitObserver):
             properties.set("port", port, _INT)
             self._publish(kind, properties)
 
-    # -- bridges -------------------------------------------------------------------------------------------------
+    # -- bridges and cluster connections --------------------------------------------------------------------------
 
     def bridge_started(self, name: str) -> None:
         """Publish BRIDGE_STARTED. The start with the broker itself is before any subscriber."""
-        self._publish_bridge("BRIDGE_STARTED", name)
+        self._publish_name("BRIDGE_STARTED", name)
 
     def bridge_stopped(self, name: str) -> None:
         """Publish BRIDGE_STOPPED."""
-        self._publish_bridge("BRIDGE_STOPPED", name)
+        self._publish_name("BRIDGE_STOPPED", name)
 
-    def _publish_bridge(self, kind: str, name: str) -> None:
+    def cluster_connection_started(self, name: str) -> None:
+        """Publish CLUSTER_CONNECTION_STARTED. The start with the broker itself is before any subscriber."""
+        self._publish_name("CLUSTER_CONNECTION_STARTED", name)
+
+    def cluster_connection_stopped(self, name: str) -> None:
+        """Publish CLUSTER_CONNECTION_STOPPED."""
+        self._publish_name("CLUSTER_CONNECTION_STOPPED", name)
+
+    def _publish_name(self, kind: str, name: str) -> None:
         if self._is_wanted:
             properties = Properties()
             properties.set("name", name, _STRING)
@@ -308,6 +384,16 @@ def binding_properties(definition: QueueDefinition, node_id: str) -> Properties:
     # Anycast queues of an address share its messages, also those of other brokers.
     properties.set("_AMQ_RoutingName", definition.address if is_anycast else definition.name, _STRING)
     properties.set("_AMQ_Distance", 0, _INT)
+    return properties
+
+
+def remote_binding_properties(binding: RemoteBinding) -> Properties:
+    """Return the properties that name the binding of a queue of another broker."""
+    properties = Properties()
+    properties.set("_AMQ_Address", binding.address, _STRING)
+    properties.set("_AMQ_ClusterName", binding.cluster_name, _STRING)
+    properties.set("_AMQ_RoutingName", binding.routing_name, _STRING)
+    properties.set("_AMQ_Distance", binding.distance, _INT)
     return properties
 
 

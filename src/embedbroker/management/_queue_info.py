@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Queue, QueueDefinition
+from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding
 from embedclient.model import Properties, PropertyType
 
-from ._notifications import binding_properties, is_published, set_text
+from ._notifications import binding_properties, is_published, remote_binding_properties, set_text
 from ._registry import BrokerView, Call, Kind, ManagementRefused, Operation, Parameter, QueueEvent
 from ._texts import no_queue
 
@@ -52,7 +52,7 @@ class _Snapshot:
         if len(under_way) >= SNAPSHOTS_MAX:
             raise ManagementRefused(f"{SNAPSHOTS_MAX} snapshots of queues are under way: try again later")
         # Consumers add to it: a full broker is spared the list.
-        self._check_room(2 + len(kernel.address_manager.queues))
+        self._check_room(2 + len(kernel.address_manager.queues) + len(kernel.address_manager.resolution.remote))
         events = _events(kernel)
         self._check_room(len(events))
         under_way[self.queue] = events
@@ -73,25 +73,30 @@ class _Snapshot:
             yield event
         self.broker.queue_snapshots.pop(self.queue, None)
 
-    def _put(self, kind: str, definition: QueueDefinition | None, filter: str | None) -> None:
+    def _put(
+        self, kind: str, announced: QueueDefinition | tuple[RemoteBinding, int] | None, filter: str | None
+    ) -> None:
         properties = Properties()
         timestamp_ms = 0
-        if definition is None:
+        if announced is None:
             properties.set(kind, True, PropertyType.BOOLEAN)
         else:
             timestamp_ms = self.broker.kernel.now_ms
-            properties = binding_properties(definition, self.broker.node_id)
+            if isinstance(announced, QueueDefinition):
+                properties, binding_id = binding_properties(announced, self.broker.node_id), announced.id
+            else:
+                properties, binding_id = remote_binding_properties(announced[0]), announced[1]
             properties.set("_AMQ_NotifType", kind, PropertyType.STRING)
             properties.set("_AMQ_NotifTimestamp", timestamp_ms, PropertyType.LONG)
             if kind == "BINDING_ADDED":
-                properties.set("_AMQ_Binding_ID", definition.id, PropertyType.LONG)
+                properties.set("_AMQ_Binding_ID", binding_id, PropertyType.LONG)
                 set_text(properties, "_AMQ_FilterString", filter)
             elif filter is not None:
                 properties.set("_AMQ_FilterString", filter, PropertyType.STRING)
         message = self.broker.compose_notification(self.name, properties, timestamp_ms, is_durable=False)
         wanted = self.queue.filter
         # The filter of the queue selects addresses; it has no condition that the markers would meet.
-        if definition is None or wanted is None or wanted.matches(message):
+        if announced is None or wanted is None or wanted.matches(message):
             self.broker.kernel.router.send_to_queue(message, self.queue)
 
 
@@ -105,6 +110,12 @@ def _events(kernel: Kernel) -> deque[QueueEvent]:
             filters = [consumer.filter_text for consumer in queue.consumers if is_published(consumer)]
             filters.sort(key=lambda text: text is not None)
             events.extend(("CONSUMER_CREATED", definition, filter) for filter in filters)
+    for binding in kernel.address_manager.resolution.remote:
+        remote = (binding, binding.id)
+        events.append(("BINDING_ADDED", remote, binding.filter.text if binding.filter is not None else None))
+        filtered = [text for text, count in binding.consumer_filters.items() for _ in range(count)]
+        for text in (*[None] * (binding.consumer_count - len(filtered)), *filtered):
+            events.append(("CONSUMER_CREATED", remote, text))
     events.append((_COMPLETE, None, None))
     return events
 

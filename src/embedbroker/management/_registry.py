@@ -31,6 +31,7 @@ from embedbroker.kernel import (
     Queue,
     QueueDefinition,
     Refused,
+    RemoteBinding,
     Session,
     TaskKind,
 )
@@ -80,8 +81,8 @@ _SHOWN_MAX = 200
 T = TypeVar("T")
 Work: TypeAlias = Generator[None, None, object]
 """A long operation: it yields after each portion of about one message's work, and returns its result."""
-QueueEvent: TypeAlias = tuple[str, QueueDefinition | None, str | None]
-"""A message of a snapshot of queues: kind, queue and filter."""
+QueueEvent: TypeAlias = tuple[str, QueueDefinition | tuple[RemoteBinding, int] | None, str | None]
+"""A message of a snapshot of queues: kind, queue and filter. A queue of another broker has its id here beside it."""
 
 
 class ManagementRefused(Exception):

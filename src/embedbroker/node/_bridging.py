@@ -1,4 +1,7 @@
-"""The bridges of a node, which are loaded with the first one: at the start, or when management creates one."""
+"""The bridges of a node: those to the members of a cluster, and all others.
+
+The others are loaded with the first one: at the start, or when management creates one.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,28 @@ from embedclient.model import Entropy, Instant
 from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
-    from embedbroker.outbound import Bridges
+    from embedbroker.cluster import Membership
+    from embedbroker.outbound import Bridges, MemberBridges
 
 __all__ = ["Bridging"]
 
 
 class Bridging:
-    """One instance per node. ``on_loaded`` gets the bridges when a node that had none receives its first."""
+    """One instance per node. ``on_loaded`` gets the bridges when a node that had none receives its first.
 
-    def __init__(self, config: BrokerConfig, kernel: Kernel, dials: OutgoingConnections, entropy: Entropy) -> None:
+    ``of_members`` are the bridges to the members of a cluster, one object for each cluster connection.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        kernel: Kernel,
+        membership: Membership | None,
+        dials: OutgoingConnections,
+        entropy: Entropy,
+    ) -> None:
         self.bridges: Bridges | None = None
+        self.of_members: list[MemberBridges] = []
         self.on_loaded: Callable[[Bridges], None] | None = None
         self._config = config
         self._kernel = kernel
@@ -31,6 +46,14 @@ class Bridging:
         kernel.bridges.connect(self)
         if config.bridges:
             self._load()
+        if membership is not None and config.cluster_connection is not None:
+            from embedbroker.outbound import MemberBridges, Ways
+
+            ways = Ways(kernel)
+            self.of_members.append(
+                MemberBridges(config, config.cluster_connection, kernel, membership, ways, dials, entropy)
+            )
+            kernel.cluster_connections = {each.settings.name: each for each in self.of_members}
 
     def _load(self) -> Bridges:
         if self.bridges is None:
@@ -46,6 +69,8 @@ class Bridging:
         self._node_id = node_id
         if self.bridges is not None or self._kernel.bridges.added:
             self._load().become_live(node_id)
+        for each in self.of_members:
+            each.become_live(node_id)
 
     def add(self, config: BridgeConfig) -> None:
         """Make a bridge of a live broker, and start it."""
@@ -65,3 +90,5 @@ class Bridging:
         """Return to their queues what bridges have not got confirmed."""
         if self.bridges is not None:
             self.bridges.leave(now)
+        for each in self.of_members:
+            each.leave(now)

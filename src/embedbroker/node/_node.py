@@ -132,8 +132,9 @@ class Node:
             owner_requests=self._owner_requests,
             audit=self._audit,
             roles=roles,
-            bridging=Bridging(config, self.kernel, self._dials, entropy),
+            bridging=Bridging(config, self.kernel, roles.cluster, self._dials, entropy),
         )
+        self.member_bridges = subsystems.bridging.of_members
         self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
         self._orderly_stop = self._lifecycle.orderly_stop
         self._schedule = make_schedule(subsystems, self._lifecycle, machine, log)

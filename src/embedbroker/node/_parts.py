@@ -29,7 +29,7 @@ from ._part import Part
 if TYPE_CHECKING:
     from embedbroker.cluster import Membership
     from embedbroker.ha.replication import ReplicaDisk
-    from embedbroker.outbound import Bridges
+    from embedbroker.outbound import Bridges, MemberBridges
     from embedbroker.security import SecurityManager
 
 __all__ = [
@@ -255,7 +255,7 @@ class ClusterPart(Part):
 class BridgesPart(Part):
     """What bridges have to send, and what is due there; their output, and that of other connections of the node."""
 
-    def __init__(self, bridges: Bridges, dials: OutgoingConnections) -> None:
+    def __init__(self, bridges: Bridges | MemberBridges, dials: OutgoingConnections) -> None:
         self._bridges = bridges
         self._dials = dials
         self.waiting = bridges.active

@@ -142,6 +142,7 @@ def make_schedule(
         early,
         # After the kernel's work, which hands messages to bridges.
         BridgesPart(bridges, s.dials) if bridges is not None else None,
+        *(BridgesPart(each, s.dials) for each in s.bridging.of_members),
         of_cluster,
         s.owner_requests,
         HostTasks(s.core),

@@ -7,7 +7,7 @@ the packets of a connection, and on what is done to a message.
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig
 from embedbroker.kernel import Kernel
@@ -15,9 +15,11 @@ from embedclient.engine import ConnectionDialer
 from embedclient.model import Instant
 
 from ._bridge_consumer import BridgeConsumer
-from ._bridge_link import BridgeLink, Target
+from ._bridge_link import BridgeLink
+from ._bridged_message import Forwarding
+from ._target import Target
 
-__all__ = ["TRANSITIONS", "Bridge", "BridgeState"]
+__all__ = ["TRANSITIONS", "Bridge", "BridgeOwner", "BridgeState"]
 
 
 class BridgeState(Enum):
@@ -48,15 +50,35 @@ _ACTIVE: Final = (BridgeState.STARTING, BridgeState.STARTED)
 _WAITING: Final = {BridgeState.PAUSING: BridgeState.PAUSED, BridgeState.STOPPING: BridgeState.STOPPED}
 
 
+class BridgeOwner(Protocol):
+    """The owner of a bridge: it is informed of what happens to it."""
+
+    def on_started(self) -> None:
+        """Note the start, perhaps without a connection yet."""
+
+    def on_stopped(self, state: str) -> None:
+        """Note a stop or a pause, by the name of the state."""
+
+    def on_connected(self, link: BridgeLink) -> None:
+        """Use a connection that is ready, beside the bridge."""
+
+    def on_disconnected(self, link: BridgeLink, now: Instant) -> None:
+        """Handle the end of a connection, or of an attempt: it may end the bridge."""
+
+    def on_given_up(self, attempts: int, reason: str, now: Instant) -> None:
+        """Handle the end of all attempts."""
+
+
 class Bridge:
     """One bridge, with at most one connection.
 
     Args:
         config: The bridge, for one connection.
         kernel: Kernel of this broker.
-        node: The 16 bytes of this broker's node id.
+        forwarding: Makes the messages that it sends.
         target: The other broker.
         dialer: Opens connections.
+        owner: Observes it.
         active: Receives the bridge when it has output, or work for `run`.
     """
 
@@ -64,10 +86,11 @@ class Bridge:
         self,
         config: BridgeConfig,
         kernel: Kernel,
-        node: bytes,
+        forwarding: Forwarding,
         target: Target,
         dialer: ConnectionDialer,
-        active: dict[Bridge, None],
+        owner: BridgeOwner,
+        active: dict[object, None],
     ) -> None:
         self.config = config
         self.name = config.name
@@ -75,8 +98,9 @@ class Bridge:
         self._kernel = kernel
         self._target = target
         self._dialer = dialer
+        self._owner = owner
         self._active = active
-        self._consumer = BridgeConsumer(kernel, config, node, self)
+        self._consumer = BridgeConsumer(kernel, config, forwarding, self)
         self._link: BridgeLink | None = None
         # The next attempt, and the end of a wait for confirmations, in monotonic seconds.
         self._due: float | None = None
@@ -113,8 +137,7 @@ class Bridge:
             return f"bridge {self.name!r} is {self.state.value}: start it when that is over"
         if self.state not in _ACTIVE:
             self._enter(BridgeState.STARTING)
-            self._kernel.observers.call(self._kernel.observers.commit.bridge_started, self.name)
-            self._kernel.inform(f"bridge {self.name!r} is started")
+            self._owner.on_started()
         if self._link is None and self._due is None:
             self._begin_series()
         return None
@@ -147,9 +170,9 @@ class Bridge:
         return self.start()
 
     def end(self, now: Instant) -> None:
-        """End with the broker: what is not confirmed returns to the queue."""
+        """End with its owner: what is not confirmed returns to the queue."""
         self._due = None
-        self._drop_link("the broker stops", now)
+        self._drop_link("the bridge ends", now)
         self.state = BridgeState.STOPPED
 
     def destroy(self, now: Instant) -> None:
@@ -209,6 +232,9 @@ class Bridge:
         if self.config.queue not in self._kernel.address_manager.queues:
             self._pause_before_retry(f"queue {self.config.queue!r} does not exist; create it", now)
             return
+        if not self._target.connectors:
+            self._pause_before_retry("no connector leads there", now)
+            return
         self._link = BridgeLink(self.config, self._target, self._dialer, self)
         self._link.begin(now)
 
@@ -223,15 +249,13 @@ class Bridge:
         link, self._link = self._link, None
         if link is not None:
             link.close(reason, now)
+            self._owner.on_disconnected(link, now)
 
     def _pause_before_retry(self, reason: str, now: Instant) -> None:
         config = self.config
         limit = config.reconnect_attempts if self._has_connected else config.initial_connect_attempts
         if 0 <= limit < self._attempts:
-            self._kernel.log(
-                f"bridge {self.name!r} gives up after {self._attempts} attempts: {reason}; its messages stay in queue "
-                f"{config.queue!r}; start the bridge again by management"
-            )
+            self._owner.on_given_up(self._attempts, reason, now)
             return
         pause_ms = self._pause_ms
         # Bounded before it is multiplied again: any number of attempts must not overflow.
@@ -256,6 +280,7 @@ class Bridge:
         self._has_connected = True
         self._reason_logged = None
         self._kernel.inform(f"bridge {self.name!r} is connected to {link.peer}")
+        self._owner.on_connected(link)
 
     def on_output(self) -> None:
         """Let the node call `run` in this step."""
@@ -288,5 +313,4 @@ class Bridge:
         state = _WAITING[self.state]
         self._drop_link(f"the bridge is {state.value}", now)
         self._enter(state)
-        self._kernel.observers.call(self._kernel.observers.commit.bridge_stopped, self.name)
-        self._kernel.inform(f"bridge {self.name!r} is {state.value.lower()}")
+        self._owner.on_stopped(state.value)

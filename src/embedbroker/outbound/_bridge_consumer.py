@@ -16,7 +16,6 @@ from embedbroker.kernel import (
     Consumer,
     Kernel,
     Message,
-    Outcome,
     Reference,
     Refused,
     Session,
@@ -25,7 +24,7 @@ from embedbroker.kernel import (
 from embedclient.agent import Call, CoreMessage, Upload
 from embedclient.errors import JMSException
 
-from ._bridged_message import NotForwarded, forwarded
+from ._bridged_message import Forwarding, NotForwarded
 from ._bridged_upload import BridgedUpload
 
 __all__ = ["BridgeConsumer", "ConsumerOwner", "Sender"]
@@ -70,13 +69,13 @@ class ConsumerOwner(Protocol):
 class BridgeConsumer:
     """One for each bridge, attached to the queue while there is a connection."""
 
-    def __init__(self, kernel: Kernel, config: BridgeConfig, node: bytes, owner: ConsumerOwner) -> None:
+    def __init__(self, kernel: Kernel, config: BridgeConfig, forwarding: Forwarding, owner: ConsumerOwner) -> None:
         self.acknowledged_count = 0
         #: Sends that are not confirmed, with the id of their message and its size.
         self.pending: dict[Call[None], tuple[int, int]] = {}
         self._kernel = kernel
         self._config = config
-        self._node = node
+        self._forwarding = forwarding
         self._owner = owner
         self._sender: Sender | None = None
         self._consumer: Consumer | None = None
@@ -150,7 +149,7 @@ class BridgeConsumer:
         Raises:
             NotForwarded, JMSException: It cannot be sent.
         """
-        copy = forwarded(message, self._config, self._node)
+        copy = self._forwarding.forwarded(message)
         if not isinstance(message, StoredMessage) or not message.body_number:
             call = sender.send(copy)
             if call.error is not None:
@@ -206,7 +205,7 @@ class BridgeConsumer:
         self._owner.on_confirmed()
 
     def advance(self) -> None:
-        """Go on with large messages. Leave messages that cannot be forwarded in the queue, for this consumer."""
+        """Go on with large messages. Settle messages that cannot be forwarded."""
         uploads = self._uploads
         while uploads:
             uploads[0].advance()
@@ -215,8 +214,13 @@ class BridgeConsumer:
             uploads.popleft()
         refused, self._refused = self._refused, []
         for message_id, reason in refused:
-            self._session.settle(_KEY, message_id, Outcome.UNDELIVERABLE_HERE)
+            self._session.settle(_KEY, message_id, self._forwarding.left_behind)
             if message_id not in self._logged and len(self._logged) < _LOGGED_MAX:
                 self._logged.add(message_id)
-                name, queue = self._config.name, self._config.queue
-                self._kernel.log(f"bridge {name!r} leaves message {message_id} in queue {queue!r}: {reason}")
+                self._kernel.log(self._line_for(message_id, reason))
+
+    def _line_for(self, message_id: int, reason: str) -> str:
+        name, queue = self._config.name, self._config.queue
+        if self._forwarding.left_behind.leaves:
+            return f"bridge {name!r} removes message {message_id} from queue {queue!r}: {reason}"
+        return f"bridge {name!r} leaves message {message_id} in queue {queue!r}: {reason}"

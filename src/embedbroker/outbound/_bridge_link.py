@@ -1,12 +1,14 @@
 """One attempt of a bridge to reach the other broker, and the connection that comes of it, over the client's agent.
 
-Responsible for the opening (connection, session, query of the forwarding address, producer), and for passing bytes
-between the agent and the connection. Does not depend on queues, and on what follows a failure.
+Responsible for the opening (connection, session, query of the forwarding address, producer), for further sessions, and
+for passing bytes between the agent and the connection. Does not depend on queues, and on what follows a failure.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
+
+from attrs import frozen
 
 from embedbroker.config import BridgeConfig
 from embedclient.agent import (
@@ -18,7 +20,6 @@ from embedclient.agent import (
     Notification,
     Producer,
     Session,
-    Topology,
     Upload,
 )
 from embedclient.engine import (
@@ -35,26 +36,25 @@ from embedclient.engine import (
     TransportOutput,
     Written,
 )
-from embedclient.model import Entropy, Instant, TransportConfiguration
+from embedclient.errors import ErrorCode
+from embedclient.model import Instant
 
-__all__ = ["BridgeLink", "LinkOwner", "Target"]
+from ._target import Target
 
-_CALL_TIMEOUT_MS = 30_000
+__all__ = ["BridgeLink", "Departure", "LinkOwner"]
+
 _UNLIMITED = 2**31 - 1
 
 
-class Target:
-    """The other broker: its places, the login there, and what is known of its cluster."""
+@frozen
+class Departure:
+    """Report that the other broker has ended the connection because it stops.
 
-    def __init__(
-        self, connectors: list[TransportConfiguration], user: str, password: str | None, entropy: Entropy
-    ) -> None:
-        self.connectors = connectors
-        self.user = user
-        self.password = password
-        self.entropy = entropy
-        #: Outlives each connection: it names the backup of the broker that is lost.
-        self.topology = Topology()
+    Args:
+        scale_down_target: Node id of the broker that gets its messages; None without one.
+    """
+
+    scale_down_target: str | None
 
 
 class LinkOwner(Protocol):
@@ -72,12 +72,14 @@ class BridgeLink:
 
     def __init__(self, config: BridgeConfig, target: Target, dialer: ConnectionDialer, owner: LinkOwner) -> None:
         self.failure: str | None = None
+        #: Set with the failure if the other broker announced its end.
+        self.departure: Departure | None = None
         self.peer = ""
         self._config = config
         self._target = target
         self._dialer = dialer
         self._owner = owner
-        self._agent = Agent(_settings(config), target.connectors, _InOrder(), target.entropy, target.topology)
+        self._agent = Agent(_settings(config, target), target.connectors, _InOrder(), target.entropy, target.topology)
         self._agent.on_notification = _FailureListener(self)
         self._producer: Producer | None = None
         # The number that the agent has given to its connection, and that of the node for the same one.
@@ -90,22 +92,34 @@ class BridgeLink:
         """Return True if messages can be sent."""
         return self._producer is not None and self.failure is None
 
+    @property
+    def place(self) -> str:
+        """Return host and port of the other broker."""
+        connector = self._agent.connector
+        return f"{connector.host}:{connector.port_text}" if connector is not None else ""
+
     def begin(self, now: Instant) -> None:
         """Dial."""
         # Outputs that come of this bear the time of the step.
         self._step(Tick(), now)
-        call = self._agent.create_session(
+        call = self.open_session()
+        call.when_done(lambda: self._on_session(call))
+        self.flush(now)
+
+    def open_session(self) -> Call[Session]:
+        """Open a session beside those of before, with the same login."""
+        self._owner.on_output()
+        return self._agent.create_session(
             username=self._target.user,
             password=self._target.password,
             pre_acknowledge=True,
             client_id=self._config.client_id,
         )
-        call.when_done(lambda: self._on_session(call))
-        self.flush(now)
 
     def _on_session(self, call: Call[Session]) -> None:
-        if call.error is not None:
-            self.fail(str(call.error))
+        refusal = str(call.error) if call.error is not None else self._target.refusal(self._agent.node_id)
+        if refusal is not None:
+            self.fail(refusal)
             return
         session, address = call.result, self._config.forwarding_address
         if address is None:
@@ -239,13 +253,16 @@ class _FailureListener:
 
     def __call__(self, notification: Notification) -> None:
         if isinstance(notification, ConnectionFailed):
+            if notification.error.error_code == ErrorCode.DISCONNECTED:
+                self._link.departure = Departure(notification.scale_down_target)
             self._link.fail(str(notification.error))
 
 
-def _settings(config: BridgeConfig) -> LocatorSettings:
+def _settings(config: BridgeConfig, target: Target) -> LocatorSettings:
     blocks = not config.use_duplicate_detection
     return LocatorSettings(
-        call_timeout_ms=_CALL_TIMEOUT_MS,
+        call_timeout_ms=target.call_timeout_ms,
+        call_failover_timeout_ms=target.call_failover_timeout_ms,
         client_failure_check_period_ms=config.check_period_ms,
         connection_ttl_ms=config.connection_ttl_ms,
         ha=config.ha,

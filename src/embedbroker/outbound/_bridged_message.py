@@ -5,18 +5,19 @@ Responsible for everything in which the copy differs from the message in the que
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig, BridgeRoutingType
-from embedbroker.kernel import DivertedMessage, Message, split_fqqn
+from embedbroker.kernel import DivertedMessage, Message, Outcome, split_fqqn
 from embedclient.agent import CoreMessage
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
 
-__all__ = ["BridgedMessage", "NotForwarded", "forwarded"]
+__all__ = ["AddressForwarding", "BridgedMessage", "Forwarding", "NodeForwarding", "NotForwarded"]
 
 _BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
+_ROUTE_TO: Final = "_AMQ_ROUTE_TO"
 _TYPES: Final = {
     BridgeRoutingType.ANYCAST: int(RoutingType.ANYCAST),
     BridgeRoutingType.MULTICAST: int(RoutingType.MULTICAST),
@@ -24,7 +25,24 @@ _TYPES: Final = {
 
 
 class NotForwarded(Exception):
-    """A message cannot be sent by the bridge: it stays in its queue. The text is the reason."""
+    """A message cannot be sent by the bridge. The text is the reason."""
+
+
+class Forwarding(Protocol):
+    """Make the messages that a bridge sends.
+
+    Attributes:
+        left_behind: What becomes of a message that cannot be forwarded.
+    """
+
+    left_behind: Outcome
+
+    def forwarded(self, message: Message) -> CoreMessage:
+        """Return the copy of a message that the bridge sends; of a large message, its headers and properties.
+
+        Raises:
+            NotForwarded: It cannot be sent.
+        """
 
 
 class BridgedMessage(DivertedMessage):
@@ -40,40 +58,90 @@ class BridgedMessage(DivertedMessage):
     """
 
 
-def forwarded(message: Message, config: BridgeConfig, node: bytes) -> CoreMessage:
-    """Return the copy of a message that a bridge sends; of a large message, its headers and properties.
+class AddressForwarding:
+    """Send messages to an address of the other broker, or to their own one there, as a `BridgeConfig` defines it.
 
     Args:
-        message: Message of the queue.
         config: Bridge.
         node: The 16 bytes of this broker's node id: with the id of the message, they identify it everywhere.
-
-    Raises:
-        NotForwarded: Its properties are malformed, or its transformer failed.
     """
-    original = message.to_core()
-    assert isinstance(original, CoreMessage), original
-    address = config.forwarding_address or split_fqqn(original.address)[0]
-    try:
-        if _only_adds_id(config) and original.property(_BRIDGE_DUPLICATE_ID) is None:
-            # The other properties stay bytes: to decode them and encode them again costs several times that.
-            return original.with_bytes_behind(address, _BRIDGE_DUPLICATE_ID, _id_of(node, message))
-    except RemoteProtocolError as error:
-        raise NotForwarded(f"it cannot be copied: {error}") from None
-    changes: dict[str, PropertyValue | TypedValue] = {**config.properties}
-    removals: list[str] = []
-    if config.use_duplicate_detection:
-        changes[_BRIDGE_DUPLICATE_ID] = _id_of(node, message)
-    if config.routing_type in _TYPES:
-        changes[_ROUTING_TYPE] = TypedValue(_TYPES[config.routing_type], PropertyType.BYTE)
-    elif config.routing_type is BridgeRoutingType.STRIP:
-        removals.append(_ROUTING_TYPE)
-    try:
-        if config.transformer is None:
+
+    #: For this consumer alone: others may take the message.
+    left_behind = Outcome.UNDELIVERABLE_HERE
+
+    def __init__(self, config: BridgeConfig, node: bytes) -> None:
+        self._config = config
+        self._node = node
+
+    def forwarded(self, message: Message) -> CoreMessage:
+        """Return the copy of a message.
+
+        Raises:
+            NotForwarded: Its properties are malformed, or its transformer failed.
+        """
+        config, node = self._config, self._node
+        original = message.to_core()
+        assert isinstance(original, CoreMessage), original
+        address = config.forwarding_address or split_fqqn(original.address)[0]
+        try:
+            if _only_adds_id(config) and original.property(_BRIDGE_DUPLICATE_ID) is None:
+                # The other properties stay bytes: to decode them and encode them again costs several times that.
+                return original.with_bytes_behind(address, _BRIDGE_DUPLICATE_ID, _id_of(node, message))
+        except RemoteProtocolError as error:
+            raise NotForwarded(f"it cannot be copied: {error}") from None
+        changes: dict[str, PropertyValue | TypedValue] = {**config.properties}
+        removals: list[str] = []
+        if config.use_duplicate_detection:
+            changes[_BRIDGE_DUPLICATE_ID] = _id_of(node, message)
+        if config.routing_type in _TYPES:
+            changes[_ROUTING_TYPE] = TypedValue(_TYPES[config.routing_type], PropertyType.BYTE)
+        elif config.routing_type is BridgeRoutingType.STRIP:
+            removals.append(_ROUTING_TYPE)
+        try:
+            if config.transformer is None:
+                return original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
+            return _transformed(original, config, address, changes, removals)
+        except RemoteProtocolError as error:
+            raise NotForwarded(f"it cannot be copied: {error}") from None
+
+
+class NodeForwarding:
+    """Send messages of a store-and-forward queue to the queues of a member of the cluster that routing has chosen.
+
+    Args:
+        queue: Name of the store-and-forward queue.
+        node: The 16 bytes of this broker's node id.
+        detects_duplicates: Whether copies carry an id for duplicate detection.
+    """
+
+    #: Routing alone puts messages into the queue: one without chosen queues is from a client, and goes nowhere else.
+    left_behind = Outcome.REJECTED
+
+    def __init__(self, queue: str, node: bytes, *, detects_duplicates: bool) -> None:
+        self._route_to = _ROUTE_TO + queue
+        self._node = node
+        self._detects_duplicates = detects_duplicates
+
+    def forwarded(self, message: Message) -> CoreMessage:
+        """Return the copy of a message, with the ids of the chosen queues under the name that the other broker reads.
+
+        Raises:
+            NotForwarded: No queues were chosen for it, or its properties are malformed.
+        """
+        original = message.to_core()
+        assert isinstance(original, CoreMessage), original
+        try:
+            chosen = original.property(self._route_to)
+            if not isinstance(chosen, bytes):
+                raise NotForwarded("it was not routed to a queue of another broker: do not send to this queue")
+            removals = [name for name in original.properties if name.startswith(_ROUTE_TO)]
+            changes: dict[str, PropertyValue | TypedValue] = {_ROUTE_TO: TypedValue(chosen, PropertyType.BYTES)}
+            if self._detects_duplicates:
+                changes[_BRIDGE_DUPLICATE_ID] = TypedValue(_id_of(self._node, message), PropertyType.BYTES)
+            address = split_fqqn(original.address)[0]
             return original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
-        return _transformed(original, config, address, changes, removals)
-    except RemoteProtocolError as error:
-        raise NotForwarded(f"it cannot be copied: {error}") from None
+        except RemoteProtocolError as error:
+            raise NotForwarded(f"it cannot be copied: {error}") from None
 
 
 def _id_of(node: bytes, message: Message) -> bytes:

@@ -1,7 +1,7 @@
-"""All bridges of a broker.
+"""The bridges that the configuration of a broker defines.
 
-Responsible for making them when the broker becomes live, or when management creates one, and for which of them have
-work in a step.
+Responsible for making them when the broker becomes live, or when management creates one, for what the operator and
+observers learn of them, and for which of them have work in a step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant
 
 from ._bridge import Bridge
-from ._bridge_link import Target
+from ._bridge_link import BridgeLink
+from ._bridged_message import AddressForwarding
+from ._target import ConnectorsTarget
 
 __all__ = ["Bridges"]
 
@@ -21,7 +23,7 @@ class Bridges:
     """One instance per node. ``active`` are the bridges with work in this step."""
 
     def __init__(self, config: BrokerConfig, kernel: Kernel, dialer: ConnectionDialer, entropy: Entropy) -> None:
-        self.active: dict[Bridge, None] = {}
+        self.active: dict[object, None] = {}
         self.by_name: dict[str, Bridge] = {}
         self._config = config
         self._kernel = kernel
@@ -48,8 +50,16 @@ class Bridges:
             user, password = config.cluster_user, config.cluster_password
         made = []
         for each in configured.each():
-            target = Target([connectors[name] for name in configured.static_connectors], user, password, self._entropy)
-            bridge = Bridge(each, self._kernel, self._node, target, self._dialer, self.active)
+            places = [connectors[name] for name in configured.static_connectors]
+            bridge = Bridge(
+                each,
+                self._kernel,
+                AddressForwarding(each, self._node),
+                ConnectorsTarget(places, user, password, self._entropy),
+                self._dialer,
+                _Reports(each, self._kernel),
+                self.active,
+            )
             self.by_name[each.name] = bridge
             made.append(bridge)
         return made
@@ -80,8 +90,8 @@ class Bridges:
             if bridge in self.active or (due is not None and now.monotonic >= due):
                 self.active.pop(bridge, None)
                 bridge.run(now)
-        for bridge in [each for each in self.active if self.by_name.get(each.name) is not each]:
-            del self.active[bridge]
+        for removed in self.active.keys() - self.by_name.values():
+            del self.active[removed]
 
     def next_deadline(self, now: Instant) -> float | None:
         """Return when `run` is due, in monotonic seconds; the present moment if work was left."""
@@ -89,3 +99,31 @@ class Bridges:
             return now.monotonic
         dues = [due for bridge in self.by_name.values() if (due := bridge.next_deadline()) is not None]
         return min(dues, default=None)
+
+
+class _Reports:
+    """Pass the states of a bridge on to observers and the log."""
+
+    def __init__(self, config: BridgeConfig, kernel: Kernel) -> None:
+        self._config = config
+        self._kernel = kernel
+
+    def on_started(self) -> None:
+        self._kernel.observers.call(self._kernel.observers.commit.bridge_started, self._config.name)
+        self._kernel.inform(f"bridge {self._config.name!r} is started")
+
+    def on_stopped(self, state: str) -> None:
+        self._kernel.observers.call(self._kernel.observers.commit.bridge_stopped, self._config.name)
+        self._kernel.inform(f"bridge {self._config.name!r} is {state.lower()}")
+
+    def on_connected(self, link: BridgeLink) -> None:
+        """Do nothing: the bridge needs the connection alone."""
+
+    def on_disconnected(self, link: BridgeLink, now: Instant) -> None:
+        """Do nothing: the bridge tries again."""
+
+    def on_given_up(self, attempts: int, reason: str, now: Instant) -> None:
+        self._kernel.log(
+            f"bridge {self._config.name!r} gives up after {attempts} attempts: {reason}; its messages stay in queue "
+            f"{self._config.queue!r}; start the bridge again by management"
+        )

@@ -129,7 +129,8 @@ class Town:
 
     def build(self, name: str, static: str = "", **changes: object) -> NodeHost:
         """A broker that is not started."""
-        said = {key: changes.pop(key) for key in list(changes) if hasattr(ClusterConnection, key)}
+        # Bridges have tests of their own.
+        said = {"max_hops": 0} | {key: changes.pop(key) for key in list(changes) if hasattr(ClusterConnection, key)}
         connection = ClusterConnection(connector=name, static_connectors=list(static), **said)  # type: ignore[arg-type]  # tests name real fields
         values: dict[str, object] = {"cluster_user": "cluster", "cluster_password": "secret", **changes}
         config = BrokerConfig(

@@ -96,6 +96,11 @@ class Resolution:
             del self._remote_at[binding.address]
         self._change(binding.address)
 
+    @property
+    def remote(self) -> list[RemoteBinding]:
+        """Return all remote bindings."""
+        return [binding for bindings in self._remote_at.values() for binding in bindings.values()]
+
     def remote_at(self, name: str) -> list[RemoteBinding]:
         """Return the remote bindings of exactly this address, in order of their addition."""
         return list(self._remote_at.get(name, {}).values())

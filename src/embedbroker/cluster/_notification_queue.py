@@ -1,0 +1,86 @@
+"""The queue at another broker in which this one collects its notifications (cluster-and-ha 7.4).
+
+Responsible for the name of the queue, for its filter, and for the request of a snapshot. Does not depend on
+connections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from embedclient.model import Properties, PropertyType
+from embedclient.wire.core import CoreMessage, MessageType, encode_text
+
+__all__ = ["notification_filter", "notification_queue_name", "snapshot_request"]
+
+NOTIFICATION_TYPES = (
+    "SESSION_CREATED",
+    "BINDING_ADDED",
+    "BINDING_REMOVED",
+    "BINDING_UPDATED",
+    "CONSUMER_CREATED",
+    "CONSUMER_CLOSED",
+    "PROPOSAL",
+    "PROPOSAL_RESPONSE",
+    "UNPROPOSAL",
+)
+
+
+def notification_queue_name(unique: str, broker_name: str) -> str:
+    """Return the name of the queue. The name of this broker is for the operator of the other one.
+
+    Args:
+        unique: Text that no other queue of that broker has.
+        broker_name: Name of this broker.
+    """
+    # Two colons would separate an address from a queue.
+    return f"notif.{unique}.Broker_name={broker_name}".replace("::", "_")
+
+
+def snapshot_request(management_address: str, queue_name: str, addresses: str) -> CoreMessage:
+    """Return the request for a snapshot of queues and consumers.
+
+    Args:
+        management_address: Address of management at the other broker.
+        queue_name: Queue that gets the snapshot.
+        addresses: Prefixes of addresses with commas, as in the filter of the queue.
+    """
+    properties = Properties()
+    properties.set("_AMQ_ResourceName", "broker", PropertyType.STRING)
+    properties.set("_AMQ_OperationName", "sendQueueInfoToQueue", PropertyType.STRING)
+    return CoreMessage.build(
+        type=MessageType.DEFAULT,
+        address=management_address,
+        durable=False,
+        properties=properties,
+        body=encode_text(json.dumps([queue_name, addresses], ensure_ascii=False, separators=(",", ":"))),
+    )
+
+
+def notification_filter(addresses: str, max_hops: int, excluded: Iterable[str], notification_address: str) -> str:
+    """Return the filter of the queue in which a broker collects the notifications of another one, as in Artemis.
+
+    Args:
+        addresses: Prefixes of addresses with commas; ``!`` excludes one. An empty text is all addresses.
+        max_hops: Largest distance of a binding, as seen from the collecting broker.
+        excluded: Prefixes of addresses of the broker itself.
+        notification_address: Address of notifications. Its queues and consumers are left out.
+    """
+    prefixes = [each for each in addresses.split(",") if each]
+    prefixes.extend(f"!{each}" for each in excluded)
+    wanted = [f"(_AMQ_Address LIKE '{_quoted(each)}%')" for each in prefixes if not each.startswith("!")]
+    unwanted = [f"(_AMQ_Address NOT LIKE '{_quoted(each[1:])}%')" for each in prefixes if each.startswith("!")]
+    included, left = " OR ".join(wanted), " AND ".join(unwanted)
+    selected = f"(({included}) AND ({left}))" if wanted and unwanted else f"({included or left})"
+    types = ", ".join(f"'{each}'" for each in NOTIFICATION_TYPES)
+    return (
+        "(_AMQ_Binding_Type <> 2 OR _AMQ_Binding_Type IS NULL)"
+        f" AND _AMQ_NotifType IN ({types}) AND _AMQ_Distance < {max_hops} AND ({selected})"
+        " AND (_AMQ_NotifType = 'SESSION_CREATED'"
+        f" OR (_AMQ_Address NOT LIKE '{_quoted(notification_address)}%'))"
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")

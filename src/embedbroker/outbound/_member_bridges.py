@@ -1,0 +1,242 @@
+"""The bridges of a cluster connection: one to each member of the cluster (cluster-and-ha 7.2, 7.7).
+
+Responsible for which members have a bridge, and for which bridges have work in a step. Does not depend on how a bridge
+learns of queues, and on how it sends.
+"""
+
+from __future__ import annotations
+
+from embedbroker.cluster import Change, Member, Membership, where
+from embedbroker.config import BrokerConfig, ClusterConnection
+from embedbroker.kernel import Kernel, Refused
+from embedclient.engine import ConnectionDialer
+from embedclient.model import Entropy, Instant, TransportConfiguration, can_be_dialled
+
+from ._bridge_link import Departure
+from ._member_bridge import BridgeParts, MemberBridge, store_and_forward_queue
+from ._ways import Ways
+
+__all__ = ["MemberBridges"]
+
+_ENDED_MAX = 1_000
+_ABSENT = object()
+
+
+class MemberBridges:
+    """One instance per cluster connection. ``active`` is what has work in this step.
+
+    Args:
+        config: Configuration of the broker.
+        settings: The cluster connection.
+        kernel: Kernel of the broker.
+        membership: The members of the cluster.
+        ways: Ways to the queues of other brokers, over all cluster connections.
+        dialer: Opens connections.
+        entropy: Source of names and ids.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        settings: ClusterConnection,
+        kernel: Kernel,
+        membership: Membership,
+        ways: Ways,
+        dialer: ConnectionDialer,
+        entropy: Entropy,
+    ) -> None:
+        self.active: dict[object, None] = {}
+        self.by_node_id: dict[str, MemberBridge] = {}
+        self.settings = settings
+        self.is_started = False
+        self._config = config
+        self._kernel = kernel
+        self._membership = membership
+        self._ways = ways
+        self._dialer = dialer
+        self._entropy = entropy
+        self._static = [config.connectors[name] for name in settings.static_connectors]
+        # Event ids of members whose bridge has ended: only what they announce later counts.
+        self._ended: dict[str, int] = {}
+        self._given_up: dict[str, None] = {}
+        self._parts: BridgeParts | None = None
+        # When each bridge is due, and the first of them: a bridge changes its deadline only when it works.
+        self._dues: dict[str, float | None] = {}
+        self._due: float | None = None
+
+    def become_live(self, node_id: str) -> None:
+        """Bridge to each member that is announced, from now on."""
+        self._parts = BridgeParts(
+            self._config, self.settings, self._kernel, node_id, self._dialer, self._entropy, self._ways, self.active
+        )
+        self.start()
+
+    def leave(self, now: Instant) -> None:
+        """End all bridges, because the broker is not live any more."""
+        self._end_all(now)
+        self._parts = None
+
+    # -- for management ------------------------------------------------------------------------------------------
+
+    @property
+    def connected_nodes(self) -> dict[str, str]:
+        """Return the places of the members to which there is a connection, by node id."""
+        places = {node_id: bridge.place for node_id, bridge in self.by_node_id.items()}
+        return {node_id: place for node_id, place in places.items() if place is not None}
+
+    @property
+    def nodes_down(self) -> list[str]:
+        """Return the node ids of members that were given up, and were not announced since."""
+        return list(self._given_up)
+
+    def describe_topology(self) -> str:
+        """Return all members of the cluster as text."""
+        members = self._membership.topology.members.values()
+        lines = [
+            f"{member.node_id}: live {_place(member.live)}, backup {_place(member.backup)}, event {member.event_id}"
+            for member in members
+        ]
+        return "\n".join([*lines, f"nodes={sum(_count(member) for member in members)} members={len(lines)}"])
+
+    def counts(self, node_id: str | None = None) -> tuple[int, int] | None:
+        """Return how many messages wait for confirmation, and how many are confirmed.
+
+        Args:
+            node_id: Count what goes to this member; the result is None without a bridge to it. None counts everything.
+        """
+        if node_id is not None:
+            found = self.by_node_id.get(node_id)
+            return (found.bridge.pending_count, found.bridge.acknowledged_count) if found is not None else None
+        bridges = [each.bridge for each in self.by_node_id.values()]
+        return sum(each.pending_count for each in bridges), sum(each.acknowledged_count for each in bridges)
+
+    def start(self) -> None:
+        """Bridge to the members, unless it does so already."""
+        if self.is_started or self._parts is None or self.settings.max_hops == 0:
+            return
+        self.is_started = True
+        self._membership.topology.listen(self._on_change)
+        self._kernel.observers.call(self._kernel.observers.commit.cluster_connection_started, self.settings.name)
+
+    def stop(self) -> None:
+        """End all bridges: what is not confirmed returns to the queues, and nothing is routed to other members."""
+        if self._parts is not None and self.is_started:
+            self._end_all(self._parts.now)
+
+    def _end_all(self, now: Instant) -> None:
+        if not self.is_started:
+            return
+        self.is_started = False
+        self._membership.topology.forget(self._on_change)
+        for bridge in self.by_node_id.values():
+            bridge.end(now)
+        self.by_node_id.clear()
+        self._ended.clear()
+        self._given_up.clear()
+        self.active.clear()
+        self._dues.clear()
+        self._due = None
+        self._kernel.observers.call(self._kernel.observers.commit.cluster_connection_stopped, self.settings.name)
+
+    # -- members -------------------------------------------------------------------------------------------------
+
+    def _on_change(self, _change: Change) -> None:
+        self.active[self] = None
+
+    def _review(self) -> None:
+        """Make missing bridges, and let the others follow the news."""
+        members = self._membership.topology.members
+        for bridge in self.by_node_id.values():
+            if bridge.node_id not in members:
+                bridge.note_gone()
+        for member in list(members.values()):
+            known = self.by_node_id.get(member.node_id)
+            if known is not None:
+                known.follow(member)
+            elif self._wants(member):
+                self._begin(member)
+
+    def _wants(self, member: Member) -> bool:
+        if member.live is None or member.node_id == self._membership.node_id or not can_be_dialled(member.live):
+            return False
+        if member.event_id <= self._ended.get(member.node_id, -1):
+            return False
+        if not self.settings.allow_direct_connections_only:
+            return True
+        return any(member.live.leads_where(each) for each in self._static)
+
+    def _begin(self, member: Member) -> None:
+        assert self._parts is not None
+        queue = store_and_forward_queue(self._kernel, self.settings, member.node_id)
+        if isinstance(queue, Refused):
+            self._kernel.log(
+                f"cluster connection {self.settings.name!r}: no way to node {member.node_id}: {queue.text}"
+            )
+            self._note_end(member.node_id, member.event_id)
+            return
+        self._ended.pop(member.node_id, None)
+        self._given_up.pop(member.node_id, None)
+        bridge = self.by_node_id[member.node_id] = MemberBridge(member, queue, self._parts, self)
+        bridge.bridge.start()
+
+    def on_departed(self, bridge: MemberBridge, departure: Departure, now: Instant) -> None:
+        """Forget a member that has stopped: the queues that it announced are gone, until it is announced anew."""
+        self._end(bridge, bridge.known_event_id, now)
+
+    def on_given_up(self, bridge: MemberBridge, attempts: int, reason: str, now: Instant) -> None:
+        """Count a member as permanently down, until it is announced anew."""
+        self._log(
+            f"node {bridge.node_id} is permanently down: {attempts} attempts failed, the last one because: {reason}; "
+            "nothing is routed to it until it announces itself again, and its messages stay in queue "
+            f"{bridge.queue.name!r}"
+        )
+        self._given_up[bridge.node_id] = None
+        self._end(bridge, bridge.member.event_id, now)
+
+    def _end(self, bridge: MemberBridge, event_id: int, now: Instant) -> None:
+        del self.by_node_id[bridge.node_id]
+        bridge.end(now)
+        self._note_end(bridge.node_id, event_id)
+        # It may have been announced anew before its old connection ended.
+        self.active[self] = None
+
+    def _log(self, text: str) -> None:
+        self._kernel.log(f"cluster connection {self.settings.name!r}: {text}")
+
+    def _note_end(self, node_id: str, event_id: int) -> None:
+        self._ended.pop(node_id, None)
+        self._ended[node_id] = event_id
+        if len(self._ended) > _ENDED_MAX:
+            forgotten = next(iter(self._ended))
+            del self._ended[forgotten]
+            self._given_up.pop(forgotten, None)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def run(self, now: Instant) -> None:
+        """Let the bridges work that have to, or that are due."""
+        if self.active.pop(self, _ABSENT) is None:
+            self._review()
+        # What is left there is of bridges that have ended.
+        active = dict(self.active)
+        self.active.clear()
+        for bridge in list(self.by_node_id.values()):
+            due = self._dues.get(bridge.node_id)
+            if bridge.bridge in active or (due is not None and now.monotonic >= due):
+                bridge.run(now)
+                self._dues[bridge.node_id] = bridge.next_deadline()
+        for node_id in self._dues.keys() - self.by_node_id.keys():
+            del self._dues[node_id]
+        self._due = min([due for due in self._dues.values() if due is not None], default=None)
+
+    def next_deadline(self, now: Instant) -> float | None:
+        """Return when `run` is due, in monotonic seconds; the present moment if work was left."""
+        return now.monotonic if self.active else self._due
+
+
+def _place(connector: TransportConfiguration | None) -> str:
+    return where(connector) if connector is not None else "-"
+
+
+def _count(member: Member) -> int:
+    return (member.live is not None) + (member.backup is not None)

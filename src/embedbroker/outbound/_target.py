@@ -1,0 +1,101 @@
+"""The other broker of a bridge: where it may be, the login there, and how long its answers may take.
+
+Responsible for the places of an attempt, and for recognizing another broker at one of them. Does not depend on
+connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from attrs import define, field
+
+from embedclient.agent import Topology
+from embedclient.model import Entropy, TransportConfiguration
+
+__all__ = ["CALL_TIMEOUT_MS", "ConnectorsTarget", "MemberTarget", "Target"]
+
+CALL_TIMEOUT_MS = 30_000
+"""Longest wait of a bridge for an answer, which its configuration cannot change."""
+
+
+class Target(Protocol):
+    """The other broker of a bridge.
+
+    Attributes:
+        user: User of the other broker.
+        password: Password of the user.
+        entropy: Source of names and ids.
+        call_timeout_ms: Longest wait for an answer.
+        call_failover_timeout_ms: Longest wait for a connection of a session that was lost; -1: no limit.
+    """
+
+    user: str
+    password: str | None
+    entropy: Entropy
+    call_timeout_ms: int
+    call_failover_timeout_ms: int
+
+    @property
+    def connectors(self) -> Sequence[TransportConfiguration]:
+        """Return the places of one attempt, in their order; none if it cannot be reached at this moment."""
+
+    @property
+    def topology(self) -> Topology:
+        """Return what the next connection may use of earlier ones, and adds to."""
+
+    def refusal(self, node_id: str | None) -> str | None:
+        """Return why the broker with this node id, if it is known, is not the other broker; None if it is."""
+
+
+@define
+class ConnectorsTarget:
+    """The broker that configured connectors lead to, whatever its node id."""
+
+    connectors: Sequence[TransportConfiguration]
+    user: str
+    password: str | None
+    entropy: Entropy
+    call_timeout_ms: int = CALL_TIMEOUT_MS
+    call_failover_timeout_ms: int = CALL_TIMEOUT_MS
+    #: Outlives each connection: it names the backup of the broker that is lost.
+    topology: Topology = field(factory=Topology)
+
+    def refusal(self, node_id: str | None) -> str | None:
+        """Return None: any broker is the right one."""
+        return None
+
+
+@define
+class MemberTarget:
+    """The member of a cluster with one node id: its active broker first, its backup after it.
+
+    Args:
+        node_id: Node id of the member.
+        places: Returns where the active broker and the backup are at this moment.
+    """
+
+    node_id: str
+    places: Callable[[], Sequence[TransportConfiguration]]
+    user: str
+    password: str | None
+    entropy: Entropy
+    call_timeout_ms: int
+    call_failover_timeout_ms: int
+
+    @property
+    def connectors(self) -> Sequence[TransportConfiguration]:
+        """Return the places that the members of the cluster name at this moment."""
+        return self.places()
+
+    @property
+    def topology(self) -> Topology:
+        """Return an empty topology: this broker has the members from other connections."""
+        return Topology()
+
+    def refusal(self, node_id: str | None) -> str | None:
+        """Return a text if another member is at the place."""
+        if node_id in (None, self.node_id):
+            return None
+        return f"node {node_id} is at the place of node {self.node_id}"
