@@ -12,12 +12,12 @@ from embedbroker.kernel import DivertedMessage, Message, Outcome, split_fqqn
 from embedclient.agent import CoreMessage
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
+from embedclient.wire.core import ROUTE_TO
 
 __all__ = ["AddressForwarding", "BridgedMessage", "Forwarding", "NodeForwarding", "NotForwarded"]
 
 _BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
-_ROUTE_TO: Final = "_AMQ_ROUTE_TO"
 _TYPES: Final = {
     BridgeRoutingType.ANYCAST: int(RoutingType.ANYCAST),
     BridgeRoutingType.MULTICAST: int(RoutingType.MULTICAST),
@@ -118,7 +118,7 @@ class NodeForwarding:
     left_behind = Outcome.REJECTED
 
     def __init__(self, queue: str, node: bytes, *, detects_duplicates: bool) -> None:
-        self._route_to = _ROUTE_TO + queue
+        self._queue = queue
         self._node = node
         self._detects_duplicates = detects_duplicates
 
@@ -131,11 +131,11 @@ class NodeForwarding:
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
         try:
-            chosen = original.property(self._route_to)
-            if not isinstance(chosen, bytes):
+            chosen = original.route_in(self._queue)
+            if chosen is None:
                 raise NotForwarded("it was not routed to a queue of another broker: do not send to this queue")
-            removals = [name for name in original.properties if name.startswith(_ROUTE_TO)]
-            changes: dict[str, PropertyValue | TypedValue] = {_ROUTE_TO: TypedValue(chosen, PropertyType.BYTES)}
+            removals = [name for name in original.properties if name.startswith(ROUTE_TO)]
+            changes: dict[str, PropertyValue | TypedValue] = {ROUTE_TO: TypedValue(chosen, PropertyType.BYTES)}
             if self._detects_duplicates:
                 changes[_BRIDGE_DUPLICATE_ID] = TypedValue(_id_of(self._node, message), PropertyType.BYTES)
             address = split_fqqn(original.address)[0]

@@ -10,7 +10,7 @@ from embedbroker.node import Node
 from embedbroker.outbound import STORE_AND_FORWARD_PREFIX, MemberBridge
 from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, ManagedBroker
 from embedbroker.runtime._embedded import life_of
-from tests.scenarios.clients import ORDERS, session_at
+from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
 #: Name of a queue, filters of its consumers, distance.
@@ -159,3 +159,25 @@ async def test_no_hop_is_no_bridge(broker_cluster: MakeCluster, broker_clock: Br
     await broker_clock.advance(5)
     for broker in cluster.nodes:
         assert not [queue for queue in broker.queues() if queue.name.startswith(STORE_AND_FORWARD_PREFIX)]
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+async def test_messages_reach_a_consumer_of_another_member(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """Over the end of either broker: in order, none lost, none doubled."""
+    cluster = broker_cluster(2)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with session_at(b.url) as there:
+        await there.create_consumer(ORDERS)
+        await equal(broker_clock, a, b)
+        async with session_at(a.url) as here:
+            await put(here, numbered(0, 100))
+            await put(here, ["x" * 300_000])
+            await b.wait_for(queue="orders", count=101)
+    assert await queued(b, "orders") == [*numbered(0, 100), "x" * 300_000]
+    figures = await a.broker.management.get("clusterconnection.cluster", "Metrics")
+    assert figures == {"messagesPendingAcknowledgement": 0, "messagesAcknowledged": 101}
