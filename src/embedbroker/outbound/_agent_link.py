@@ -26,7 +26,7 @@ from embedclient.engine import (
 )
 from embedclient.model import Instant
 
-from ._bridge_link import Target
+from ._target import Target
 
 __all__ = ["AgentLink"]
 

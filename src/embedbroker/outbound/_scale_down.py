@@ -27,8 +27,8 @@ from embedclient.model import Entropy, Instant, TransportConfiguration
 
 from ._address_move import AddressMove, MoveCounts, Route
 from ._agent_link import AgentLink
-from ._bridge_link import Target
 from ._remote_broker import RemoteBroker, Work
+from ._target import ConnectorsTarget
 
 __all__ = ["TRANSITIONS", "ScaleDown", "ScaleDownSettings", "ScaleDownState"]
 
@@ -241,7 +241,7 @@ class ScaleDown:
         if connector is None:
             return
         settings = self._settings
-        target = Target([connector], settings.user, settings.password, self._entropy)
+        target = ConnectorsTarget([connector], settings.user, settings.password, self._entropy)
         link = self._link = AgentLink(_LOCATOR, target, self._dialer, self.wake)
         link.begin(now)
         self.connector = connector
