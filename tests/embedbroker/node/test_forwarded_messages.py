@@ -6,7 +6,14 @@ import pytest
 
 from embedbroker import DivertConfiguration
 from embedclient.model import Properties, PropertyType, TypedValue
-from embedclient.wire.core import CoreMessage, CreateQueueV2, NullResponse, SessionReceiveMessage, SessionSend
+from embedclient.wire.core import (
+    CoreMessage,
+    CreateQueueV2,
+    NullResponse,
+    SessionReceiveMessage,
+    SessionSend,
+    property_key,
+)
 
 from .scripted import CHANNEL, Peer, Stage
 
@@ -97,6 +104,41 @@ def test_a_repeated_message_is_kept_once_by_the_id_of_its_bridge(stage: Stage, p
     for text, bridge_id in (("a", b"1"), ("b", b"1"), ("c", b"2")):
         send(stage, peer, forwarded(text, route_to=route_to, bridge_id=bridge_id))
     assert queued(stage) == {"s1": [], "s2": ["a", "c"], "s3": []}
+
+
+@pytest.mark.parametrize("others", [{}, {"a": 1, "b": "text"}])
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("chosen", [False, True])
+def test_the_properties_of_a_bridge_are_cut_out_of_a_message_and_nothing_else(
+    stage: Stage, peer: Peer, others: dict[str, int | str], twice: bool, chosen: bool
+) -> None:
+    """In front of the other properties or behind them; as the only ones; and one that is there twice."""
+    key, ids = property_key("_AMQ_BRIDGE_DUP") + b"\x04", (b"1", b"2", b"1")
+    route_to = place(id_of(stage, "s1"))
+    target = property_key("_AMQ_ROUTE_TO") + b"\x04" + len(route_to).to_bytes(4, "big") + route_to
+    entries = [property_key(name) + _value(value) for name, value in others.items()]
+    for index, bridge_id in enumerate(ids):
+        entry = key + len(bridge_id).to_bytes(4, "big") + bridge_id
+        found = [entry] * (2 if twice else 1) + entries if index else [*entries, entry]
+        found += [target] if chosen else []
+        message = CoreMessage.build(address="topic", body=b"body", user_id=bytes(16))
+        raw = message.raw[:-1] + b"\1" + len(found).to_bytes(4, "big") + b"".join(found)
+        send(stage, peer, CoreMessage.parse(raw))
+    looking = stage.connect().open_session("looking", channel=30)
+    looking.consume("s1", channel=30, browse=True)
+    stage.settle_disk()
+    messages = [packet.message for packet in looking.packets(SessionReceiveMessage)]
+    assert [dict(message.properties) for message in messages] == [others, others]
+    assert stage.node.kernel.address_manager.queues["s2"].message_count == (0 if chosen else 2)
+    assert [(bytes(message.body), message.encoded_size) for message in messages] == [
+        (b"body", len(message.raw)) for message in messages
+    ]
+
+
+def _value(value: int | str) -> bytes:
+    if isinstance(value, int):
+        return b"\x07" + value.to_bytes(8, "big")
+    return b"\x0a" + property_key(value)
 
 
 def test_an_endless_list_of_queues_is_not_read(stage: Stage, peer: Peer) -> None:

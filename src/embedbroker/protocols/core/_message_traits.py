@@ -12,8 +12,10 @@ operations on integers, which is still cheaper than looking for one property.
 
 from __future__ import annotations
 
+from struct import unpack
+
 from embedclient.model import PropertyType, PropertyValue
-from embedclient.wire.core import ROUTE_TO, CoreMessage
+from embedclient.wire.core import ROUTE_TO, CoreMessage, property_key
 
 __all__ = ["MessageTraits", "from_bridge", "traits_of"]
 
@@ -23,12 +25,16 @@ _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
 # Properties of messages in store-and-forward queues: only the broker itself writes them there.
 _INTERNAL_PREFIXES = (ROUTE_TO, "_AMQ_ACK_ROUTE_TO")
+# The name, the type, and the size of the value.
+_BEFORE_BRIDGE_ID = len(property_key(_BRIDGE_DUPLICATE_ID)) + 1 + 4
+_BEFORE_ROUTE_TO = len(property_key(ROUTE_TO)) + 1 + 4
 _QUEUE_ID_BYTES = 8
 # No address has so many queues. A longer list is not read, so that it cannot take much memory or a long step.
 _QUEUE_IDS_MAX = 100_000
 # Ids of bridges and of clients do not meet: those of bridges begin with this.
 _BRIDGE_PREFIX = b"BRIDGE."
 _GROUP_ID = "_AMQ_GROUP_ID"
+_NO_QUEUES: frozenset[int] = frozenset()
 # Values that decide something: with another value it is another kind of message.
 _DECISIVE = frozenset((_ROUTING_TYPE, _SCHEDULED))
 # Beyond this, comparing costs more than it saves.
@@ -43,6 +49,7 @@ class MessageTraits:
         "_prefix",
         "_suffix",
         "_values",
+        "bridge_entries",
         "duplicate_id_at",
         "group_at",
         "has_extras",
@@ -50,6 +57,7 @@ class MessageTraits:
         "is_bridged",
         "mask",
         "pattern",
+        "route_to_at",
         "routing_type",
         "scheduled_ms",
         "size",
@@ -76,6 +84,11 @@ class MessageTraits:
         self.is_bridged = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
+        # Where the properties of a bridge stand, with their names, the last one first; empty if one is not as a bridge
+        # sends it.
+        self.bridge_entries: list[tuple[int, int]] = []
+        # Where the ids of chosen queues stand.
+        self.route_to_at: slice | None = None
 
     def covers(self, raw: bytearray, at: int) -> bool:
         """Return True if the message whose properties begin at offset ``at`` is of this kind."""
@@ -122,7 +135,8 @@ def traits_of(message: CoreMessage) -> MessageTraits:
     block = message.raw[start:]
     if len(block) <= _BLOCK_BYTES_MAX:
         arrival.learn(block, [(at - start, end - start) for name, _tag, at, end in spans if name not in _DECISIVE])
-    has_bridge_id = False
+    has_bridge_id = is_odd = False
+    entries: list[tuple[int, int]] = []
     for name, tag, value_at, value_end in spans:
         if name == _ROUTING_TYPE and tag == PropertyType.BYTE:
             arrival.routing_type = int.from_bytes(message.raw[value_at : value_at + 1], "big", signed=True)
@@ -137,18 +151,31 @@ def traits_of(message: CoreMessage) -> MessageTraits:
         elif name == _BRIDGE_DUPLICATE_ID and tag == PropertyType.BYTES:
             arrival.is_bridged = has_bridge_id = True
             arrival.duplicate_id_at = slice(value_at - start, value_end - start)
-        elif name.startswith(_INTERNAL_PREFIXES):
+            entries.append((value_at - start - _BEFORE_BRIDGE_ID, value_end - start))
+        elif name == ROUTE_TO and tag == PropertyType.BYTES:
             arrival.is_bridged = True
+            arrival.route_to_at = slice(value_at - start, value_end - start)
+            entries.append((value_at - start - _BEFORE_ROUTE_TO, value_end - start))
+        elif name.startswith(_INTERNAL_PREFIXES):
+            arrival.is_bridged = is_odd = True
+        elif name == _BRIDGE_DUPLICATE_ID:
+            is_odd = True
+    # One of each at most: what is there twice is looked for.
+    if has_bridge_id and not is_odd and len(entries) == 1 + (arrival.route_to_at is not None):
+        arrival.bridge_entries = entries[::-1]
     arrival.has_extras = arrival.has_group or arrival.scheduled_ms > 0 or arrival.is_bridged
     return arrival
 
 
-def from_bridge(message: CoreMessage, duplicate_id: bytes | None) -> tuple[CoreMessage, bytes | None, frozenset[int]]:
+def from_bridge(
+    message: CoreMessage, duplicate_id: bytes | None, arrival: MessageTraits | None = None
+) -> tuple[CoreMessage, bytes | None, frozenset[int]]:
     """Return a message that a bridge sent without the properties of the bridge, and what they mean.
 
     Args:
         message: Message as it arrived.
         duplicate_id: Id for duplicate detection, as it stands in the message; None without one.
+        arrival: Its traits, if it may be changed; ``duplicate_id`` is then the one that they name.
 
     Returns:
         The message, its id for duplicate detection, and the ids of the queues that it is for; none, or more
@@ -157,16 +184,25 @@ def from_bridge(message: CoreMessage, duplicate_id: bytes | None) -> tuple[CoreM
     Raises:
         RemoteProtocolError: Its properties are malformed.
     """
+    if arrival is not None and arrival.bridge_entries and duplicate_id is not None:
+        place = arrival.route_to_at
+        queue_ids = _queue_ids(message.raw[message.properties_at :][place]) if place is not None else _NO_QUEUES
+        message.cut_properties(arrival.bridge_entries)
+        return message, _BRIDGE_PREFIX + duplicate_id, queue_ids
     bridge_id, chosen = message.property(_BRIDGE_DUPLICATE_ID), message.property(ROUTE_TO)
     if isinstance(bridge_id, bytes):
         duplicate_id = _BRIDGE_PREFIX + bridge_id
-    queue_ids: frozenset[int] = frozenset()
-    if isinstance(chosen, bytes) and len(chosen) <= _QUEUE_IDS_MAX * _QUEUE_ID_BYTES:
-        ends = range(_QUEUE_ID_BYTES, len(chosen) + 1, _QUEUE_ID_BYTES)
-        queue_ids = frozenset(int.from_bytes(chosen[end - _QUEUE_ID_BYTES : end], "big", signed=True) for end in ends)
+    queue_ids = _queue_ids(chosen) if isinstance(chosen, bytes) else _NO_QUEUES
     removals = [_BRIDGE_DUPLICATE_ID, *(name for name in message.properties if name.startswith(_INTERNAL_PREFIXES))]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
     return copy, duplicate_id, queue_ids
+
+
+def _queue_ids(chosen: bytes | bytearray) -> frozenset[int]:
+    if len(chosen) > _QUEUE_IDS_MAX * _QUEUE_ID_BYTES:
+        return _NO_QUEUES
+    count = len(chosen) // _QUEUE_ID_BYTES
+    return frozenset(unpack(f">{count}q", chosen[: count * _QUEUE_ID_BYTES]))
 
 
 def _whole_ms(due: PropertyValue) -> int:

@@ -434,7 +434,7 @@ class CoreSession:
         if arrival.has_extras:
             message = self._directed(arrival, message)
             if arrival.is_bridged:
-                message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
+                message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
         if refused is None:
             refused = self.kernel_session.send(
                 message,

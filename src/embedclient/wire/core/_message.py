@@ -12,7 +12,7 @@ Nothing is decoded there that routing does not need.
 from __future__ import annotations
 
 from codecs import utf_16_le_decode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import ClassVar, Final, Self
@@ -530,6 +530,22 @@ class CoreMessage:
         else:
             raw += self.raw[flag_at:]
         return CoreMessage.parse(raw)
+
+    def cut_properties(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Remove properties in place, which only a message that has just arrived allows.
+
+        ``entries``: where each begins and ends, counted from the first byte of all properties; the last one first.
+        """
+        raw, flag_at = self.raw, self.properties_at
+        left = _I32.unpack_from(raw, flag_at + 1)[0] - len(entries)
+        for start, end in entries:
+            del raw[flag_at + start : flag_at + end]
+        if left:
+            _I32.pack_into(raw, flag_at + 1, left)
+        else:
+            raw[flag_at:] = b"\0"
+        self.encoded_size = self.memory_size = len(raw)
+        self._properties = None
 
     # Below every @property: from here on the name means this method inside the class.
     def property(self, name: str) -> PropertyValue:
