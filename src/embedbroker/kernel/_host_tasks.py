@@ -31,6 +31,10 @@ class TaskKind(Enum):
     """Accept no more connections, and close those that were accepted; answer with the port, or 0 if it was stopped."""
     RELOAD_ACCEPTOR = "reload the acceptor"
     """Read the files of TLS again, for connections from then on."""
+    RELOAD_CONFIGURATION = "reload the configuration"
+    """Adopt the configuration file if it changed."""
+    FAIL_OVER = "stop for a backup"
+    """Answer, then stop the broker in an orderly way, so that a backup takes over whatever the policy."""
 
 
 @frozen

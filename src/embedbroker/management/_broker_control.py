@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from embedbroker.config import SharedStoreBackup, SharedStorePrimary
+from embedbroker.config import PrimaryOnly, SharedStoreBackup, SharedStorePrimary
 from embedbroker.kernel import (
     ALLOW_ALL,
     Address,
@@ -74,6 +74,23 @@ def _fails_over_at_stop(call: Call) -> bool:
     """Return the setting of a waiting backup. In Artemis, a backup that took over has the policy of a primary."""
     policy = call.kernel.config.ha_policy
     return isinstance(policy, SharedStoreBackup) and policy.failover_on_shutdown and not call.broker.started
+
+
+def _force_failover(call: Call) -> HostCall:
+    policy = _ha_policy(call)
+    if isinstance(call.kernel.config.ha_policy, PrimaryOnly):
+        raise ManagementRefused(f"no backup takes over: the high availability policy is {policy}")
+    call.kernel.inform(f"management: {call.caller} stops this broker, so that a backup takes over")
+    return HostCall(TaskKind.FAIL_OVER, None, _nothing)
+
+
+def _reload_file(call: Call) -> HostCall:
+    call.kernel.inform(f"management: {call.caller} reloads the configuration file")
+    return HostCall(TaskKind.RELOAD_CONFIGURATION, None, _nothing)
+
+
+def _nothing(_answer: object) -> None:
+    return None
 
 
 def _ha_policy(call: Call) -> str:
@@ -555,6 +572,22 @@ _OPERATIONS = (
     Operation("listNetworkTopology", (), "String", _topology, "Members of the cluster as JSON."),
     *QUEUE_INFO_OPERATIONS,
     *TRANSACTION_OPERATIONS,
+    Operation(
+        "forceFailover",
+        (),
+        "void",
+        _force_failover,
+        "Stop this broker after the answer; a backup takes over, whatever the policy.",
+        changes=True,
+    ),
+    Operation(
+        "reloadConfigurationFile",
+        (),
+        "void",
+        _reload_file,
+        "Adopt the broker.xml now, if it changed; what cannot be adopted is logged.",
+        changes=True,
+    ),
     *SETTINGS_OPERATIONS,
     *USER_OPERATIONS,
     *BROKER_COUNTER_OPERATIONS,

@@ -59,6 +59,8 @@ class FollowedConfiguration:
         self._logger = logger
         # Why the file cannot be used now; empty if it can.
         self._problem = ""
+        # Management may request a look during another one.
+        self._one_at_a_time = trio.Lock()
         # Not those of the disk: a file in a folder that hangs must not delay records.
         self._threads = Threads(1, logger.warning)
 
@@ -70,8 +72,12 @@ class FollowedConfiguration:
             await self.look()
             await trio.sleep(period_s)
 
-    async def look(self) -> None:
-        """Adopt the configuration if its file changed. One that cannot be used changes nothing."""
+    async def look(self) -> str | None:
+        """Adopt the configuration if its file changed. One that cannot be used changes nothing: return the reason."""
+        async with self._one_at_a_time:
+            return await self._look()
+
+    async def _look(self) -> str | None:
         before = self._watch.current
         try:
             config = await self._threads.run(self._watch.refresh, check_filters, abandon_on_cancel=True)
@@ -81,10 +87,11 @@ class FollowedConfiguration:
                 self._problem = str(error)
                 reasons = "; ".join(self._problem.splitlines())
                 self._logger.error("the configuration is not changed, its file cannot be used: %s", reasons)
-            return
+            return str(error)
         self._problem = ""
         if config is not None and not self._host.stopped.is_set():
             await self._adopt(before, config)
+        return None
 
     async def _adopt(self, before: BrokerConfig, config: BrokerConfig) -> None:
         parts = {name: part for name, part in reloaded_parts(config).items() if name in self._followed}

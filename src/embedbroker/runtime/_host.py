@@ -194,6 +194,8 @@ class Host:
         self._users_change = trio.Lock()
         #: What management starts and stops.
         self.acceptor: Acceptor | None = None
+        #: Adopts the configuration file if it changed, and returns why it cannot; None without such a file.
+        self.reload_file: Callable[[], Awaitable[str | None]] | None = None
         self.on_stop_listening: Callable[[], None] = lambda: None
         self.on_let_brokers_in: Callable[[bool], None] = lambda wanted: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
@@ -659,6 +661,8 @@ class Host:
             done = TaskDone(task.number, None, str(error))
         if not self._given_up and not self.stopped.is_set():
             self.feed(done)
+            if task.kind is TaskKind.FAIL_OVER:
+                self.stop(fails_over=True)
 
     async def _carry_out(self, task: HostTask) -> object:
         """Return the answer to a task.
@@ -671,6 +675,10 @@ class Host:
             return await self._compute(cast(Callable[[], object], argument))
         if task.kind is TaskKind.MEASURE_DISK:
             return await self._hash_threads.run(_disk_usage, self.node.config.data_directory, abandon_on_cancel=True)
+        if task.kind is TaskKind.FAIL_OVER:
+            return None
+        if task.kind is TaskKind.RELOAD_CONFIGURATION:
+            return await self._reload_file()
         if task.kind in _OF_ACCEPTOR:
             return await self._control_acceptor(task.kind)
         assert source is not None, "without files the node changes its users itself"
@@ -685,6 +693,13 @@ class Host:
         self._users_problem = ""
         self.feed(ReplaceUsers(*changed))
         return None
+
+    async def _reload_file(self) -> None:
+        if self.reload_file is None:
+            raise ValueError("the broker has no configuration file")
+        problem = await self.reload_file()
+        if problem is not None:
+            raise ValueError(f"the configuration is not changed, its file cannot be used: {problem}")
 
     async def _control_acceptor(self, kind: TaskKind) -> object:
         acceptor = self.acceptor

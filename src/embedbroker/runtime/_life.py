@@ -174,11 +174,13 @@ class Life:
         """Adopt changes of the configuration file, if there is one."""
         config = self._config
         source, period_ms = config.configuration_source, config.configuration_file_refresh_period_ms
-        if source is not None and period_ms > 0:
+        if source is not None:
             from ._configuration_watch import FollowedConfiguration
 
             followed = FollowedConfiguration(source, config, self.host, self._logger)
-            nursery.start_soon(followed.run, period_ms / 1000)
+            self.host.reload_file = followed.look
+            if period_ms > 0:
+                nursery.start_soon(followed.run, period_ms / 1000)
 
     def _on_role(self, role: Role, in_sync: bool) -> None:
         """Publish the role. A broker is live only when it can be reached, so that role waits for the listeners."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -14,10 +15,12 @@ from embedbroker import (
     QueueConfiguration,
     ReplicationBackup,
     ReplicationPrimary,
+    Role,
     SharedStoreBackup,
     SharedStorePrimary,
 )
 from embedbroker.pytest_plugin import BrokerClock, BrokerPair, ManagedBroker, bench_of
+from embedclient.errors import JMSException
 from tests.scenarios.clients import numbered, put, queued, session_at
 from tests.scenarios.groups import pair_of
 
@@ -73,3 +76,24 @@ async def test_a_bridge_follows_its_target_to_the_backup(
         await put(session, numbered(COUNT // 2, COUNT))
     await source.assert_empty("orders")
     assert await queued(pair, "arrivals") == numbered(0, COUNT)
+
+
+async def test_a_bridge_of_management_goes_on_at_the_backup_after_a_forced_failover(
+    broker_factory: MakeBroker, make_pair: MakePair
+) -> None:
+    target = await broker_factory("b", addresses=ADDRESSES).start()
+    pair = make_pair(connectors=PLACES)
+    await pair.start()
+    management = pair.live.broker.management
+    wanted = {"name": "over", "queue-name": "orders", "forwarding-address": "arrivals", "static-connectors": ["b"]}
+    await management.invoke("broker", "createBridge", json.dumps(wanted))
+    async with session_at(pair.url) as session:
+        await put(session, numbered(0, COUNT // 2))
+        await management.invoke("broker", "forceFailover")
+        await pair.backup.wait_for_role(Role.LIVE)
+        assert pair.primary.role is Role.STOPPED
+        await put(session, numbered(COUNT // 2, COUNT))
+    await target.wait_for(queue="arrivals", count=COUNT)
+    assert await queued(target, "arrivals") == numbered(0, COUNT)
+    with pytest.raises(JMSException, match="no backup takes over: the high availability policy is Primary Only"):
+        await target.broker.management.invoke("broker", "forceFailover")

@@ -144,6 +144,23 @@ async def test_a_changed_file_is_adopted_at_the_next_look(
         assert lines() == [READ_AGAIN]
 
 
+async def test_management_reloads_the_file_at_once(file: File, lines: Callable[[], list[str]]) -> None:
+    """Also without a period; Artemis' reloadConfigurationFile."""
+    file.write(core="<configuration-file-refresh-period>-1</configuration-file-refresh-period>")
+    async with EmbeddedBroker(load_config(file.path)) as broker:
+        management = broker.management
+        file.write(attempts="7")
+        await management.invoke("broker", "reloadConfigurationFile")
+        assert (await management.address_settings("x")).max_delivery_attempts == 7
+        assert lines()[-1] == READ_AGAIN
+        file.write(exclusive="perhaps")
+        with pytest.raises(JMSException, match=r"its file cannot be used: .*exclusive"):
+            await management.invoke("broker", "reloadConfigurationFile")
+    async with EmbeddedBroker() as broker:
+        with pytest.raises(JMSException, match="the broker has no configuration file"):
+            await broker.management.invoke("broker", "reloadConfigurationFile")
+
+
 async def test_what_is_new_in_the_file_is_created_and_what_is_missing_stays(
     file: File, autojump_clock: MockClock
 ) -> None:
