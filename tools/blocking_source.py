@@ -339,7 +339,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from embedbroker.config import AddressSettings, BrokerConfig, DivertConfiguration, SecuritySetting
+    from embedbroker.config import AddressSettings, BridgeConfig, BrokerConfig, DivertConfiguration, SecuritySetting
 
     from ._management import {names}
 

@@ -2,7 +2,14 @@
 
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._addresses import AddressConfiguration, QueueConfiguration
-from ._bridges import BridgeConfig, BridgeRoutingType, BridgeTransformer, check_bridges
+from ._bridges import (
+    ADD_HEADERS,
+    BridgeConfig,
+    BridgeRoutingType,
+    BridgeTransformer,
+    bridge_as_json,
+    check_bridges,
+)
 from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares
 from ._cluster import (
     DEFAULT_CLUSTER_PASSWORD,
@@ -44,6 +51,7 @@ from ._settings_json import (
 from ._wildcards import WildcardConfiguration
 
 __all__ = [
+    "ADD_HEADERS",
     "ANY_ROLE",
     "DEFAULT_CLUSTER_PASSWORD",
     "DEFAULT_CLUSTER_USER",
@@ -86,6 +94,7 @@ __all__ = [
     "address_settings_of_json",
     "as_connectors",
     "as_diverts",
+    "bridge_as_json",
     "certificate_pattern",
     "check_bridges",
     "exposure",

@@ -10,14 +10,32 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, TypeAlias
 
-from attrs import Attribute, evolve, field, frozen
+from attrs import Attribute, evolve, field, fields, frozen
 
 from embedclient.model import did_you_mean, ping_period_ms
 
 from ._checks import instance, named, number, optional, text, whole
 from ._diverts import as_properties
 
-__all__ = ["BridgeConfig", "BridgeRoutingType", "BridgeTransformer", "as_bridges", "check_bridges"]
+__all__ = [
+    "ADD_HEADERS",
+    "BridgeConfig",
+    "BridgeRoutingType",
+    "BridgeTransformer",
+    "as_bridges",
+    "bridge_as_json",
+    "check_bridges",
+]
+
+ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+"""The transformer of Artemis that exists here: it adds properties."""
+
+# Names in the JSON of Artemis that differ from those of the fields by more than hyphens.
+_JSON_NAMES = {
+    "queue": "queue-name",
+    "filter": "filter-string",
+    "check_period_ms": "client-failure-check-period",
+}
 
 BridgeTransformer: TypeAlias = Callable[[Any], None]
 """Change a `BridgedMessage` before it is sent."""
@@ -127,6 +145,26 @@ class BridgeConfig:
         if self.concurrency == 1:
             return [self]
         return [evolve(self, name=f"{self.name}-{number}", concurrency=1) for number in range(self.concurrency)]
+
+
+def bridge_as_json(config: BridgeConfig) -> dict[str, object]:
+    """Return the values of a bridge that are not defaults, under the names that Artemis has in its JSON.
+
+    Raises:
+        ValueError: It has a transformer, which JSON cannot hold.
+    """
+    if config.transformer is not None:
+        raise ValueError(f"bridge {config.name!r}: a transformer cannot be recorded; use properties, or bridges=[...]")
+    shown: dict[str, object] = {}
+    for each in fields(BridgeConfig):
+        value = getattr(config, each.name)
+        if each.name == "properties":
+            if value:
+                shown["transformer-configuration"] = {"class-name": ADD_HEADERS, "properties": dict(value)}
+        elif value != each.default:
+            name = _JSON_NAMES.get(each.name, each.name.removesuffix("_ms").replace("_", "-"))
+            shown[name] = value.value if isinstance(value, Enum) else value
+    return shown
 
 
 def as_bridges(value: object) -> tuple[BridgeConfig, ...]:

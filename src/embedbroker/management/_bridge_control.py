@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from embedbroker.config import ADD_HEADERS
 from embedbroker.kernel import BridgeView, Kernel
 
-from ._diverts import ADD_HEADERS
 from ._registry import Attribute, Call, Control, ManagementRefused, Operation
 
 __all__ = ["BRIDGE", "bridge_names"]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from embedbroker.config import DivertConfiguration, DivertRoutingType
+from embedbroker.config import ADD_HEADERS, DivertConfiguration, DivertRoutingType
 from embedbroker.kernel import Divert, Kernel
 from embedclient.model import did_you_mean
 
 from ._queue_requests import json_object
 from ._registry import Attribute, Call, Control, Kind, ManagementRefused, Operation, Parameter, done
 
-__all__ = ["ADD_HEADERS", "DIVERT", "OPERATIONS", "added_properties", "divert_names", "divert_text"]
+__all__ = ["DIVERT", "OPERATIONS", "added_properties", "divert_names", "divert_text"]
 
-ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
-"""The transformer of Artemis that exists here: it adds properties."""
 _FIELDS = (
     "name", "routing-name", "address", "forwarding-address", "exclusive", "filter-string", "transformer-configuration",
     "routing-type",

@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from attrs import fields
 
+from embedbroker import BridgeConfig, BridgeRoutingType
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
+from embedbroker.runtime._embedded import life_of
 from embedclient.errors import JMSException
 from tests.scenarios.clients import numbered, queued
 
@@ -115,9 +118,9 @@ async def test_what_cannot_become_a_bridge_is_refused_and_nothing_is_created(bro
         ({"name": "x", "transformer-configuration": {"class-name": "my.Class"}}, "is a class of Java"),
         ({"name": "x", "retry-intervall": 1}, "unknown field 'retry-intervall'.*retry-interval"),
     ]
-    for fields, text in refused:
+    for wrong, text in refused:
         with pytest.raises(JMSException, match=text):
-            await create(source, **fields)
+            await create(source, **wrong)
     for text in ("", "[]", "nope", "[" * 5_000):
         with pytest.raises(JMSException, match="the bridge configuration"):
             await manage(source).invoke("broker", "createBridge", text)
@@ -195,3 +198,33 @@ async def test_notifications_of_a_created_and_a_destroyed_bridge(broker_factory:
     messages = await source.messages("events")
     found = [(each.properties["_AMQ_NotifType"], each.properties.get("name")) for each in messages]
     assert [each for each in found if each[1] is not None] == [("BRIDGE_STARTED", "to-b"), ("BRIDGE_STOPPED", "to-b")]
+
+
+async def test_every_field_of_a_bridge_reaches_it(broker_factory: MakeBroker) -> None:
+    """Over the JSON of Artemis, and over the journal."""
+    wanted = BridgeConfig(
+        name="to-b", queue="orders", static_connectors=["c", "b"], forwarding_address="arrivals", filter="a = 1",
+        properties={"k": "v"}, routing_type=BridgeRoutingType.STRIP, user="u", password="p", client_id="id", ha=True,
+        use_duplicate_detection=False, confirmation_window_size=1, producer_window_size=2,
+        min_large_message_size=3, check_period_ms=4, connection_ttl_ms=500, retry_interval_ms=6,
+        retry_interval_multiplier=1.7, max_retry_interval_ms=800, initial_connect_attempts=9, reconnect_attempts=10,
+        pending_ack_timeout_ms=11,
+    )  # fmt: skip
+    others = {each.name for each in fields(BridgeConfig) if getattr(wanted, each.name) == each.default}
+    assert others == {"transformer", "concurrency"}
+    source, _target = await two(broker_factory)
+    control = source.broker.management
+    await control.add_connector("c", "tcp://127.0.0.1:1")
+    await control.create_bridge(wanted)
+    for _ in range(2):
+        node = life_of(source.broker).host.node
+        assert [bridge.config for bridge in node.kernel.bridges.running.values()] == [wanted]
+        assert await control.bridge_names() == ["to-b"]
+        await source.restart()
+        control = source.broker.management
+    await control.delete_bridge("to-b")
+    await control.remove_connector("c")
+    await control.create_bridge(bridge(concurrency=2))
+    assert await names(source) == ["to-b-0", "to-b-1"]
+    with pytest.raises(ValueError, match="a transformer cannot be recorded"):
+        await control.create_bridge(bridge(name="x", transformer=print))
