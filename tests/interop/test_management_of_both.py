@@ -837,3 +837,57 @@ def message_commands(url: str) -> list[object]:
 def test_the_command_for_messages_does_the_same_with_both(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
     expected = message_commands(theirs.url)
     assert message_commands(ours.url) == expected
+
+
+BRIDGE_FORMS: list[list[object]] = [
+    [json.dumps({
+        "name": "mover", "queue-name": "bridged.from", "forwarding-address": "bridged.to", "filter-string": "a = 1",
+        "static-connectors": ["itself"], "retry-interval": 100, "retry-interval-multiplier": 1.5, "ha": False,
+        "initial-connect-attempts": -1, "reconnect-attempts": 7, "use-duplicate-detection": True, "user": "admin",
+        "password": "admin", "confirmation-window-size": 4000, "producer-window-size": 500, "concurrency": 1,
+        "client-failure-check-period": 30000, "connection-ttl": 60000, "max-retry-interval": 2000,
+        "min-large-message-size": 102400, "call-timeout": 30000, "reconnect-attempts-on-same-node": 10,
+    })],
+    ["mover", "bridged.from", "bridged.to", "a = 1", None, 100, 1.5, -1, 7, True, 4000, 30000, "itself", False, False,
+     "admin", "admin"],
+    ["mover", "bridged.from", "bridged.to", "a = 1", None, 100, 1.5, -1, 7, True, 4000, 500, 30000, "itself", False,
+     False, "admin", "admin"],
+    ["mover", "bridged.from", "bridged.to", "a = 1", None, {}, 100, 1.5, -1, 7, True, 4000, 500, 30000, "itself", False,
+     False, "admin", "admin"],
+]  # fmt: skip
+
+
+async def moved_of(url: str, form: list[object]) -> dict[str, object]:
+    """What a bridge shows that management creates and destroys, and what it moves."""
+    async with ConnectionFactory(url, user="admin", password="admin").create_context() as context:
+        for name in ("bridged.from", "bridged.to"):
+            await invoke(context, "broker", "createQueue", json.dumps({"name": name, "routing-type": "ANYCAST"}))
+        await invoke(context, "broker", "addConnector", "itself", url)
+        await invoke(context, "broker", "createBridge", *form)
+        found: dict[str, object] = {"names": await invoke(context, "broker", "getBridgeNames")}
+        for name in (
+            "QueueName", "ForwardingAddress", "FilterString", "StaticConnectors", "RetryInterval",
+            "RetryIntervalMultiplier", "MaxRetryInterval", "ReconnectAttempts", "HA", "TransformerClassName",
+        ):  # fmt: skip
+            getter = f"is{name}" if name == "HA" else f"get{name}"
+            found[name] = await invoke(context, "bridge.mover", getter)
+        async with context.create_consumer(Queue("bridged.to")) as consumer:
+            await context.create_producer().send(Queue("bridged.from"), TextMessage("one", properties={"a": 1}))
+            message = await consumer.receive(timeout=30)
+            assert message is not None
+            found["moved"] = (message.body, message.properties["a"])
+        await invoke(context, "broker", "destroyBridge", "mover")
+        await invoke(context, "broker", "removeConnector", "itself")
+        found["left"] = await invoke(context, "broker", "getBridgeNames")
+        for name in ("bridged.from", "bridged.to"):
+            await invoke(context, "broker", "destroyQueue", name)
+    return found
+
+
+@pytest.mark.parametrize("form", BRIDGE_FORMS, ids=["json", "17", "18", "map"])
+async def test_bridges_of_management_are_those_of_artemis(
+    theirs: NotifyingArtemis, ours: ThreadedBroker, form: list[object]
+) -> None:
+    expected = await moved_of(theirs.url, form)
+    assert expected["moved"] == ("one", 1) and expected["names"] == ["mover"] and expected["left"] == []
+    assert await moved_of(ours.url, form) == expected
