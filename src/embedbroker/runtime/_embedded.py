@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
 from urllib.parse import quote
 
 import outcome
@@ -130,6 +130,8 @@ class EmbeddedBroker:
         self._is_starting = False
         # Later starts have the same configuration, and what was adopted meanwhile is newer.
         self._was_started = False
+        # A call on an instance would make another broker, with default settings: in memory, and open to everyone.
+        vars(self)["in_thread"] = _refuse_in_thread
 
     # -- where it is ---------------------------------------------------------------------------------------------
 
@@ -435,6 +437,13 @@ class EmbeddedBroker:
         Raises: as `EmbeddedBroker`.
         """
         return ThreadedBroker(config, options)
+
+
+def _refuse_in_thread(*_config: object, **_options: object) -> NoReturn:
+    raise TypeError(
+        "in_thread is called on the class, with the settings: EmbeddedBroker.in_thread(port=61616); "
+        "EmbeddedBroker(port=61616).in_thread() would lose them"
+    )
 
 
 def observe(broker: EmbeddedBroker, observer: Observer) -> None:

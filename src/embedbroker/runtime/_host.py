@@ -678,7 +678,8 @@ class Host:
         if task.kind is TaskKind.FAIL_OVER:
             return None
         if task.kind is TaskKind.RELOAD_CONFIGURATION:
-            return await self._reload_file()
+            await self._reload_file()
+            return None
         if task.kind in _OF_ACCEPTOR:
             return await self._control_acceptor(task.kind)
         assert source is not None, "without files the node changes its users itself"

@@ -496,7 +496,56 @@ def _is_sent(row: Mapping[str, object]) -> bool:
     return row["message_operation_type"] == "(+) send"
 
 
-class Management(TransactionCalls):
+class BridgeCalls(TransactionCalls):
+    """Create and end bridges to other brokers, and the connectors that they name."""
+
+    async def bridge_names(self) -> list[str]:
+        """Return the names of all bridges that run."""
+        names: list[str] = await self.get("broker", "BridgeNames")
+        return names
+
+    async def create_bridge(self, bridge: BridgeConfig) -> None:
+        """Create a bridge, and start it. It survives a restart.
+
+        Args:
+            bridge: The bridge; one with a transformer is refused, because it cannot be recorded.
+
+        Raises:
+            ValueError: It has a transformer.
+            JMSException: Its name is in use, or its queue or a connector does not exist.
+        """
+        await self.invoke("broker", "createBridge", json.dumps(bridge_as_json(bridge)))
+
+    async def delete_bridge(self, name: str) -> None:
+        """End a bridge; what is not confirmed returns to its queue. One of the configuration is back after a restart.
+
+        Args:
+            name: Name of the bridge.
+        """
+        await self.invoke("broker", "destroyBridge", name)
+
+    async def add_connector(self, name: str, url: str) -> None:
+        """Add a connector, or replace one, for bridges that are created later. It survives a restart.
+
+        Args:
+            name: Name of the connector.
+            url: Place of the other broker, such as ``tcp://host:61616``.
+
+        Raises:
+            JMSException: The URL is not that of a connector.
+        """
+        await self.invoke("broker", "addConnector", name, url)
+
+    async def remove_connector(self, name: str) -> None:
+        """Forget a connector. Bridges that use it go on until a restart.
+
+        Args:
+            name: Name of the connector.
+        """
+        await self.invoke("broker", "removeConnector", name)
+
+
+class Management(BridgeCalls):
     """Read and change a running broker. Made by `EmbeddedBroker.management`.
 
     `get` and `invoke` reach every attribute and operation of the guide's tables. The other methods are typed forms of
@@ -877,53 +926,6 @@ class Management(TransactionCalls):
             JMSException: Some are refused; the text names them. The others hold.
         """
         self._result(await self._host().reload(diverts=as_diverts(diverts)))
-
-    # -- bridges -------------------------------------------------------------------------------------------------
-
-    async def bridge_names(self) -> list[str]:
-        """Return the names of all bridges that run."""
-        names: list[str] = await self.get("broker", "BridgeNames")
-        return names
-
-    async def create_bridge(self, bridge: BridgeConfig) -> None:
-        """Create a bridge, and start it. It survives a restart.
-
-        Args:
-            bridge: The bridge; one with a transformer is refused, because it cannot be recorded.
-
-        Raises:
-            ValueError: It has a transformer.
-            JMSException: Its name is in use, or its queue or a connector does not exist.
-        """
-        await self.invoke("broker", "createBridge", json.dumps(bridge_as_json(bridge)))
-
-    async def delete_bridge(self, name: str) -> None:
-        """End a bridge; what is not confirmed returns to its queue. One of the configuration is back after a restart.
-
-        Args:
-            name: Name of the bridge.
-        """
-        await self.invoke("broker", "destroyBridge", name)
-
-    async def add_connector(self, name: str, url: str) -> None:
-        """Add a connector, or replace one, for bridges that are created later. It survives a restart.
-
-        Args:
-            name: Name of the connector.
-            url: Place of the other broker, such as ``tcp://host:61616``.
-
-        Raises:
-            JMSException: The URL is not that of a connector.
-        """
-        await self.invoke("broker", "addConnector", name, url)
-
-    async def remove_connector(self, name: str) -> None:
-        """Forget a connector. Bridges that use it go on until a restart.
-
-        Args:
-            name: Name of the connector.
-        """
-        await self.invoke("broker", "removeConnector", name)
 
     async def _rows(self, operation: str) -> list[dict[str, str]]:
         """Return all rows of a list. The broker returns them in pages: one result has a limited size."""

@@ -319,7 +319,55 @@ class ThreadedTransactionCalls(ThreadedDeliveryCalls):
         return self._run(lambda: self._management.heuristic_transactions())
 
 
-class ThreadedManagement(ThreadedTransactionCalls):
+class ThreadedBridgeCalls(ThreadedTransactionCalls):
+    """Do what `BridgeCalls` does, and block."""
+
+    def bridge_names(self) -> list[str]:
+        """Return the names of all bridges that run."""
+        return self._run(lambda: self._management.bridge_names())
+
+    def create_bridge(self, bridge: BridgeConfig) -> None:
+        """Create a bridge, and start it. It survives a restart.
+
+        Args:
+            bridge: The bridge; one with a transformer is refused, because it cannot be recorded.
+
+        Raises:
+            ValueError: It has a transformer.
+            JMSException: Its name is in use, or its queue or a connector does not exist.
+        """
+        self._run(lambda: self._management.create_bridge(bridge))
+
+    def delete_bridge(self, name: str) -> None:
+        """End a bridge; what is not confirmed returns to its queue. One of the configuration is back after a restart.
+
+        Args:
+            name: Name of the bridge.
+        """
+        self._run(lambda: self._management.delete_bridge(name))
+
+    def add_connector(self, name: str, url: str) -> None:
+        """Add a connector, or replace one, for bridges that are created later. It survives a restart.
+
+        Args:
+            name: Name of the connector.
+            url: Place of the other broker, such as ``tcp://host:61616``.
+
+        Raises:
+            JMSException: The URL is not that of a connector.
+        """
+        self._run(lambda: self._management.add_connector(name, url))
+
+    def remove_connector(self, name: str) -> None:
+        """Forget a connector. Bridges that use it go on until a restart.
+
+        Args:
+            name: Name of the connector.
+        """
+        self._run(lambda: self._management.remove_connector(name))
+
+
+class ThreadedManagement(ThreadedBridgeCalls):
     """Do what `Management` does, and block. Made by `ThreadedBroker.management`.
 
     Methods, arguments and errors are the same.
@@ -644,47 +692,3 @@ class ThreadedManagement(ThreadedTransactionCalls):
             JMSException: Some are refused; the text names them. The others hold.
         """
         self._run(lambda: self._management.reload_diverts(diverts))
-
-    def bridge_names(self) -> list[str]:
-        """Return the names of all bridges that run."""
-        return self._run(lambda: self._management.bridge_names())
-
-    def create_bridge(self, bridge: BridgeConfig) -> None:
-        """Create a bridge, and start it. It survives a restart.
-
-        Args:
-            bridge: The bridge; one with a transformer is refused, because it cannot be recorded.
-
-        Raises:
-            ValueError: It has a transformer.
-            JMSException: Its name is in use, or its queue or a connector does not exist.
-        """
-        self._run(lambda: self._management.create_bridge(bridge))
-
-    def delete_bridge(self, name: str) -> None:
-        """End a bridge; what is not confirmed returns to its queue. One of the configuration is back after a restart.
-
-        Args:
-            name: Name of the bridge.
-        """
-        self._run(lambda: self._management.delete_bridge(name))
-
-    def add_connector(self, name: str, url: str) -> None:
-        """Add a connector, or replace one, for bridges that are created later. It survives a restart.
-
-        Args:
-            name: Name of the connector.
-            url: Place of the other broker, such as ``tcp://host:61616``.
-
-        Raises:
-            JMSException: The URL is not that of a connector.
-        """
-        self._run(lambda: self._management.add_connector(name, url))
-
-    def remove_connector(self, name: str) -> None:
-        """Forget a connector. Bridges that use it go on until a restart.
-
-        Args:
-            name: Name of the connector.
-        """
-        self._run(lambda: self._management.remove_connector(name))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import AddressConfiguration, BrokerConfig, EmbeddedBroker, QueueConfiguration, Role
+from embedbroker import AddressConfiguration, BrokerConfig, EmbeddedBroker, QueueConfiguration, Role, User
 from embedbroker.node import Input, Output
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.runtime._embedded import life_of
@@ -298,3 +298,10 @@ def test_a_part_that_is_none_is_refused_at_once(part: str, said: str) -> None:
     wrong: dict[str, Any] = {part: "data"}
     with pytest.raises(TypeError, match=said):
         EmbeddedBroker(**wrong)
+
+
+def test_in_thread_of_an_instance_is_refused() -> None:
+    """It would be another broker, open and in memory, whatever the settings of the instance."""
+    broker = EmbeddedBroker(users=[User("app", "secret", roles=["amq"])])
+    with pytest.raises(TypeError, match="in_thread is called on the class"):
+        broker.in_thread()
