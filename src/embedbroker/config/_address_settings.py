@@ -76,6 +76,8 @@ class AddressSettings:
         max_size_bytes: Bytes of messages on the address beyond which it is full.
         address_full_policy: Treatment of the producers of a full address.
         send_to_dla_on_no_route: Whether messages that no queue takes become dead letters.
+        redistribution_delay: Time after which messages that no consumer here takes go to another member of the cluster
+            that has one; -1: never.
         auto_create_queues: Whether queues are created on demand.
         auto_create_addresses: Whether addresses are created on demand.
         auto_delete_queues: Whether queues created on demand are deleted when they are idle.
@@ -122,6 +124,7 @@ class AddressSettings:
     max_size_bytes: int | None = field(default=None, validator=_number)
     address_full_policy: AddressFullPolicy | None = field(default=None, validator=_policy)
     send_to_dla_on_no_route: bool | None = field(default=None, validator=_flag)
+    redistribution_delay: int | None = field(default=None, validator=_number)
     auto_create_queues: bool | None = field(default=None, validator=_flag)
     auto_create_addresses: bool | None = field(default=None, validator=_flag)
     auto_delete_queues: bool | None = field(default=None, validator=_flag)
@@ -178,6 +181,7 @@ DEFAULT_SETTINGS = AddressSettings(
     max_size_bytes=-1,
     address_full_policy=AddressFullPolicy.BLOCK,
     send_to_dla_on_no_route=False,
+    redistribution_delay=-1,
     auto_create_queues=True,
     auto_create_addresses=True,
     auto_delete_queues=True,

@@ -37,6 +37,7 @@ _FIELDS: Fields = {
     "redelivery-collision-avoidance-factor": ("redelivery_collision_avoidance_factor", number),
     "max-size-bytes": ("max_size_bytes", size),
     "send-to-dla-on-no-route": ("send_to_dla_on_no_route", boolean),
+    "redistribution-delay": ("redistribution_delay", whole),
     "auto-create-queues": ("auto_create_queues", boolean),
     "auto-create-addresses": ("auto_create_addresses", boolean),
     "auto-delete-queues": ("auto_delete_queues", boolean),

@@ -78,7 +78,7 @@ _AS_IT_IS_BELOW = {
         "200": "management-browse-page-size",
         "256": "management-message-attribute-size-limit",
         "-1": """
-            max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold redistribution-delay
+            max-size-messages page-limit-bytes page-limit-messages max-size-bytes-reject-threshold
             slow-consumer-threshold default-ring-size default-delay-before-dispatch
         """,
         "0": """

@@ -248,6 +248,7 @@ SETTINGS: dict[str, tuple[str, str, object]] = {
     "max-size-bytes": ("20m", "max_size_bytes", 20 * 1024 * 1024),
     "address-full-policy": ("FAIL", "address_full_policy", AddressFullPolicy.FAIL),
     "send-to-dla-on-no-route": ("true", "send_to_dla_on_no_route", True),
+    "redistribution-delay": ("500", "redistribution_delay", 500),
     "auto-create-queues": ("false", "auto_create_queues", False),
     "auto-create-addresses": ("false", "auto_create_addresses", False),
     "auto-delete-queues": ("false", "auto_delete_queues", False),
