@@ -1,4 +1,4 @@
-"""Timed work of the broker: scheduled messages, expiry scans, removal of what is idle, time-outs, message counters.
+"""Timed work of the broker: scheduled messages, expiry scans, removal of what is idle, delays, message counters.
 
 Responsible for when that is due and for doing it in bounded slices. Does not depend on how a message is moved.
 """
@@ -14,6 +14,7 @@ from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._clock import Clock
 from ._message_counters import MessageCounters
+from ._redistribution import Redistribution
 from ._schedule import Schedule
 from ._teardown import Teardown
 from .addressing._address import Address
@@ -56,6 +57,7 @@ class Housekeeping:
         "_idle_period",
         "_inform",
         "_log",
+        "_redistribution",
         "_scan",
         "_schedule",
         "_settings",
@@ -77,6 +79,7 @@ class Housekeeping:
         teardown: Teardown,
         schedule: Schedule,
         counters: MessageCounters,
+        redistribution: Redistribution,
         log: Callable[[str], None],
         inform: Callable[[str], None],
     ) -> None:
@@ -93,13 +96,14 @@ class Housekeeping:
         self._schedule = schedule
         self._calls = schedule.calls
         self._counters = counters
+        self._redistribution = redistribution
         self._log = log
         self._inform = inform
         self._expiry_period = config.message_expiry_scan_period_ms / 1000
         self._idle_period = config.address_queue_scan_period_ms / 1000
         self._expiry_due = _NEVER
         self._idle_due = _NEVER
-        # The earliest of them and of the message counters: each step compares it with the time.
+        # The earliest of them, of the message counters and of redistribution: each step compares it with the time.
         self._due = _NEVER
         self._scan: Iterator[bool] | None = None
         self._sweep: Iterator[bool] | None = None
@@ -114,7 +118,7 @@ class Housekeeping:
 
     def reschedule(self) -> None:
         """Follow a changed time of one of the scans."""
-        self._due = min(self._expiry_due, self._idle_due, self._counters.due)
+        self._due = min(self._expiry_due, self._idle_due, self._counters.due, self._redistribution.due)
 
     def at_start(self, *, deletes_missing: bool = True) -> None:
         """Drop what was auto-created and is empty, and provide what is configured. Must run once, before clients come.
@@ -167,6 +171,8 @@ class Housekeeping:
         """Do what is due: at most one slice of scheduled messages, and one of each scan."""
         self._schedule.release_due(self._config.work_per_step_max)
         self._branches.run(now)
+        if now >= self._redistribution.due:
+            self._redistribution.run_due()
         if self._scan is None and now >= self._expiry_due:
             self._expiry_due = now + self._expiry_period
             self._scan = self._expire_all(list(self._address_manager.queues.values()), self._clock.now_ms)

@@ -26,6 +26,7 @@ from ._large_bodies import LargeBodies
 from ._memory import MemoryAccount
 from ._message_counters import MessageCounters
 from ._observer import Observers
+from ._redistribution import Redistribution
 from ._router import Router
 from ._schedule import Schedule
 from ._statistics import KernelStatistics
@@ -128,11 +129,20 @@ class Kernel:
         )  # fmt: skip
         self._compose_branches()
         self.cursors = Cursors(self.address_manager, self.store, self.ids, self.deferred, self.removal, self.clock)
+        self._compose_teardown()
+        self._compose_housekeeping()
+
+    def _compose_teardown(self) -> None:
+        """Create the parts that follow consumers and queues as they come and go."""
+        self.redistribution = Redistribution(
+            self.address_manager, self.settings, self.clock, self.forwarding, self.placement, self.settlement,
+            self.transactions, self.deferred, self.schedule, self.log,
+        )  # fmt: skip
+        self.observers.commit.queue_added.append(self.redistribution.consider)
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
-            self.schedule,
+            self.schedule, self.redistribution,
         )  # fmt: skip
-        self._compose_housekeeping()
 
     def _compose_housekeeping(self) -> None:
         """Create the parts that work by time, and the place of those that work outside of the kernel."""
@@ -142,9 +152,10 @@ class Kernel:
         self.configured_addresses = ConfiguredAddresses(self.address_manager, self.teardown, self.inform)
         self.housekeeping = Housekeeping(
             self.config, self.settings, self.clock, self.address_manager, self.configured_addresses, self.diverts,
-            self.cursors, self.branches, self.expiry, self.teardown, self.schedule, self.message_counters, self.log,
-            self.inform,
+            self.cursors, self.branches, self.expiry, self.teardown, self.schedule, self.message_counters,
+            self.redistribution, self.log, self.inform,
         )  # fmt: skip
+        self.redistribution.on_due = self.housekeeping.reschedule
 
     def _compose_branches(self) -> None:
         """Create the parts that keep XA branches, and sets of them."""

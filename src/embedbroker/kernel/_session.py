@@ -375,7 +375,7 @@ class Session:
         consumer.pre_acknowledge = self.pre_acknowledge and not browse
         consumer.started = browse or self.started
         self.consumers[key] = consumer
-        queue.add_consumer(consumer)
+        self._teardown.attach(consumer)
         observers.call(observers.commit.consumer_added, consumer)
         if replaced is not None:
             # Not before the new one is there: a queue may exist only as long as it has a consumer.

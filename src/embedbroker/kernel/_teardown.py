@@ -13,6 +13,7 @@ from itertools import chain
 from ._deferred import AT_ONCE_MAX, DeferredWork
 from ._ids import Ids
 from ._observer import Leaving, Observers
+from ._redistribution import Redistribution
 from ._schedule import Schedule
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
@@ -27,7 +28,7 @@ __all__ = ["Teardown"]
 
 
 class Teardown:
-    """End consumers and queues."""
+    """Add and end consumers, and end queues."""
 
     __slots__ = (
         "_address_manager",
@@ -35,6 +36,7 @@ class Teardown:
         "_deferred",
         "_ids",
         "_observers",
+        "_redistribution",
         "_removal",
         "_schedule",
         "_settlement",
@@ -50,6 +52,7 @@ class Teardown:
         ids: Ids,
         deferred: DeferredWork,
         schedule: Schedule,
+        redistribution: Redistribution,
     ) -> None:
         self._address_manager = address_manager
         self._cursors = cursors
@@ -59,6 +62,7 @@ class Teardown:
         self._ids = ids
         self._deferred = deferred
         self._schedule = schedule
+        self._redistribution = redistribution
 
     def delete_queue(self, queue: Queue, *, keep_address: bool = False) -> None:
         """Delete a queue with what it holds, and close the consumers that are left.
@@ -69,6 +73,7 @@ class Teardown:
         queue.deleted = True
         for observe in self._observers.decision.queue_removed:
             observe(queue)
+        self._redistribution.cancel(queue)
         for consumer in [*queue.consumers, *queue.browsers]:
             self._take_back(consumer, Outcome.FAILED)
             consumer.port.closed_by_broker(consumer)
@@ -109,6 +114,16 @@ class Teardown:
         waiting = queue.backlog.remove_if(is_doomed, exempt_through=lambda: self._cursors.exempt_through(queue))
         return waiting if queue.scheduled is None else chain(waiting, _scheduled(queue.scheduled, is_doomed))
 
+    def attach(self, consumer: Consumer) -> None:
+        """Add a consumer to its queue, which gives no more messages away that this one wants."""
+        queue = consumer.queue
+        if consumer.browse:
+            queue.add_consumer(consumer)
+            return
+        self._redistribution.cancel(queue)
+        queue.add_consumer(consumer)
+        self._redistribution.consider(queue)
+
     def detach(self, consumer: Consumer, outcome: Outcome) -> None:
         """Remove a consumer; what it had not settled returns to the queue.
 
@@ -117,6 +132,8 @@ class Teardown:
         """
         queue = consumer.queue
         self._take_back(consumer, outcome)
+        if not consumer.browse:
+            self._redistribution.consider(queue)
         if consumer.browse or queue.consumers or queue.deleted:
             return
         if queue.definition.transient:

@@ -101,6 +101,11 @@ class Resolution:
         """Return all remote bindings."""
         return [binding for bindings in self._remote_at.values() for binding in bindings.values()]
 
+    @property
+    def has_remote(self) -> bool:
+        """Return True if any queue of another broker is bound."""
+        return bool(self._remote_at)
+
     def remote_at(self, name: str) -> list[RemoteBinding]:
         """Return the remote bindings of exactly this address, in order of their addition."""
         return list(self._remote_at.get(name, {}).values())

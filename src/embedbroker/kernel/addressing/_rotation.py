@@ -91,8 +91,27 @@ class Group:
         self.position = (fallback + 1) % count
         return bindings[fallback]
 
-    def next_elsewhere(self, message: Message, origin: Queue) -> Shared | None:
-        """Return the binding that takes a message out of a queue: one with a consumer that wants it; None for none."""
+    @property
+    def has_consumers_elsewhere(self) -> bool:
+        """Return True if a broker that is connected has a consumer."""
+        return any(binding.is_connected and binding.consumer_count for binding in self._remote)
+
+    def has_elsewhere(self, message: Message, origin: Queue, queue_name: str | None) -> bool:
+        """Return True if `next_elsewhere` finds a binding."""
+        return self._find_elsewhere(message, origin, queue_name) >= 0
+
+    def next_elsewhere(self, message: Message, origin: Queue, queue_name: str | None) -> Shared | None:
+        """Return the binding that takes a message out of a queue: one with a consumer that wants it; None for none.
+
+        The next turn is that of the binding behind it. A ``queue_name`` is required of the queue; None allows any.
+        """
+        found = self._find_elsewhere(message, origin, queue_name)
+        if found < 0:
+            return None
+        self.position = (found + 1) % len(self.bindings)
+        return self.bindings[found]
+
+    def _find_elsewhere(self, message: Message, origin: Queue, queue_name: str | None) -> int:
         bindings = self.bindings
         count = len(bindings)
         for step in range(count):
@@ -102,10 +121,10 @@ class Group:
                 binding is not origin
                 and _is_preferred(binding, message, is_strict=False)
                 and (binding.filter is None or binding.filter.matches(message))
+                and (queue_name is None or _queue_name(binding) == queue_name)
             ):
-                self.position = (position + 1) % count
-                return binding
-        return None
+                return position
+        return -1
 
 
 def _is_preferred(binding: Shared, message: Message, *, is_strict: bool) -> bool:

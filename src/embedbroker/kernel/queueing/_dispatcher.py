@@ -17,7 +17,7 @@ from ._backpressure import Backpressure, HeldUp
 from ._credit import Credit
 from ._reference import Reference
 
-__all__ = ["Candidate", "Dispatcher", "Hand", "Level"]
+__all__ = ["Candidate", "Dispatcher", "Filter", "Hand", "Level"]
 
 
 class Filter(Protocol):

@@ -24,7 +24,7 @@ from ._backpressure import Backpressure
 from ._credit import Credit
 from ._cursor import Cursor
 from ._deliveries import CHUNK_ENTRIES, Deliveries
-from ._dispatcher import Dispatcher
+from ._dispatcher import Dispatcher, Filter
 from ._groups import GroupDispatcher
 from ._scheduled import ScheduledReferences
 
@@ -92,7 +92,7 @@ class Remaining:
 
     __slots__ = ("declined", "wanted")
 
-    def __init__(self, wanted: Selector | None) -> None:
+    def __init__(self, wanted: Filter | None) -> None:
         self.wanted = wanted
         # Ids of messages that are still in the queue, or delivered to other consumers of it.
         self.declined: set[int] = set()
@@ -148,7 +148,7 @@ class Consumer:
         self.key = key
         self.queue = queue
         self.port = port
-        self.selector: Selector | Remaining | None = selector
+        self.selector: Filter | None = selector
         self.backpressure = backpressure
         self.browse = browse
         self.priority = priority

@@ -15,6 +15,7 @@ from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager, split_fqqn
 from ..addressing._remote_binding import RemoteBinding
+from ..addressing._rotation import Shared
 from ..message._message import Message
 from ..queueing._queue import Queue
 
@@ -63,6 +64,17 @@ class Forwarding:
         if "::" in message.address:
             return self._addresses.qualified_queues(message, routing_type)
         return address.route_all(message, routing_type)
+
+    def copies_for(self, message: Message, binding: Shared) -> list[Copy] | Refused:
+        """Return the copy with which a message moves to one binding, or why it cannot be copied."""
+        if isinstance(binding, RemoteBinding):
+            return self.copies(message, (binding,))
+        try:
+            copy = message.copy_to(message.address, None, message.expiration)
+        except RemoteProtocolError as error:
+            return Refused(ErrorCode.INTERNAL_ERROR, f"it cannot be copied: {error}")
+        copy.assign_id(self._ids.take())
+        return [(copy, binding)]
 
     def copies(self, message: Message, remote: Sequence[RemoteBinding]) -> list[Copy] | Refused:
         """Return one copy for each broker that has a queue for a message, or why it cannot be copied."""

@@ -1,0 +1,289 @@
+"""Redistribution: messages that no consumer here takes go to a queue of another broker that has one.
+
+Responsible for when a queue is redistributed (cluster-and-ha 9), for which messages leave it, and for moving them in
+portions. Does not depend on bridges: a message moves to a store-and-forward queue.
+
+A queue that is redistributed has a hidden consumer of the lowest priority, which matches what can go elsewhere. So the
+messages keep their order, later ones are found without a scan, and a paused or exclusive queue keeps its rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+
+from embedbroker.config import AddressSettingsRepository, MessageLoadBalancing
+from embedclient.errors import RemoteProtocolError
+
+from ._clock import Clock
+from ._deferred import AT_ONCE_MAX, DeferredWork
+from ._log_once import LogOnce
+from ._refusal import Refused
+from ._schedule import Schedule
+from .addressing._addresses import AddressManager
+from .addressing._remote_binding import RemoteBinding
+from .addressing._rotation import Group
+from .message._message import Message
+from .queueing._backlog import Bookmark, Reference
+from .queueing._credit import CountCredit
+from .queueing._queue import Consumer, Queue
+from .settling._forwarding import Forwarding
+from .settling._outcome import Outcome
+from .settling._settlement import Settlement
+from .transactions._placement import Placement
+from .transactions._transaction import Transactions
+
+__all__ = ["Redistribution"]
+
+# Share of a step's work that moving one message takes, beside its dispatch.
+_MOVE_COST = 4
+# Below all priorities of consumers: those get what they want first.
+_PRIORITY = -(1 << 40)
+_ANYCAST = 1
+_MOVING = (MessageLoadBalancing.ON_DEMAND, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
+
+
+class _Taker:
+    """Take the messages of one queue that can go elsewhere: the port and the filter of its hidden consumer."""
+
+    __slots__ = ("_refused", "consumer", "queue", "redistribution")
+
+    def __init__(self, redistribution: Redistribution, queue: Queue, schedule: Schedule) -> None:
+        self.redistribution = redistribution
+        self.queue = queue
+        consumer = Consumer(
+            0, queue, self, None, schedule.make_backpressure(), CountCredit(), browse=False, priority=_PRIORITY
+        )
+        consumer.selector = self
+        consumer.started = True
+        self.consumer = consumer
+        # Ids of messages that could not be copied, and stay.
+        self._refused: set[int] = set()
+
+    def matches(self, message: Message) -> bool:
+        """Return True if a message leaves the queue: no consumer here wants it, and one elsewhere does."""
+        queue = self.queue
+        if message.message_id in self._refused or queue.cursor is not None or queue.has_matching_consumer(message):
+            return False
+        try:
+            # All messages of a group go to one consumer, and the group is here.
+            if message.group_id is not None:
+                return False
+        except RemoteProtocolError:
+            return False
+        group = self.redistribution.group_of(queue)
+        return group is not None and group.has_elsewhere(message, queue, required_name(queue))
+
+    def refuse(self, message: Message) -> None:
+        """Leave a message where it is from now on."""
+        self._refused.add(message.message_id)
+
+    def deliver(self, consumer: Consumer, reference: Reference) -> int:
+        self.redistribution.expect(self)
+        return 1
+
+    def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
+        return self.deliver(consumer, reference)
+
+    def deliver_marker(self, consumer: Consumer, sequence: int) -> None:
+        """Do nothing: no marker is requested."""
+
+    def closed_by_broker(self, consumer: Consumer) -> None:
+        """Do nothing: `Redistribution.forget` is called for a queue that is deleted."""
+
+
+def required_name(queue: Queue) -> str | None:
+    """Return the name that queues elsewhere must have; None for any with the same routing name.
+
+    Consumers of an anycast queue whose name differs from its address chose that queue.
+    """
+    return None if queue.name == queue.definition.address else queue.name
+
+
+class Redistribution:
+    """Redistribute queues without consumers, and messages that no consumer of their queue wants.
+
+    ``due`` is the monotonic time of the next delay that ends; infinity for none. ``on_due`` is called when it changes.
+    """
+
+    __slots__ = (
+        "_active",
+        "_addresses",
+        "_clock",
+        "_deferred",
+        "_expected",
+        "_forwarding",
+        "_log_once",
+        "_placement",
+        "_schedule",
+        "_settings",
+        "_settlement",
+        "_transactions",
+        "_waiting",
+        "due",
+        "on_due",
+    )
+
+    def __init__(
+        self,
+        addresses: AddressManager,
+        settings: AddressSettingsRepository,
+        clock: Clock,
+        forwarding: Forwarding,
+        placement: Placement,
+        settlement: Settlement,
+        transactions: Transactions,
+        deferred: DeferredWork,
+        schedule: Schedule,
+        log: Callable[[str], None],
+    ) -> None:
+        self._addresses = addresses
+        self._settings = settings
+        self._clock = clock
+        self._forwarding = forwarding
+        self._placement = placement
+        self._settlement = settlement
+        self._transactions = transactions
+        self._deferred = deferred
+        self._schedule = schedule
+        self._log_once = LogOnce(log)
+        # Queues that are redistributed, and those whose delay runs, with its end.
+        self._active: dict[Queue, _Taker] = {}
+        self._waiting: dict[Queue, float] = {}
+        # Those among the former that have messages to move.
+        self._expected: dict[_Taker, None] = {}
+        self.due = math.inf
+        self.on_due: Callable[[], None] = _nothing
+
+    # -- triggers ------------------------------------------------------------------------------------------------
+
+    def on_remote_consumer(self, binding: RemoteBinding) -> None:
+        """Handle a consumer that a queue of another broker got, or a binding that changed otherwise.
+
+        Args:
+            binding: The binding of that queue.
+        """
+        address = self._addresses.resolution.find(binding.address)
+        rotation = address.others.rotation if address is not None and address.others is not None else None
+        group = rotation.groups.get(binding.routing_name) if rotation is not None else None
+        for queue in group.bindings if group is not None else ():
+            if isinstance(queue, Queue):
+                self.consider(queue)
+
+    def consider(self, queue: Queue) -> None:
+        """Redistribute a queue, now or after the delay, if it is time to.
+
+        Must be called for a new queue, and for one that lost a consumer or got one.
+        """
+        if not self._addresses.resolution.has_remote or not self._is_due(queue):
+            return
+        taker = self._active.get(queue)
+        if taker is not None:
+            # What had no target may have one now.
+            taker.consumer.cursor = Bookmark()
+            queue.consumer_ready(taker.consumer)
+            return
+        delay_ms = self._settings.of(queue.definition.address).redistribution_delay
+        assert delay_ms is not None
+        if delay_ms == 0:
+            self._begin(queue)
+        elif queue not in self._waiting:
+            self._waiting[queue] = self._clock.monotonic + delay_ms / 1000
+            self._change_due()
+
+    def cancel(self, queue: Queue) -> None:
+        """End the redistribution of a queue, or its delay: it gets a consumer, or is deleted."""
+        if self._waiting.pop(queue, None) is not None:
+            self._change_due()
+        taker = self._active.pop(queue, None)
+        if taker is not None:
+            self._expected.pop(taker, None)
+            queue.remove_consumer(taker.consumer)
+            self._settlement.settle(queue, taker.consumer.unsettled.take_all(), Outcome.RELEASED)
+
+    def run_due(self) -> None:
+        """Redistribute the queues whose delay has ended, if it is still time to."""
+        now = self._clock.monotonic
+        for queue in [queue for queue, due in self._waiting.items() if due <= now]:
+            del self._waiting[queue]
+            if not queue.deleted and self._is_due(queue):
+                self._begin(queue)
+        self._change_due()
+
+    def _change_due(self) -> None:
+        self.due = min(self._waiting.values(), default=math.inf)
+        self.on_due()
+
+    def _is_due(self, queue: Queue) -> bool:
+        """Return True if a queue may have messages that no consumer here wants, and that have one elsewhere."""
+        definition = queue.definition
+        if definition.internal or queue.deleted or self._settings.of(definition.address).redistribution_delay == -1:
+            return False
+        if any(consumer.selector is None for consumer in queue.consumers):
+            return False
+        group = self.group_of(queue)
+        return group is not None and group.has_consumers_elsewhere
+
+    def group_of(self, queue: Queue) -> Group | None:
+        """Return the bindings that share messages with a queue; None if nothing is redistributed there."""
+        definition = queue.definition
+        address = self._addresses.resolution.find(definition.address)
+        rotation = address.others.rotation if address is not None and address.others is not None else None
+        if rotation is None or rotation.load_balancing not in _MOVING:
+            return None
+        return rotation.groups.get(definition.address if definition.routing_type == _ANYCAST else queue.name)
+
+    # -- moving --------------------------------------------------------------------------------------------------
+
+    def _begin(self, queue: Queue) -> None:
+        taker = self._active[queue] = _Taker(self, queue, self._schedule)
+        taker.consumer.add_credit(AT_ONCE_MAX)
+
+    def expect(self, taker: _Taker) -> None:
+        """Move what was given to a taker, in a later step."""
+        if taker not in self._expected:
+            self._expected[taker] = None
+            self._deferred.add(self._move_given(taker))
+
+    def _move_given(self, taker: _Taker) -> Iterator[None]:
+        """Move one portion, in one transaction, and make room for the next."""
+        if self._expected.pop(taker, self) is self:
+            # It was cancelled.
+            return
+        given = taker.consumer.unsettled.take_all()
+        self._move(taker, given)
+        yield from repeat(None, len(given) * _MOVE_COST)
+        if self._active.get(taker.queue) is taker:
+            taker.consumer.add_credit(AT_ONCE_MAX)
+
+    def _move(self, taker: _Taker, given: Iterable[Reference]) -> None:
+        queue, group = taker.queue, self.group_of(taker.queue)
+        name = required_name(queue)
+        transaction = self._transactions.begin()
+        moved: list[Reference] = []
+        left: list[Reference] = []
+        for reference in given:
+            message = reference.message
+            binding = group.next_elsewhere(message, queue, name) if group is not None else None
+            if binding is None:
+                left.append(reference)
+                continue
+            copies = self._forwarding.copies_for(message, binding)
+            if isinstance(copies, Refused):
+                self._log_once(queue.name, f"queue {queue.name!r} keeps message {message.message_id}: {copies.text}")
+                taker.refuse(message)
+                left.append(reference)
+                continue
+            for copy, target in copies:
+                self._placement.place(copy, [target], transaction)
+            moved.append(reference)
+        if moved:
+            self._settlement.settle(queue, moved, Outcome.ACCEPTED, transaction)
+            transaction.commit()
+        if left:
+            self._settlement.settle(queue, left, Outcome.RELEASED)
+
+
+def _nothing() -> None:
+    """Do nothing."""
