@@ -19,8 +19,10 @@ from embedbroker import (
     AddressSettings,
     BridgeConfig,
     BridgeRoutingType,
+    BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
+    DiscoveryGroup,
     MessageLoadBalancing,
     ReplicationBackup,
     ReplicationPrimary,
@@ -129,6 +131,12 @@ def test_every_setting_of_a_cluster_connection_is_there_with_its_default() -> No
         name: value.value if isinstance(value, MessageLoadBalancing) else repr(value)
         for name, value in defaults.items()
     }
+
+
+@pytest.mark.parametrize("kind", [BroadcastGroup, DiscoveryGroup], ids=lambda kind: kind.__name__)
+def test_every_setting_of_a_group_is_there_with_its_default(kind: type[BroadcastGroup | DiscoveryGroup]) -> None:
+    shown = named_defaults(only_table("clusters", kind.__name__))
+    assert shown == {field.name: "" if field.default is NOTHING else repr(field.default) for field in fields(kind)}
 
 
 def test_every_setting_of_a_bridge_is_there_with_its_default() -> None:

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         AddressSettings,
         BridgeConfig,
         BridgeRoutingType,
+        BroadcastGroup,
         BrokerConfig,
         ClusterConnection,
+        DiscoveryGroup,
         DivertConfiguration,
         DivertRoutingType,
         GuestLogin,
@@ -60,9 +62,11 @@ __all__ = [
     "BridgeConfig",
     "BridgeRoutingType",
     "BridgedMessage",
+    "BroadcastGroup",
     "BrokerConfig",
     "ClusterConnection",
     "ConfigFileError",
+    "DiscoveryGroup",
     "DivertConfiguration",
     "DivertRoutingType",
     "DivertedMessage",
@@ -98,10 +102,11 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".config": (
-            "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BrokerConfig "
-            "ClusterConnection DivertConfiguration DivertRoutingType GuestLogin HAPolicy LockManager "
-            "MessageLoadBalancing PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
-            "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
+            "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BroadcastGroup "
+            "BrokerConfig ClusterConnection DiscoveryGroup DivertConfiguration DivertRoutingType GuestLogin HAPolicy "
+            "LockManager MessageLoadBalancing PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary "
+            "ResourceLimits Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User "
+            "WildcardConfiguration"
         ),
         ".kernel": "DivertedMessage",
         ".outbound": "BridgedMessage",

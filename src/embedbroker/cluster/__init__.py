@@ -3,6 +3,7 @@
 from embedclient.wire.core import enclose
 
 from ._control_link import ControlLink, LinkEnd, LinkState, where
+from ._discovery import Discovery, DiscoveryLog
 from ._foreign_backups import refuse_foreign_backups
 from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
@@ -37,6 +38,8 @@ __all__ = [
     "ConsumerClosed",
     "ConsumerCreated",
     "ControlLink",
+    "Discovery",
+    "DiscoveryLog",
     "InboundPeer",
     "InboundPeers",
     "LinkEnd",

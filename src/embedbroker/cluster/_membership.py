@@ -77,6 +77,8 @@ class Membership:
         self.node_id = ""
         self._settings = config.cluster_connection
         self._static = [config.connectors[name] for name in self._settings.static_connectors]
+        # Where other brokers announce themselves by datagrams.
+        self._found: list[TransportConfiguration] = []
         self._credentials = ClusterConnect(config.cluster_user, config.cluster_password)
         self._version = version
         self._dialer = dialer
@@ -266,6 +268,11 @@ class Membership:
 
     # -- places --------------------------------------------------------------------------------------------------
 
+    def search_at(self, places: list[TransportConfiguration]) -> None:
+        """Search for others at places that discovery has found, beside the static connectors."""
+        self._found = places
+        self._review()
+
     def _wanted(self) -> list[TransportConfiguration]:
         """Return the places at which this broker searches for others.
 
@@ -275,7 +282,8 @@ class Membership:
         if self.role not in (Role.LIVE, Role.BACKUP):
             return []
         topology = self.topology
-        wanted = [one for one in self._static if self.role is Role.BACKUP or topology.member_at(one) is None]
+        configured = [*self._static, *self._found]
+        wanted = [one for one in configured if self.role is Role.BACKUP or topology.member_at(one) is None]
         for member in topology.members.values():
             if member.live is not None and (member.node_id != self.node_id or self.role is Role.BACKUP):
                 wanted.append(member.live)
@@ -285,7 +293,7 @@ class Membership:
             if not can_be_dialled(one):
                 self._report(f"cannot connect to {where(one)}: its connector names no way that is known here")
                 continue
-            direct = not self._settings.allow_direct_connections_only or _among(one, self._static)
+            direct = not self._settings.allow_direct_connections_only or _among(one, configured)
             if direct and not one.leads_where(self.connector) and not _among(one, places):
                 places.append(one)
         return places
@@ -494,12 +502,12 @@ def _among(connector: TransportConfiguration, others: list[TransportConfiguratio
     return any(connector.leads_where(other) for other in others)
 
 
-def own_connector(config: BrokerConfig, settings: ClusterConnection) -> TransportConfiguration:
+def own_connector(config: BrokerConfig, settings: ClusterConnection | None) -> TransportConfiguration:
     """Return how others reach this broker: the configured connector, or the address of its acceptor.
 
     It is announced, so that it has no password of a private key.
     """
-    if settings.connector is not None:
+    if settings is not None and settings.connector is not None:
         return config.connectors[settings.connector].announced
     parameters = {"host": config.host, "port": str(config.port)}
     if config.tls is not None:

@@ -18,6 +18,7 @@ from ._cluster import (
     MessageLoadBalancing,
     as_connectors,
 )
+from ._discovery import BroadcastGroup, DiscoveryGroup
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._ha_policy import (
     HAPolicy,
@@ -63,10 +64,12 @@ __all__ = [
     "BridgeConfig",
     "BridgeRoutingType",
     "BridgeTransformer",
+    "BroadcastGroup",
     "BrokerConfig",
     "ClusterConnection",
     "ConfigurationSource",
     "ConfigurationWatch",
+    "DiscoveryGroup",
     "DivertConfiguration",
     "DivertRoutingType",
     "GuestLogin",

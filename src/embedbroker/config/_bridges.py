@@ -15,6 +15,7 @@ from attrs import Attribute, evolve, field, fields, frozen
 from embedclient.model import did_you_mean, ping_period_ms
 
 from ._checks import instance, named, number, optional, text, whole
+from ._discovery import DiscoveryGroup, check_discovery_group
 from ._diverts import as_properties
 
 __all__ = [
@@ -63,9 +64,12 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _connectors(_config: BridgeConfig, _attribute: Attribute[Any], value: Collection[str]) -> None:
-    if not value:
-        raise ValueError("static_connectors must name one connector or more: without one the bridge has no target")
+def _has_target(config: BridgeConfig | None, _attribute: Attribute[Any], value: str | None) -> None:
+    if value is None and config is not None and not config.static_connectors:
+        raise ValueError(
+            "static_connectors must name one connector or more, or discovery_group a group: without one the bridge has"
+            " no target"
+        )
 
 
 def _transformer(_config: BridgeConfig, _attribute: Attribute[Any], value: object) -> None:
@@ -81,6 +85,7 @@ class BridgeConfig:
         name: Name of the bridge.
         queue: Name of the queue whose messages it takes.
         static_connectors: Names of the connectors of the other broker; several are tried in their order.
+        discovery_group: Name of the discovery group by which it finds the other broker, behind ``static_connectors``.
         forwarding_address: Address of the other broker that gets the messages; None: the address of each message.
         filter: A selector: the bridge takes the messages that it matches.
         properties: Properties added to each message, as text.
@@ -108,7 +113,8 @@ class BridgeConfig:
 
     name: str = field(validator=named)
     queue: str = field(validator=named)
-    static_connectors: tuple[str, ...] = field(converter=_names, validator=_connectors)
+    static_connectors: tuple[str, ...] = field(default=(), converter=_names)
+    discovery_group: str | None = field(default=None, validator=[optional(named), _has_target])
     forwarding_address: str | None = field(default=None, validator=optional(named))
     filter: str | None = field(default=None, validator=optional(text))
     properties: dict[str, str] = field(factory=dict, converter=as_properties)
@@ -182,13 +188,16 @@ def as_bridges(value: object) -> tuple[BridgeConfig, ...]:
     return tuple(value)
 
 
-def check_bridges(bridges: Collection[BridgeConfig], connectors: Collection[str]) -> None:
-    """Check the connectors that bridges name.
+def check_bridges(
+    bridges: Collection[BridgeConfig], connectors: Collection[str], groups: Collection[DiscoveryGroup]
+) -> None:
+    """Check the connectors and discovery groups that bridges name.
 
     Raises:
-        ValueError: a connector does not exist; the text names the bridge.
+        ValueError: a connector or a group does not exist; the text names the bridge.
     """
     for bridge in bridges:
+        check_discovery_group(f"bridges: bridge {bridge.name!r}", bridge.discovery_group, groups)
         for name in bridge.static_connectors:
             if name not in connectors:
                 raise ValueError(

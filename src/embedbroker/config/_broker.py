@@ -18,6 +18,13 @@ from ._addresses import AddressConfiguration, as_addresses
 from ._bridges import BridgeConfig, as_bridges, check_bridges
 from ._checks import as_path, instance, named, optional, path, text, whole
 from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
+from ._discovery import (
+    BroadcastGroup,
+    DiscoveryGroup,
+    as_broadcast_groups,
+    as_discovery_groups,
+    check_discovery_group,
+)
 from ._diverts import DivertConfiguration, as_diverts
 from ._ha_policy import HAPolicy, PrimaryOnly
 from ._matches import check_markers, check_match
@@ -150,11 +157,32 @@ def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnec
                 )
         if value.connector is None and config.host in _ANY_HOST:
             raise ValueError(f"cluster_connection needs a connector: other brokers cannot connect to {config.host!r}")
+        check_discovery_group("cluster_connection", value.discovery_group, config.discovery_groups)
+
+
+def _broadcast_groups(
+    config: BrokerConfig | None, _attribute: Attribute[Any], value: tuple[BroadcastGroup, ...]
+) -> None:
+    if config is None:
+        return
+    for group in value:
+        for name in group.connectors:
+            if name not in config.connectors:
+                raise ValueError(
+                    f"broadcast_groups: group {group.name!r}: there is no connector {name!r}"
+                    f"{did_you_mean(name, config.connectors)}"
+                )
+        has_other = config.cluster_connection is not None and config.cluster_connection.connector is not None
+        if not group.connectors and not has_other and config.host in _ANY_HOST:
+            raise ValueError(
+                f"broadcast_groups: group {group.name!r} needs connectors: other brokers cannot connect to"
+                f" {config.host!r}"
+            )
 
 
 def _bridges(config: BrokerConfig | None, _attribute: Attribute[Any], value: tuple[BridgeConfig, ...]) -> None:
     if config is not None:
-        check_bridges(value, config.connectors)
+        check_bridges(value, config.connectors, config.discovery_groups)
 
 
 def _shown_by_name(connectors: Mapping[str, TransportConfiguration]) -> str:
@@ -259,6 +287,10 @@ class BrokerConfig:
         node_manager_lock_directory: Directory of the lock files of such a group; None: the data directory.
         journal_lock_acquisition_timeout_ms: Longest wait for these locks; -1: for ever.
         connectors: Names for the places of brokers, as URLs or values: ``{"b": "tcp://host-b:61616"}``.
+        broadcast_groups: Multicast groups at which the broker announces itself while it is live:
+            ``[BroadcastGroup("here", "231.7.7.7")]``.
+        discovery_groups: Multicast groups at which it finds others: ``[DiscoveryGroup("here", "231.7.7.7")]``. Cluster
+            connections and bridges name them.
         cluster_connection: Makes the broker a member of a cluster, or of a live and backup group.
         cluster_user: User by which brokers of a cluster recognise each other; must be the same everywhere.
         cluster_password: Password with that user; must be the same everywhere.
@@ -362,6 +394,10 @@ class BrokerConfig:
     node_manager_lock_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     journal_lock_acquisition_timeout_ms: int = field(default=-1, validator=_time)
     connectors: dict[str, TransportConfiguration] = field(factory=dict, converter=as_connectors, repr=_shown_by_name)
+    broadcast_groups: tuple[BroadcastGroup, ...] = field(
+        default=(), converter=as_broadcast_groups, validator=_broadcast_groups
+    )
+    discovery_groups: tuple[DiscoveryGroup, ...] = field(default=(), converter=as_discovery_groups)
     cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
     cluster_user: str = field(default=DEFAULT_CLUSTER_USER, validator=named)
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)

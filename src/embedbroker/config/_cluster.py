@@ -81,7 +81,9 @@ class ClusterConnection:
         name: Name of the cluster connection.
         connector: Name of the broker's connector by which others and clients reach it; None: where it listens.
         static_connectors: Names of the connectors by which it finds the others.
-        allow_direct_connections_only: Whether it connects only to these, and to no broker that it learns of later.
+        discovery_group: Name of the discovery group by which it finds others, beside ``static_connectors``; None: none.
+        allow_direct_connections_only: Whether it connects only to brokers at these places, and not to those that it
+            learns of later.
         addresses: Prefixes of the addresses whose messages it forwards; ``!prefix`` excludes some. Empty: all.
         message_load_balancing: Which messages it forwards.
         max_hops: Longest way of a message, in brokers; 0: nothing is forwarded.
@@ -108,6 +110,7 @@ class ClusterConnection:
     name: str = field(default="cluster", validator=named)
     connector: str | None = field(default=None, validator=optional(named))
     static_connectors: tuple[str, ...] = field(default=(), converter=_names)
+    discovery_group: str | None = field(default=None, validator=optional(named))
     allow_direct_connections_only: bool = field(default=False, validator=instance(bool))
     addresses: tuple[str, ...] = field(default=(), converter=_prefixes)
     message_load_balancing: MessageLoadBalancing = field(

@@ -10,6 +10,7 @@ from typing import Any
 
 from embedbroker.config import BridgeConfig, BridgeRoutingType
 
+from ._discovery import discovery_group_ref
 from ._diverts import transformer_properties
 from ._document import Element
 from ._findings import Findings
@@ -41,21 +42,24 @@ _FIELDS: Fields = {
     "reconnect-attempts": ("reconnect_attempts", whole),
     "pending-ack-timeout": ("pending_ack_timeout_ms", whole),
 }
-_REQUIRED = (("queue-name", "queue"), ("static-connectors", "static_connectors"))
 
 
-def bridges(core: Element, connectors: Collection[str], codec: Codec, findings: Findings) -> tuple[BridgeConfig, ...]:
+def bridges(
+    core: Element, connectors: Collection[str], groups: Collection[str], codec: Codec, findings: Findings
+) -> tuple[BridgeConfig, ...]:
     """Return all bridges."""
     found: dict[str, BridgeConfig] = {}
     holder = core.take("bridges")
     for element in [] if holder is None else holder.take_all("bridge"):
-        bridge = _bridge(element, connectors, codec, findings)
+        bridge = _bridge(element, connectors, groups, codec, findings)
         for each in [] if bridge is None else bridge.each():
             named_once(found, each.name, each, element.place, findings)
     return tuple(found.values())
 
 
-def _bridge(element: Element, connectors: Collection[str], codec: Codec, findings: Findings) -> BridgeConfig | None:
+def _bridge(
+    element: Element, connectors: Collection[str], groups: Collection[str], codec: Codec, findings: Findings
+) -> BridgeConfig | None:
     errors_before = len(findings.errors)
     values: dict[str, Any] = values_of(element, _FIELDS, BridgeConfig, findings)
     store(values, "name", required_attribute(element, "name", findings), BridgeConfig, element.place, findings)
@@ -70,7 +74,10 @@ def _bridge(element: Element, connectors: Collection[str], codec: Codec, finding
     static = element.take("static-connectors")
     if static is not None:
         values["static_connectors"] = connector_refs(static, connectors, findings)
-    missing = [each for each, field in _REQUIRED if field not in values]
+    discovery_group_ref(element, values, BridgeConfig, groups, findings)
+    missing = ["queue-name"] if "queue" not in values else []
+    if "static_connectors" not in values and "discovery_group" not in values:
+        missing.append("static-connectors or discovery-group-ref")
     if missing:
         findings.refuse(element.place, f"has no {' and no '.join(missing)}")
     if len(findings.errors) > errors_before:

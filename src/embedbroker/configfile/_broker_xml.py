@@ -16,6 +16,7 @@ from ._address_settings import address_settings
 from ._addresses import addresses
 from ._bridges import bridges
 from ._cluster import cluster_connection
+from ._discovery import broadcast_groups, discovery_groups
 from ._diverts import diverts, wildcards
 from ._document import Element
 from ._findings import Findings
@@ -107,14 +108,17 @@ def broker_config(
     policy = ha_policy(core, connectors, findings)
     if policy is not None:
         values["ha_policy"] = policy
+    values["broadcast_groups"] = broadcast_groups(core, connectors, findings)
+    values["discovery_groups"] = discovery_groups(core, findings)
+    groups = [group.name for group in values["discovery_groups"]]
     wanted = getattr(policy, "cluster_name", None)
-    values["cluster_connection"] = cluster_connection(core, wanted, connectors, findings)
+    values["cluster_connection"] = cluster_connection(core, wanted, connectors, groups, findings)
     values["wildcard_addresses"] = characters = wildcards(core, findings)
     markers = values.get("literal_match_markers", "")
     values["address_settings"] = address_settings(core, characters, markers, findings)
     values["addresses"] = addresses(root, core, findings)
     values["diverts"] = diverts(core, findings)
-    values["bridges"] = bridges(core, connectors, codec, findings)
+    values["bridges"] = bridges(core, connectors, groups, codec, findings)
     values |= security_values(core, folder, properties, findings)
     values |= _notifications(core, findings)
     password = core.take("cluster-password")

@@ -10,6 +10,7 @@ from typing import Any
 
 from embedbroker.config import ClusterConnection, MessageLoadBalancing
 
+from ._discovery import discovery_group_ref
 from ._document import Element
 from ._findings import Findings
 from ._mapping import Fields, attribute_of, built, required_attribute, store, value_of, values_of
@@ -54,7 +55,7 @@ _FIELDS: Fields = {
 
 
 def cluster_connection(
-    core: Element, wanted: str | None, connectors: Collection[str], findings: Findings
+    core: Element, wanted: str | None, connectors: Collection[str], groups: Collection[str], findings: Findings
 ) -> ClusterConnection | None:
     """Return the cluster connection called ``wanted``, or the first one. The others are left for a warning."""
     holder = core.take("cluster-connections")
@@ -63,10 +64,12 @@ def cluster_connection(
     if holder is not None and wanted is not None and not named:
         findings.refuse(holder.place, f"there is no cluster-connection {wanted!r}, which the ha-policy names")
     chosen = next(iter(named or candidates), None)
-    return None if chosen is None else _connection(chosen, connectors, findings)
+    return None if chosen is None else _connection(chosen, connectors, groups, findings)
 
 
-def _connection(element: Element, connectors: Collection[str], findings: Findings) -> ClusterConnection | None:
+def _connection(
+    element: Element, connectors: Collection[str], groups: Collection[str], findings: Findings
+) -> ClusterConnection | None:
     element.taken = True
     values: dict[str, Any] = values_of(element, _FIELDS, ClusterConnection, findings)
     store(values, "name", required_attribute(element, "name", findings), ClusterConnection, element.place, findings)
@@ -77,6 +80,7 @@ def _connection(element: Element, connectors: Collection[str], findings: Finding
         connector = value_of(ref, text, findings)
         if isinstance(connector, str) and is_connector(connector, ref, connectors, findings):
             values["connector"] = connector
+    discovery_group_ref(element, values, ClusterConnection, groups, findings)
     static = element.take("static-connectors")
     if static is not None:
         values["static_connectors"] = connector_refs(static, connectors, findings)

@@ -13,7 +13,6 @@ __all__ = ["warn_about_rest"]
 
 _NO_EFFECT = "has no effect here"
 _NEITHER_IN_ARTEMIS = "Artemis ignores it, too"
-_NO_DISCOVERY = "there is no discovery yet; use static-connectors"
 
 # Path -> why it has no effect, where the reason is useful.
 _REASONS = {
@@ -22,12 +21,10 @@ _REASONS = {
     "core/wild-card-routing-enabled": "write it as routing-enabled of wildcard-addresses; Artemis ignores it, too",
     "core/cluster-connections/cluster-connection": "only one cluster-connection is used",
     "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
-    "core/cluster-connections/cluster-connection/discovery-group-ref": _NO_DISCOVERY,
     "core/cluster-connections/cluster-connection/topology-scanner-attempts": (
         "static connectors are tried without a limit"
     ),
-    "core/broadcast-groups": _NO_DISCOVERY,
-    "core/discovery-groups": _NO_DISCOVERY,
+    "core/discovery-groups/discovery-group/local-bind-port": "a discovery group only receives",
     "core/store": "the journal is files of journal-directory",
     "core/journal-datasync": "every batch is synced to the disk",
     "core/journal-sync-transactional": "every batch is synced to the disk",

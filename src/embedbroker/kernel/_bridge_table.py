@@ -58,6 +58,7 @@ class BridgeTable:
         self.connectors: dict[str, TransportConfiguration] = dict(config.connectors)
         self.added: dict[str, BridgeConfig] = {}
         self._configured: dict[str, BridgeConfig] = {bridge.name: bridge for bridge in config.bridges}
+        self._discovery_groups = config.discovery_groups
         self._store = store
         self._ids = ids
         self._addresses = addresses
@@ -79,7 +80,7 @@ class BridgeTable:
 
     def _has_connectors(self, bridge: BridgeConfig) -> bool:
         try:
-            check_bridges([bridge], self.connectors)
+            check_bridges([bridge], self.connectors, self._discovery_groups)
         except ValueError as error:
             self._log(f"{error}; the bridge does not run: add the connector, and start the broker again")
             return False
@@ -100,7 +101,7 @@ class BridgeTable:
         if isinstance(selector, Refused):
             return Refused(selector.code, f"bridge {config.name!r}: filter: {selector.text}")
         try:
-            check_bridges([config], self.connectors)
+            check_bridges([config], self.connectors, self._discovery_groups)
         except ValueError as error:
             return _refused(str(error))
         assert self._host is not None

@@ -98,6 +98,12 @@ BRIDGE = Control(
             "Connectors of the other broker.",
         ),
         Attribute(
+            "DiscoveryGroupName",
+            "String",
+            lambda call: _of(call).config.discovery_group,
+            "Discovery group of the other broker; null without one.",
+        ),
+        Attribute(
             "RetryInterval", "long", lambda call: _of(call).config.retry_interval_ms, "Pause before a retry, in ms."
         ),
         Attribute(

@@ -84,11 +84,6 @@ def _transformer(value: object) -> dict[str, str]:
     return added_properties(class_name, value.get("properties"))
 
 
-def _no_discovery(value: object) -> None:
-    if value:
-        raise ValueError("is not available: bridges have static connectors here")
-
-
 def _shown(value: object) -> str:
     return json.dumps(value)[:_SHOWN_MAX] if isinstance(value, str | int | float | None) else type(value).__name__
 
@@ -101,7 +96,7 @@ _FIELDS: Mapping[str, tuple[str, _Read]] = {
     "forwarding-address": ("forwarding_address", _text),
     "filter-string": ("filter", _text),
     "static-connectors": ("static_connectors", _names),
-    "discovery-group-name": ("", _no_discovery),
+    "discovery-group-name": ("discovery_group", _text),
     "ha": ("ha", _flag),
     "transformer-configuration": ("properties", _transformer),
     "retry-interval": ("retry_interval_ms", _whole),
@@ -147,9 +142,11 @@ def _create_from_json(call: Call, text: str | None) -> None:
 
 
 def _create(call: Call, values: dict[str, Any]) -> None:
-    for name, key in (("name", "name"), ("queue", "queue-name"), ("static_connectors", "static-connectors")):
+    for name, key in (("name", "name"), ("queue", "queue-name")):
         if not values.get(name):
             raise ManagementRefused(f"the bridge configuration has no {key}")
+    if not values.get("static_connectors") and not values.get("discovery_group"):
+        raise ManagementRefused("the bridge configuration has no static-connectors and no discovery-group-name")
     try:
         config = BridgeConfig(**values)
     except (TypeError, ValueError) as error:
@@ -162,8 +159,6 @@ def _create(call: Call, values: dict[str, Any]) -> None:
 
 def _create_by_position(call: Call, *arguments: Any, parameters: tuple[Parameter, ...]) -> None:
     given = {parameter.name: argument for parameter, argument in zip(parameters, arguments, strict=True)}
-    if given["useDiscoveryGroup"]:
-        raise ManagementRefused("useDiscoveryGroup is not available: bridges have static connectors here")
     properties = given.get("transformerProperties") or given.get("transformerPropertiesAsJSON")
     if isinstance(properties, str):
         properties = json_object(properties, "the properties of the transformer")
@@ -171,7 +166,10 @@ def _create_by_position(call: Call, *arguments: Any, parameters: tuple[Parameter
         _POSITIONS[name]: value for name, value in given.items() if name in _POSITIONS and value not in (None, "")
     }
     names = given["staticConnectorNames"] or ""
-    values["static_connectors"] = [name for each in names.split(",") if (name := each.strip())]
+    if given["useDiscoveryGroup"]:
+        values["discovery_group"] = names.strip() or None
+    else:
+        values["static_connectors"] = [name for each in names.split(",") if (name := each.strip())]
     values["properties"] = added_properties(given["transformerClassName"], properties)
     if "retry_interval_multiplier" in values:
         values["retry_interval_multiplier"] = _number(values["retry_interval_multiplier"])

@@ -19,7 +19,7 @@ from ._current_step import CurrentStep, NodeLog
 from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import Membership
+    from embedbroker.cluster import Discovery, Membership
     from embedbroker.ha.replication import ReplicaDisk
     from embedbroker.security import SecurityManager
     from embedbroker.storage import AtomicFile, Journal
@@ -38,6 +38,7 @@ class Roles:
     make_node_id: Callable[[], str]
     grants: AtomicFile | None
     cluster: Membership | None
+    discovery: Discovery | None
     activation: Activation | None
 
     @property
@@ -64,7 +65,7 @@ def make_roles(
     grants = _make_grants_file(config, journal)
     cluster = _make_membership(config, dials, log, grants)
     activation = _make_activation(config, entropy, journal, cluster, make_node_id, step.output, has_locks=has_locks)
-    return Roles(make_node_id, grants, cluster, activation)
+    return Roles(make_node_id, grants, cluster, _make_discovery(config, make_node_id, cluster, log), activation)
 
 
 def _make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFile | None:
@@ -117,6 +118,24 @@ def _make_activation(
     from embedbroker.ha.replication import ReplicationActivation
 
     return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_locks)
+
+
+def _make_discovery(
+    config: BrokerConfig, make_id: Callable[[], str], cluster: Membership | None, log: NodeLog
+) -> Discovery | None:
+    """Return the discovery of other brokers, and the announcements of this one; None without any group."""
+    if not config.broadcast_groups and not config.discovery_groups:
+        return None
+    from embedbroker.cluster import Discovery
+
+    discovery, settings = Discovery(config, make_id, log), config.cluster_connection
+
+    def report(group: str) -> None:
+        if cluster is not None and settings is not None and group == settings.discovery_group:
+            cluster.search_at(discovery.places(group))
+
+    discovery.on_change = report
+    return discovery
 
 
 def make_security(config: BrokerConfig, log: NodeLog) -> SecurityManager | None:

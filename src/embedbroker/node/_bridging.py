@@ -12,10 +12,10 @@ from embedbroker.config import BridgeConfig, BrokerConfig
 from embedbroker.kernel import Kernel
 from embedclient.model import Entropy, Instant
 
+from ._assembly import Roles
 from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import Membership
     from embedbroker.outbound import Bridges, MemberBridges
 
 __all__ = ["Bridging"]
@@ -31,7 +31,7 @@ class Bridging:
         self,
         config: BrokerConfig,
         kernel: Kernel,
-        membership: Membership | None,
+        roles: Roles,
         dials: OutgoingConnections,
         entropy: Entropy,
     ) -> None:
@@ -42,10 +42,12 @@ class Bridging:
         self._kernel = kernel
         self._dials = dials
         self._entropy = entropy
+        self._discovered = None if roles.discovery is None else roles.discovery.places
         self._node_id = ""
         kernel.bridges.connect(self)
         if config.bridges:
             self._load()
+        membership = roles.cluster
         if membership is not None and config.cluster_connection is not None:
             from embedbroker.outbound import MemberBridges, Ways
 
@@ -59,7 +61,7 @@ class Bridging:
         if self.bridges is None:
             from embedbroker.outbound import Bridges
 
-            self.bridges = Bridges(self._config, self._kernel, self._dials, self._entropy)
+            self.bridges = Bridges(self._config, self._kernel, self._dials, self._entropy, self._discovered)
             if self.on_loaded is not None:
                 self.on_loaded(self.bridges)
         return self.bridges

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import frozen
 
 from embedbroker.ha import LockDone, LockFailed
-from embedclient.engine import BytesReceived, Dialed, DialFailed, PeerClosed, Tick, TransportInput, Written
+from embedclient.engine import (
+    BytesReceived,
+    DatagramReceived,
+    Dialed,
+    DialFailed,
+    GroupFailed,
+    PeerClosed,
+    Tick,
+    TransportInput,
+    Written,
+)
 from embedclient.model import TransportConfiguration, Xid
 
 if TYPE_CHECKING:
@@ -32,11 +42,13 @@ __all__ = [
     "CertificateReceived",
     "Command",
     "CommandKind",
+    "DatagramReceived",
     "DecideBranch",
     "DialFailed",
     "Dialed",
     "DiskDone",
     "DiskFailed",
+    "GroupFailed",
     "Input",
     "LockDone",
     "LockFailed",
@@ -203,6 +215,8 @@ Input: TypeAlias = (
     | ScaleDownTo
     | TaskDone
     | AuditFailed
+    | DatagramReceived
+    | GroupFailed
 )
 
 # The inputs that come with each message. In a broker that serves, these steps check no timed work before the moment

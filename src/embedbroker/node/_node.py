@@ -37,11 +37,13 @@ from ._inputs import (
     BytesReceived,
     CertificateReceived,
     Command,
+    DatagramReceived,
     DecideBranch,
     Dialed,
     DialFailed,
     DiskDone,
     DiskFailed,
+    GroupFailed,
     Input,
     MakeRoom,
     Manage,
@@ -111,6 +113,7 @@ class Node:
         self._dials = OutgoingConnections(config, log)
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = self.core.cluster = roles.cluster
+        self.discovery = roles.discovery
         self.activation: Activation | None = roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
         self.replica_disk: ReplicaDisk | None = roles.replica_disk
@@ -132,7 +135,7 @@ class Node:
             owner_requests=self._owner_requests,
             audit=self._audit,
             roles=roles,
-            bridging=Bridging(config, self.kernel, roles.cluster, self._dials, entropy),
+            bridging=Bridging(config, self.kernel, roles, self._dials, entropy),
         )
         self.member_bridges = subsystems.bridging.of_members
         self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
@@ -203,7 +206,7 @@ class Node:
             DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
             | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage
             | ReloadConfiguration | ScaleDownTo | TaskDone | AuditFailed
-            | Command
+            | DatagramReceived | GroupFailed | Command
         ),
         now: Instant,
     ) -> None:  # fmt: skip
@@ -248,10 +251,19 @@ class Node:
                 self._owner_requests.on_task_done(input)
             case AuditFailed():
                 self._audit.on_input(input, self._step)
+            case DatagramReceived() | GroupFailed():
+                self._on_group(input, now)
             case Command():
                 self._lifecycle.on_command(input)
             case _:
                 assert_never(input)
+
+    def _on_group(self, input: DatagramReceived | GroupFailed, now: Instant) -> None:
+        assert self.discovery is not None
+        if isinstance(input, DatagramReceived):
+            self.discovery.on_datagram(input.endpoint, input.data, now)
+        else:
+            self.discovery.on_failed(input.endpoint, input.reason, now)
 
     def _replace_users(self, wanted: ReplaceUsers) -> None:
         security = self.core.security

@@ -9,7 +9,15 @@ from attrs import frozen
 
 from embedbroker.ha import RoleChanged
 from embedbroker.kernel import HostTask, TaskKind
-from embedclient.engine import CloseConnection, Dial, SendBytes, TransportOutput
+from embedclient.engine import (
+    CloseConnection,
+    Dial,
+    JoinGroup,
+    LeaveGroup,
+    SendBytes,
+    SendDatagram,
+    TransportOutput,
+)
 
 if TYPE_CHECKING:
     from embedbroker.locks import LeaseWork, LockWork
@@ -22,6 +30,8 @@ __all__ = [
     "CloseConnection",
     "Dial",
     "HostTask",
+    "JoinGroup",
+    "LeaveGroup",
     "LetBrokersIn",
     "Level",
     "Managed",
@@ -32,6 +42,7 @@ __all__ = [
     "ResumeReading",
     "RoleChanged",
     "SendBytes",
+    "SendDatagram",
     "StopListening",
     "Stopped",
     "TaskKind",
@@ -129,5 +140,5 @@ class Stopped:
 Output: TypeAlias = (
     "TransportOutput | PauseReading | ResumeReading | AuditWork | DiskWork | LockWork | LeaseWork | Notice"
     " | BranchDecided | Managed | CheckPassword | HostTask | Ready"
-    " | RoleChanged | LetBrokersIn | StopListening | Stopped"
+    " | JoinGroup | LeaveGroup | SendDatagram | RoleChanged | LetBrokersIn | StopListening | Stopped"
 )

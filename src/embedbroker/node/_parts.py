@@ -21,13 +21,13 @@ from ._current_step import CurrentStep, NodeLog
 from ._disk_completions import DiskCompletions
 from ._gate import DurabilityGate
 from ._lifecycle import Lifecycle
-from ._node_state import NodeState, NodeStateMachine
+from ._node_state import ROLES, NodeState, NodeStateMachine
 from ._outgoing_connections import OutgoingConnections
 from ._outputs import CheckPassword, Stopped
 from ._part import Part
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import Membership
+    from embedbroker.cluster import Discovery, Membership
     from embedbroker.ha.replication import ReplicaDisk
     from embedbroker.outbound import Bridges, MemberBridges
     from embedbroker.security import SecurityManager
@@ -37,6 +37,7 @@ __all__ = [
     "ActivationRequests",
     "BridgesPart",
     "ClusterPart",
+    "DiscoveryPart",
     "EarlyReplicaWork",
     "End",
     "HostTasks",
@@ -250,6 +251,33 @@ class ClusterPart(Part):
 
     def next_deadline(self, now: Instant) -> float | None:
         return self._cluster.next_deadline()
+
+
+class DiscoveryPart(Part):
+    """Announcements of this broker, and what it finds, in its present role."""
+
+    timed_only = True
+
+    def __init__(
+        self, discovery: Discovery, cluster: Membership | None, core: CoreService, machine: NodeStateMachine
+    ) -> None:
+        self._discovery = discovery
+        self._cluster = cluster
+        self._core = core
+        self._machine = machine
+
+    def run(self, step: CurrentStep) -> None:
+        discovery = self._discovery
+        # A broker that is not decided yet already searches for others.
+        role = ROLES[self._machine.state] if self._cluster is None else self._cluster.role
+        discovery.follow(role, self._core.node_id, step.now)
+        due = discovery.next_deadline()
+        if due is not None and step.now.monotonic >= due:
+            discovery.on_time(step.now)
+        step.outputs += discovery.take_orders()
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._discovery.next_deadline()
 
 
 class BridgesPart(Part):

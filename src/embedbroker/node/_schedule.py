@@ -19,6 +19,7 @@ from ._parts import (
     ActivationRequests,
     BridgesPart,
     ClusterPart,
+    DiscoveryPart,
     EarlyReplicaWork,
     End,
     HostTasks,
@@ -114,6 +115,7 @@ def make_schedule(
     """Return the schedule of a node; subsystems that its configuration does not have take no part."""
     s, roles = subsystems, subsystems.roles
     journal, activation, replica_disk, cluster = s.journal, roles.activation, roles.replica_disk, roles.cluster
+    discovery = roles.discovery
     upkeep = early = replica_work = None
     if activation is not None:
         upkeep = ActivationPart(activation, lifecycle, machine, s.admission, s.checks, s.connections, s.gate)
@@ -140,6 +142,8 @@ def make_schedule(
         # After the records of the input and of the kernel; before output for peers, so that a backup works while the
         # disk here does.
         early,
+        # After the role is known; before bridges and cluster, which dial the places that it finds.
+        DiscoveryPart(discovery, cluster, s.core, machine) if discovery is not None else None,
         # After the kernel's work, which hands messages to bridges.
         BridgesPart(bridges, s.dials) if bridges is not None else None,
         *(BridgesPart(each, s.dials) for each in s.bridging.of_members),

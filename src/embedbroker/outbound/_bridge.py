@@ -233,7 +233,11 @@ class Bridge:
             self._pause_before_retry(f"queue {self.config.queue!r} does not exist; create it", now)
             return
         if not self._target.connectors:
-            self._pause_before_retry("no connector leads there", now)
+            group = self.config.discovery_group
+            reason = (
+                f"no broker has announced itself to discovery group {group!r}" if group else "no connector leads there"
+            )
+            self._pause_before_retry(reason, now)
             return
         self._link = BridgeLink(self.config, self._target, self._dialer, self)
         self._link.begin(now)

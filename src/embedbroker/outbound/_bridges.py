@@ -6,29 +6,48 @@ observers learn of them, and for which of them have work in a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from embedbroker.config import BridgeConfig, BrokerConfig
 from embedbroker.kernel import Kernel
 from embedclient.engine import ConnectionDialer
-from embedclient.model import Entropy, Instant
+from embedclient.model import Entropy, Instant, TransportConfiguration
 
 from ._bridge import Bridge
 from ._bridge_link import BridgeLink
 from ._bridged_message import AddressForwarding
-from ._target import ConnectorsTarget
+from ._target import ConnectorsTarget, DiscoveredTarget
 
 __all__ = ["Bridges"]
 
 
 class Bridges:
-    """One instance per node. ``active`` are the bridges with work in this step."""
+    """One instance per node. ``active`` are the bridges with work in this step.
 
-    def __init__(self, config: BrokerConfig, kernel: Kernel, dialer: ConnectionDialer, entropy: Entropy) -> None:
+    Args:
+        config: The configuration, with bridges.
+        kernel: Has the queues.
+        dialer: Opens the connections.
+        entropy: Source of random bits.
+        discovered: Returns the places of brokers that announce themselves to a discovery group; None: without
+            discovery.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        kernel: Kernel,
+        dialer: ConnectionDialer,
+        entropy: Entropy,
+        discovered: Callable[[str], list[TransportConfiguration]] | None = None,
+    ) -> None:
         self.active: dict[object, None] = {}
         self.by_name: dict[str, Bridge] = {}
         self._config = config
         self._kernel = kernel
         self._dialer = dialer
         self._entropy = entropy
+        self._discovered = discovered
         self._node = b""
 
     def begin(self, node_id: str) -> None:
@@ -51,11 +70,13 @@ class Bridges:
         made = []
         for each in configured.each():
             places = [connectors[name] for name in configured.static_connectors]
+            login = (user, password, self._entropy)
+            find = self._search_of(each, places)
             bridge = Bridge(
                 each,
                 self._kernel,
                 AddressForwarding(each, self._node),
-                ConnectorsTarget(places, user, password, self._entropy),
+                ConnectorsTarget(places, *login) if find is None else DiscoveredTarget(find, *login),
                 self._dialer,
                 _Reports(each, self._kernel),
                 self.active,
@@ -76,6 +97,15 @@ class Bridges:
             bridge.destroy(now)
             # It has output, the end of its connection: `run` must be called, and drops it.
             self.active[bridge] = None
+
+    def _search_of(
+        self, bridge: BridgeConfig, places: list[TransportConfiguration]
+    ) -> Callable[[], list[TransportConfiguration]] | None:
+        """Return how all places of a bridge are found that has a discovery group; None without one."""
+        group, discovered = bridge.discovery_group, self._discovered
+        if group is None or discovered is None:
+            return None
+        return lambda: [*places, *discovered(group)]
 
     def leave(self, now: Instant) -> None:
         """End all bridges: what is not confirmed returns to the queues."""

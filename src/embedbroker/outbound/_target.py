@@ -14,7 +14,7 @@ from attrs import define, field
 from embedclient.agent import Topology
 from embedclient.model import Entropy, TransportConfiguration
 
-__all__ = ["CALL_TIMEOUT_MS", "ConnectorsTarget", "MemberTarget", "Target"]
+__all__ = ["CALL_TIMEOUT_MS", "ConnectorsTarget", "DiscoveredTarget", "MemberTarget", "Target"]
 
 CALL_TIMEOUT_MS = 30_000
 """Longest wait of a bridge for an answer, which its configuration cannot change."""
@@ -61,6 +61,33 @@ class ConnectorsTarget:
     call_failover_timeout_ms: int = CALL_TIMEOUT_MS
     #: Outlives each connection: it names the backup of the broker that is lost.
     topology: Topology = field(factory=Topology)
+
+    def refusal(self, node_id: str | None) -> str | None:
+        """Return None: any broker is the right one."""
+        return None
+
+
+@define
+class DiscoveredTarget:
+    """The broker that announces itself to a discovery group, whatever its node id.
+
+    Args:
+        places: Returns where brokers are at this moment.
+    """
+
+    places: Callable[[], Sequence[TransportConfiguration]]
+    user: str
+    password: str | None
+    entropy: Entropy
+    call_timeout_ms: int = CALL_TIMEOUT_MS
+    call_failover_timeout_ms: int = CALL_TIMEOUT_MS
+    #: Outlives each connection: it names the backup of the broker that is lost.
+    topology: Topology = field(factory=Topology)
+
+    @property
+    def connectors(self) -> Sequence[TransportConfiguration]:
+        """Return the places that are known at this moment."""
+        return self.places()
 
     def refusal(self, node_id: str | None) -> str | None:
         """Return None: any broker is the right one."""

@@ -45,6 +45,7 @@ from ._shortage import caused_by_shortage
 if TYPE_CHECKING:
     from embedbroker.locks import LockManagers, Locks
     from embedbroker.storage import Disk
+    from embedclient.transport import Datagrams
 
     from ._management import Management
     from ._threaded_management import ThreadedManagement
@@ -78,6 +79,7 @@ class EmbeddedBroker:
         locks: a store that replaces the lock files: the brokers of one live and backup group in this process may share
             a `MemoryLocks`.
         network: replaces TCP, for tests.
+        datagrams: replaces UDP multicast, for tests.
         lock_manager: replaces the lock manager of a replicating broker's policy: the brokers of one process may share a
             `MemoryLockManager`.
         changes: values of `BrokerConfig` that replace those of ``config``, by their names.
@@ -96,6 +98,7 @@ class EmbeddedBroker:
         disk: Disk | None = None,
         locks: Locks | None = None,
         network: Network | None = None,
+        datagrams: Datagrams | None = None,
         lock_manager: LockManagers | None = None,
         **changes: object,
     ) -> None:
@@ -117,6 +120,7 @@ class EmbeddedBroker:
         _check_policy(self.config, disk, locks, lock_manager)
         self._disk_given = disk
         self._network = network
+        self._datagrams = datagrams
         self._locks_given: Locks | LockManagers | None = locks
         if isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup):
             self._locks_given = lock_manager or _configured_manager(self.config.ha_policy)
@@ -292,7 +296,7 @@ class EmbeddedBroker:
             raise IllegalStateException("the broker is being started by another task")
         self._is_starting = True
         try:
-            place = await open_endpoint(self.config, self._network)
+            place = await open_endpoint(self.config, self._network, self._datagrams)
             run = _Run(
                 place,
                 self._disk_given,

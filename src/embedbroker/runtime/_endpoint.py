@@ -9,7 +9,7 @@ would be unknown.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 from attrs import evolve
@@ -29,6 +29,9 @@ from embedclient.transport import (
     listen_tcp,
     reserve_tcp,
 )
+
+if TYPE_CHECKING:
+    from embedclient.transport import Datagrams
 
 __all__ = ["Endpoint", "Network", "open_endpoint"]
 
@@ -55,9 +58,15 @@ class Endpoint:
     """The addresses of one broker. ``config`` names the TCP port."""
 
     def __init__(
-        self, config: BrokerConfig, reservation: TcpReservation | None, network: Network | None = None
+        self,
+        config: BrokerConfig,
+        reservation: TcpReservation | None,
+        network: Network | None = None,
+        datagrams: Datagrams | None = None,
     ) -> None:
         self.config = config
+        #: What opens multicast groups; None is UDP.
+        self.datagrams = datagrams
         #: Whether clients in the same trio run find the broker by its name, too.
         self.has_vm_name = network is None
         self._network = network
@@ -149,22 +158,26 @@ class Endpoint:
             reservation.close()
 
 
-async def open_endpoint(config: BrokerConfig, network: Network | None = None) -> Endpoint:
+async def open_endpoint(
+    config: BrokerConfig, network: Network | None = None, datagrams: Datagrams | None = None
+) -> Endpoint:
     """Take a free port now for a broker that must announce its address before it listens.
 
     Raises:
         ResourceAllocationException: the text names the address that is not available.
     """
     if network is not None:
-        return Endpoint(config, None, network)
+        return Endpoint(config, None, network, datagrams)
     cluster = config.cluster_connection
-    if cluster is None or cluster.connector is not None or config.port != 0:
-        return Endpoint(config, None)
+    has_connector = cluster is not None and cluster.connector is not None
+    is_announced = cluster is not None or any(not group.connectors for group in config.broadcast_groups)
+    if has_connector or not is_announced or config.port != 0:
+        return Endpoint(config, None, None, datagrams)
     try:
         reservation = await reserve_tcp(config.host, 0)
     except (TransportLost, OSError) as error:
         raise _refused(config, error) from error
-    return Endpoint(evolve(config, port=reservation.port), reservation)
+    return Endpoint(evolve(config, port=reservation.port), reservation, None, datagrams)
 
 
 def _refused(config: BrokerConfig, error: Exception) -> ResourceAllocationException:

@@ -43,6 +43,8 @@ from embedbroker.node import (
     DialFailed,
     HostTask,
     Input,
+    JoinGroup,
+    LeaveGroup,
     LetBrokersIn,
     Level,
     MakeRoom,
@@ -60,6 +62,7 @@ from embedbroker.node import (
     RoleChanged,
     ScaleDownTo,
     SendBytes,
+    SendDatagram,
     StopListening,
     Stopped,
     TaskDone,
@@ -78,7 +81,10 @@ from ._pending_answers import PendingAnswers
 from ._threads import Threads
 
 if TYPE_CHECKING:
+    from embedclient.transport import Datagrams
+
     from ._audit_lane import AuditLane
+    from ._datagram_lane import DatagramLane
     from ._lock_lane import LockLane
     from ._role_watch import Observer
 
@@ -225,6 +231,9 @@ class Host:
         if disk is not None:
             self._lanes = DiskLanes(disk, node, nursery, self._threads, self._take, logger.warning)
         self._audit: AuditLane | None = None
+        self._datagrams: DatagramLane | None = None
+        #: Opens multicast groups; None is UDP.
+        self.datagrams: Datagrams | None = None
         # The reported bytes decide whether a peer is slow: less than half a high-water mark may be on its way here.
         self._report_bytes = min(REPORT_WRITTEN_BYTES, node.config.output_high_water_bytes // 4)
 
@@ -432,6 +441,8 @@ class Host:
                 self.on_let_brokers_in(wanted)
             case StopListening():
                 self.on_stop_listening()
+            case JoinGroup() | SendDatagram() | LeaveGroup():
+                self._carry_group(output)
             case Stopped():
                 self.failure = output.failure
                 self.restarts = output.restarts
@@ -634,6 +645,16 @@ class Host:
             await trio.sleep(1)
         finally:
             peer.stream.close()
+
+    # -- datagrams -----------------------------------------------------------------------------------------------
+
+    def _carry_group(self, output: JoinGroup | SendDatagram | LeaveGroup) -> None:
+        """Use the multicast groups. Only a broker with one loads what that needs."""
+        if self._datagrams is None:
+            from ._datagram_lane import DatagramLane
+
+            self._datagrams = DatagramLane(self.datagrams, self._nursery, self.feed)
+        self._datagrams.carry_out(output)
 
     # -- passwords -----------------------------------------------------------------------------------------------
 

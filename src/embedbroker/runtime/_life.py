@@ -150,6 +150,7 @@ class Life:
                     if self._audit is not None:
                         self.host.audit_on(self._audit.disk)
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
+                    self.host.datagrams = self._place.datagrams
                     self.host.user_source = self._config.user_source
                     self.host.acceptor = self
                     self.host.on_stop_listening = self._stop_listening

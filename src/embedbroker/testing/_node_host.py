@@ -24,6 +24,7 @@ from embedbroker.node import (
     CloseConnection,
     Command,
     CommandKind,
+    DatagramReceived,
     DecideBranch,
     Dial,
     Dialed,
@@ -32,6 +33,8 @@ from embedbroker.node import (
     DiskFailed,
     HostTask,
     Input,
+    JoinGroup,
+    LeaveGroup,
     LetBrokersIn,
     Level,
     LockDone,
@@ -45,6 +48,7 @@ from embedbroker.node import (
     Ready,
     RoleChanged,
     SendBytes,
+    SendDatagram,
     Stopped,
     TaskDone,
     TaskKind,
@@ -55,6 +59,7 @@ from embedbroker.storage import AuditWork, DiskWork, JournalSettings, Lane
 from embedclient.model import Instant, Xid
 
 from ._audit_files import AuditFiles
+from ._datagrams import SimulatedMulticast
 from ._disk import DiskSpeed, SimulatedDisk
 from ._disk_works import DiskWorks
 from ._network import Network, SimulatedLink
@@ -136,6 +141,10 @@ class NodeHost:
         self.is_accepting = True
         #: Clients that live in its process: they connect although its acceptor is stopped.
         self.local_clients: frozenset[str] = frozenset()
+        #: Carries the datagrams of its multicast groups; None: there are none in this world.
+        self.multicast: SimulatedMulticast | None = None
+        # By endpoint: the group that this life has joined.
+        self._groups: dict[str, str] = {}
         self._missed: list[Callable[[], None]] = []
         self._backlog: list[SimulatedLink] = []
         self.requested: LockWork | LeaseWork | None = None
@@ -374,6 +383,28 @@ class NodeHost:
             self._unreported[connection] = 0
             self.step(Written(self._local(connection), count))
 
+    def on_datagram(self, group: str, data: bytes) -> None:
+        if self._misses(lambda: self.on_datagram(group, data)):
+            return
+        for endpoint in [endpoint for endpoint, joined in self._groups.items() if joined == group]:
+            self.step(DatagramReceived(endpoint, data))
+
+    def _use_group(self, output: JoinGroup | SendDatagram | LeaveGroup) -> None:
+        multicast = self.multicast
+        assert multicast is not None, "a world with groups has a multicast network"
+        match output:
+            case JoinGroup(endpoint, group):
+                key = f"{group.address}:{group.port}"
+                if key not in self._groups.values():
+                    multicast.join(key, self)
+                self._groups[endpoint] = key
+            case SendDatagram(_, group, data):
+                multicast.send(self.name, f"{group.address}:{group.port}", data)
+            case LeaveGroup(endpoint):
+                left = self._groups.pop(endpoint, None)
+                if left is not None and left not in self._groups.values():
+                    multicast.leave(left, self)
+
     def _misses(self, happening: Callable[[], None]) -> bool:
         """Return True if the host is frozen; the event is then delivered when it continues."""
         if self.frozen:
@@ -445,6 +476,8 @@ class NodeHost:
                     self.world.note(self.name, "dials", connector.host)
                     self._dialing[self._wide(local)] = None
                     self.network.dial(self, self._wide(local), connector.host, timeout_s)
+                case JoinGroup() | SendDatagram() | LeaveGroup():
+                    self._use_group(output)
                 case DiskWork():
                     self.world.after(self._works.begin(output), self, _DiskCompletion(self.life, output))
                 case LockWork() | LeaseWork():
@@ -560,3 +593,5 @@ class NodeHost:
         self._links.clear()
         self._backlog.clear()
         self._dialing.clear()
+        for endpoint in list(self._groups):
+            self._use_group(LeaveGroup(endpoint))

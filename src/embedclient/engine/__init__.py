@@ -3,6 +3,7 @@
 Which side is ours is an argument, or is left open.
 """
 
+from ._datagrams import DatagramReceived, GroupFailed, JoinGroup, LeaveGroup, SendDatagram
 from ._dialer import ConnectionDialer, DialHandler, Pipe
 from ._io import (
     BytesReceived,
@@ -22,13 +23,18 @@ __all__ = [
     "BytesReceived",
     "CloseConnection",
     "ConnectionDialer",
+    "DatagramReceived",
     "Dial",
     "DialFailed",
     "DialHandler",
     "Dialed",
+    "GroupFailed",
+    "JoinGroup",
+    "LeaveGroup",
     "PeerClosed",
     "Pipe",
     "SendBytes",
+    "SendDatagram",
     "Tick",
     "TransportInput",
     "TransportOutput",

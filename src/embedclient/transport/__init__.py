@@ -16,11 +16,12 @@ from ._threads import run_in_thread
 from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 if TYPE_CHECKING:
-    from ._datagrams import Datagrams
+    from ._datagrams import Datagrams, DatagramSender
     from ._udp import UdpDatagrams, joined_socket
 
 __all__ = [
     "ByteStream",
+    "DatagramSender",
     "Datagrams",
     "Listener",
     "TLSDial",
@@ -42,4 +43,4 @@ __all__ = [
     "vm_listen",
 ]
 
-__getattr__ = lazy_names(__name__, {"._datagrams": "Datagrams", "._udp": "UdpDatagrams joined_socket"})
+__getattr__ = lazy_names(__name__, {"._datagrams": "DatagramSender Datagrams", "._udp": "UdpDatagrams joined_socket"})

@@ -11,6 +11,7 @@ from embedbroker.cluster import Member, Membership
 from embedbroker.config import BrokerConfig, ClusterConnection, PrimaryOnly
 from embedbroker.node import Node, Tick
 from embedbroker.storage import JournalSettings
+from embedbroker.testing._datagrams import SimulatedMulticast
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
 from embedbroker.testing._network import Dialer, Network, SimulatedLink
@@ -122,6 +123,7 @@ class Town:
     def __init__(self, seed: int = 1) -> None:
         self.world = World(seed)
         self.network = _Network(self.world)
+        self.multicast = SimulatedMulticast(self.network)
         self.hosts: dict[str, NodeHost] = {}
         # Of brokers with a policy that shares them.
         self.disk = SimulatedDisk()
@@ -143,6 +145,7 @@ class Town:
         disk, locks = (self.disk, self.locks) if shared else (SimulatedDisk(), None)
         settings = JournalSettings(identity=7, segment_size_bytes=64 * 1024)
         host = NodeHost(self.network, config, disk, settings, locks)
+        host.multicast = self.multicast
         self.hosts[name] = host
         return host
 

@@ -72,8 +72,11 @@ def test_a_small_bridge_and_one_with_several_connections(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("core", "problem"),
     [
-        (bridges(""), "core/bridges/bridge[to-b]: has no queue-name and no static-connectors"),
-        (bridges("<queue-name>q</queue-name>"), "core/bridges/bridge[to-b]: has no static-connectors"),
+        (bridges(""), "core/bridges/bridge[to-b]: has no queue-name and no static-connectors or discovery-group-ref"),
+        (
+            bridges("<queue-name>q</queue-name>"),
+            "core/bridges/bridge[to-b]: has no static-connectors or discovery-group-ref",
+        ),
         (
             bridges(NEEDED + "<transformer><class-name>com.acme.Upper</class-name></transformer>"),
             "core/bridges/bridge[to-b]/transformer/class-name: names a class of Java, 'com.acme.Upper'; only "

@@ -11,8 +11,10 @@ from embedbroker.config import (
     AddressConfiguration,
     AddressFullPolicy,
     AddressSettings,
+    BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
+    DiscoveryGroup,
     PrimaryOnly,
     QueueConfiguration,
     ReplicationPrimary,
@@ -38,14 +40,10 @@ core/address-settings/address-setting[activemq.management.#]/address-full-policy
 yet: producers of a full address wait, as with BLOCK
 core/address-settings/address-setting[activemq.management.#]/message-counter-history-day-limit (and in 1 more): has no \
 effect here
-core/broadcast-groups: has no effect here: there is no discovery yet; use static-connectors
-core/cluster-connections/cluster-connection[my-cluster]/discovery-group-ref: has no effect here: there is no discovery \
-yet; use static-connectors
 core/critical-analyzer: has no effect here
 core/critical-analyzer-check-period: has no effect here
 core/critical-analyzer-policy: has no effect here
 core/critical-analyzer-timeout: has no effect here
-core/discovery-groups: has no effect here: there is no discovery yet; use static-connectors
 core/disk-scan-period: has no effect here
 core/journal-buffer-timeout: has no effect here
 core/journal-device-block-size: has no effect here
@@ -88,7 +86,11 @@ def test_it_loads(tmp_path: Path) -> None:
         large_messages_directory=str(tmp_path / "data" / "large-messages"),
         ha_policy=ReplicationPrimary(vote_on_replication_failure=True),
         connectors={"artemis": TransportConfiguration("artemis", parameters={"host": "127.0.0.1", "port": "61616"})},
-        cluster_connection=ClusterConnection("my-cluster", "artemis"),
+        broadcast_groups=[
+            BroadcastGroup("bg-group1", "231.7.7.7", broadcast_period_ms=5_000, connectors=["artemis"]),
+        ],
+        discovery_groups=[DiscoveryGroup("dg-group1", "231.7.7.7")],
+        cluster_connection=ClusterConnection("my-cluster", "artemis", discovery_group="dg-group1"),
         cluster_user="cu",
         cluster_password="cp",
         security_enabled=True,
@@ -102,7 +104,9 @@ def test_it_loads(tmp_path: Path) -> None:
 
 async def test_a_broker_starts_with_it(tmp_path: Path) -> None:
     config, _ = created(tmp_path)
-    # Alone: a replicated one would look for the others of its cluster.
-    async with EmbeddedBroker(config, port=0, ha_policy=PrimaryOnly(), cluster_connection=None) as broker:
+    # Alone: a replicated one would look for the others of its cluster, and others would find this one.
+    async with EmbeddedBroker(
+        config, port=0, ha_policy=PrimaryOnly(), cluster_connection=None, broadcast_groups=[]
+    ) as broker:
         assert broker.url.startswith("tcp://127.0.0.1:")
     assert any((tmp_path / "data" / "journal").iterdir())

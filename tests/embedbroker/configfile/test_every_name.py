@@ -13,8 +13,10 @@ from embedbroker.config import (
     AddressSettings,
     BridgeConfig,
     BridgeRoutingType,
+    BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
+    DiscoveryGroup,
     DivertConfiguration,
     DivertRoutingType,
     LockManager,
@@ -33,12 +35,16 @@ from tests.embedbroker.configfile.config_files import ACCEPTOR, QUIET, document,
 
 Path_ = tuple[str, ...]
 
+GROUP_ADDRESS = "<group-address>231.7.7.7</group-address>"
+GROUPS = f"<discovery-groups><discovery-group name='group'>{GROUP_ADDRESS}</discovery-group></discovery-groups>"
 CONNECTORS = "<connectors><connector name='here'>tcp://localhost:61616</connector></connectors>"
 ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 # What has to stand with a name, by the path of the element that it stands in.
 ATTRIBUTES = {
     "core/address-settings/address-setting": {"match": "#"},
     "core/cluster-connections/cluster-connection": {"name": "c"},
+    "core/broadcast-groups/broadcast-group": {"name": "b"},
+    "core/discovery-groups/discovery-group": {"name": "group"},
     "core/connectors/connector": {"name": "here"},
     "core/addresses/address": {"name": "a"},
     "core/addresses/address/anycast/queue": {"name": "q"},
@@ -55,7 +61,14 @@ ATTRIBUTES = {
     "manager/properties/property": {"key": "k", "value": "v"},
 }
 CHILDREN = {
-    "core": {"acceptors": ACCEPTOR, "security-enabled": QUIET, "connectors": CONNECTORS},
+    "core": {
+        "acceptors": ACCEPTOR,
+        "security-enabled": QUIET,
+        "connectors": CONNECTORS,
+        "discovery-groups": GROUPS,
+    },
+    "core/broadcast-groups/broadcast-group": {"group-address": GROUP_ADDRESS},
+    "core/discovery-groups/discovery-group": {"group-address": GROUP_ADDRESS},
     "core/cluster-connections/cluster-connection": {"connector-ref": "<connector-ref>here</connector-ref>"},
     "core/diverts/divert": {
         "address": "<address>a</address>",
@@ -119,6 +132,14 @@ def cluster(config: BrokerConfig) -> object:
     return config.cluster_connection
 
 
+def broadcast_group(config: BrokerConfig) -> object:
+    return config.broadcast_groups[0]
+
+
+def discovery_group(config: BrokerConfig) -> object:
+    return config.discovery_groups[0]
+
+
 def anywhere(config: BrokerConfig) -> object:
     return config.address_settings["#"]
 
@@ -161,6 +182,7 @@ BRIDGE: dict[str, tuple[str, str, object]] = {
     "@name": ("to-b", "name", "to-b"),
     "queue-name": ("orders", "queue", "orders"),
     "static-connectors/connector-ref": ("here", "static_connectors", ("here",)),
+    "discovery-group-ref/@discovery-group-name": ("group", "discovery_group", "group"),
     "forwarding-address": ("x", "forwarding_address", "x"),
     "filter/@string": ("a = 2", "filter", "a = 2"),
     "routing-type": ("strip", "routing_type", BridgeRoutingType.STRIP),
@@ -180,6 +202,23 @@ BRIDGE: dict[str, tuple[str, str, object]] = {
     "initial-connect-attempts": ("7", "initial_connect_attempts", 7),
     "reconnect-attempts": ("8", "reconnect_attempts", 8),
     "pending-ack-timeout": ("9", "pending_ack_timeout_ms", 9),
+}
+BROADCAST_GROUP: dict[str, tuple[str, str, object]] = {
+    "@name": ("mine", "name", "mine"),
+    "group-address": ("231.7.7.8", "group_address", "231.7.7.8"),
+    "group-port": ("1", "group_port", 1),
+    "local-bind-address": ("10.0.0.1", "local_bind_address", "10.0.0.1"),
+    "local-bind-port": ("2", "local_bind_port", 2),
+    "broadcast-period": ("3", "broadcast_period_ms", 3),
+    "connector-ref": ("here", "connectors", ("here",)),
+}
+DISCOVERY_GROUP: dict[str, tuple[str, str, object]] = {
+    "@name": ("mine", "name", "mine"),
+    "group-address": ("231.7.7.8", "group_address", "231.7.7.8"),
+    "group-port": ("1", "group_port", 1),
+    "local-bind-address": ("10.0.0.1", "local_bind_address", "10.0.0.1"),
+    "refresh-timeout": ("2", "refresh_timeout_ms", 2),
+    "initial-wait-timeout": ("3", "initial_wait_timeout_ms", 3),
 }
 WILDCARDS: dict[str, tuple[str, str, object]] = {
     "enabled": ("false", "routing_enabled", False),
@@ -296,6 +335,7 @@ CLUSTER: dict[str, tuple[str, str, object]] = {
     "notification-interval": ("6", "notification_interval_ms", 6),
     "notification-attempts": ("7", "notification_attempts", 7),
     "static-connectors/connector-ref": ("here", "static_connectors", ("here",)),
+    "discovery-group-ref/@discovery-group-name": ("group", "discovery_group", "group"),
     "static-connectors/@allow-direct-connections-only": ("true", "allow_direct_connections_only", True),
 }
 REPLICATION: dict[str, tuple[str, str, object]] = {
@@ -440,6 +480,10 @@ def samples() -> dict[str, Sample]:
         found[f"core/diverts/divert/{name}"] = (text, divert, field, value)
     for name, (text, field, value) in BRIDGE.items():
         found[f"core/bridges/bridge/{name}"] = (text, bridge, field, value)
+    for name, (text, field, value) in BROADCAST_GROUP.items():
+        found[f"core/broadcast-groups/broadcast-group/{name}"] = (text, broadcast_group, field, value)
+    for name, (text, field, value) in DISCOVERY_GROUP.items():
+        found[f"core/discovery-groups/discovery-group/{name}"] = (text, discovery_group, field, value)
     found["core/bridges/bridge/concurrency"] = ("2", bridge, "name", "b-0")
     for name, (text, field, value) in WILDCARDS.items():
         found[f"core/wildcard-addresses/{name}"] = (text, wildcards, field, value)
@@ -480,6 +524,8 @@ def test_every_field_of_the_values_can_come_from_a_file() -> None:
 
     assert {field.name for field in fields(AddressSettings)} == reached(anywhere)
     assert {field.name for field in fields(ClusterConnection)} == reached(cluster)
+    assert {field.name for field in fields(BroadcastGroup)} == reached(broadcast_group)
+    assert {field.name for field in fields(DiscoveryGroup)} == reached(discovery_group)
     # A file cannot hold a callable, and its properties are in a test of their own.
     assert {field.name for field in fields(DivertConfiguration)} == reached(divert) | {"properties", "transformer"}
     # A file gives each connection of a bridge an entry.

@@ -105,7 +105,7 @@ async def test_what_cannot_become_a_bridge_is_refused_and_nothing_is_created(bro
         ({"name": "to-b-1"}, "bridge 'to-b-1' exists already"),
         ({"name": None}, "has no name"),
         ({"name": "x", "queue-name": "nope"}, "queue 'nope' does not exist"),
-        ({"name": "x", "static-connectors": []}, "has no static-connectors"),
+        ({"name": "x", "static-connectors": []}, "has no static-connectors and no discovery-group-name"),
         ({"name": "x", "static-connectors": ["c"]}, "there is no connector 'c'"),
         ({"name": "x", "static-connectors": "b"}, "must be a JSON array"),
         ({"name": "x", "filter-string": "a ="}, "bridge 'x': filter:"),
@@ -114,7 +114,7 @@ async def test_what_cannot_become_a_bridge_is_refused_and_nothing_is_created(bro
         ({"name": "x", "retry-interval-multiplier": "1e999"}, "retry_interval_multiplier"),
         ({"name": "x", "ha": 1}, "must be true or false"),
         ({"name": "x", "routing-type": "BOTH"}, "must be one of PASS, STRIP"),
-        ({"name": "x", "discovery-group-name": "all"}, "is not available"),
+        ({"name": "x", "discovery-group-name": "all"}, "there is no discovery group 'all'"),
         ({"name": "x", "transformer-configuration": {"class-name": "my.Class"}}, "is a class of Java"),
         ({"name": "x", "retry-intervall": 1}, "unknown field 'retry-intervall'.*retry-interval"),
     ]
@@ -124,8 +124,10 @@ async def test_what_cannot_become_a_bridge_is_refused_and_nothing_is_created(bro
     for text in ("", "[]", "nope", "[" * 5_000):
         with pytest.raises(JMSException, match="the bridge configuration"):
             await manage(source).invoke("broker", "createBridge", text)
-    with pytest.raises(JMSException, match="useDiscoveryGroup is not available"):
-        await manage(source).invoke("broker", "createBridge", *POSITIONS, *RETRIES, 1, "b", True, False, None, None)
+    with pytest.raises(JMSException, match="bridge 'to-d': there is no discovery group 'b'"):
+        await manage(source).invoke(
+            "broker", "createBridge", "to-d", *POSITIONS[1:], *RETRIES, 1, "b", True, False, None, None
+        )
     with pytest.raises(JMSException, match="bridge 'to-c' does not exist"):
         await manage(source).invoke("broker", "destroyBridge", "to-c")
     assert await names(source) == ["to-b-0", "to-b-1"]

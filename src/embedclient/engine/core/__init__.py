@@ -17,7 +17,17 @@ from ._peer import Peer
 from ._peer_count import PeerCount
 
 if TYPE_CHECKING:
-    from ._discovery import DiscoveryEntry, DiscoveryGroup, announced_entry
+    from ._discovery import (
+        BroadcastGroup,
+        DiscoveryChange,
+        DiscoveryEntry,
+        DiscoveryGroup,
+        EntryAdded,
+        EntryExpired,
+        EntryReplaced,
+        NodeIdShared,
+        announced_entry,
+    )
 
 __all__ = [
     "CHANNEL_PING",
@@ -25,15 +35,27 @@ __all__ = [
     "CHANNEL_USER_FIRST",
     "RESEND_BYTES_MAX",
     "AnyDisconnect",
+    "BroadcastGroup",
     "Channel",
     "ChannelReceiver",
     "ConnectionState",
+    "DiscoveryChange",
     "DiscoveryEntry",
     "DiscoveryGroup",
+    "EntryAdded",
+    "EntryExpired",
+    "EntryReplaced",
+    "NodeIdShared",
     "Peer",
     "PeerCount",
     "Role",
     "announced_entry",
 ]
 
-__getattr__ = lazy_names(__name__, {"._discovery": "DiscoveryEntry DiscoveryGroup announced_entry"})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._discovery": "BroadcastGroup DiscoveryChange DiscoveryEntry DiscoveryGroup EntryAdded EntryExpired "
+        "EntryReplaced NodeIdShared announced_entry",
+    },
+)

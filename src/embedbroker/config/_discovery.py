@@ -1,0 +1,133 @@
+"""The groups by which brokers find each other without a list of places.
+
+Responsible for the vocabulary of Artemis' ``broadcast-group`` and ``discovery-group`` elements and for their defaults.
+Does not depend on datagrams, and on what a broker does with the places that it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import field, frozen
+
+from embedclient.model import did_you_mean
+
+from ._checks import named, optional, text, whole
+
+if TYPE_CHECKING:
+    from embedclient.model import MulticastGroup
+
+__all__ = ["BroadcastGroup", "DiscoveryGroup", "as_broadcast_groups", "as_discovery_groups", "check_discovery_group"]
+
+_DEFAULT_PORT = 9876
+
+G = TypeVar("G", "BroadcastGroup", "DiscoveryGroup")
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(f"connectors must be a list of connector names, not {value!r}")
+    for name in value:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"connectors must be a list of connector names, not of {name!r}")
+    return tuple(dict.fromkeys(value))
+
+
+@frozen
+class BroadcastGroup:
+    """Define a multicast group at which a live broker announces how it is reached.
+
+    Attributes:
+        name: Name of the broadcast group.
+        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255.
+        group_port: Port of the multicast group, 1 to 65,535.
+        local_bind_address: Address or name of the network interface; None: the system chooses.
+        local_bind_port: Port from which datagrams are sent; -1: a free one.
+        broadcast_period_ms: Milliseconds from one datagram to the next.
+        connectors: Names of the connectors that are announced; others use the last one. Empty: the connector of the
+            cluster connection, or where the broker listens.
+    """
+
+    name: str = field(validator=named)
+    group_address: str = field(validator=text)
+    group_port: int = field(default=_DEFAULT_PORT)
+    local_bind_address: str | None = field(default=None, validator=optional(named))
+    local_bind_port: int = field(default=-1)
+    broadcast_period_ms: int = field(default=2_000, validator=whole(1))
+    connectors: tuple[str, ...] = field(default=(), converter=_names)
+
+    def __attrs_post_init__(self) -> None:
+        _ = self.group
+
+    @property
+    def group(self) -> MulticastGroup:
+        """Return the multicast group, and the interface that leads to it."""
+        from embedclient.model import MulticastGroup
+
+        return MulticastGroup(self.group_address, self.group_port, self.local_bind_address, self.local_bind_port)
+
+
+@frozen
+class DiscoveryGroup:
+    """Define a multicast group at which a broker finds others that announce themselves there.
+
+    Attributes:
+        name: Name of the discovery group, by which cluster connections and bridges use it.
+        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255.
+        group_port: Port of the multicast group, 1 to 65,535.
+        local_bind_address: Address or name of the network interface; None: the system chooses.
+        refresh_timeout_ms: Milliseconds of silence after which a broker leaves the list.
+        initial_wait_timeout_ms: Milliseconds without any announcement after which the log has a warning.
+    """
+
+    name: str = field(validator=named)
+    group_address: str = field(validator=text)
+    group_port: int = field(default=_DEFAULT_PORT)
+    local_bind_address: str | None = field(default=None, validator=optional(named))
+    refresh_timeout_ms: int = field(default=10_000, validator=whole(1))
+    initial_wait_timeout_ms: int = field(default=10_000, validator=whole(1))
+
+    def __attrs_post_init__(self) -> None:
+        _ = self.group
+
+    @property
+    def group(self) -> MulticastGroup:
+        """Return the multicast group, and the interface that leads to it."""
+        from embedclient.model import MulticastGroup
+
+        return MulticastGroup(self.group_address, self.group_port, self.local_bind_address)
+
+
+def as_broadcast_groups(value: object) -> tuple[BroadcastGroup, ...]:
+    """Return broadcast groups, whose names differ."""
+    return _as_groups(value, BroadcastGroup, "broadcast_groups")
+
+
+def as_discovery_groups(value: object) -> tuple[DiscoveryGroup, ...]:
+    """Return discovery groups, whose names differ."""
+    return _as_groups(value, DiscoveryGroup, "discovery_groups")
+
+
+def _as_groups(value: object, kind: type[G], name: str) -> tuple[G, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(f"{name} must be a list of {kind.__name__}s, not {value!r}")
+    names: set[str] = set()
+    for group in value:
+        if not isinstance(group, kind):
+            raise TypeError(f"{name} must be a list of {kind.__name__}s, not of {group!r}")
+        if group.name in names:
+            raise ValueError(f"{name}: there are two of the name {group.name!r}; give each another one")
+        names.add(group.name)
+    return tuple(value)
+
+
+def check_discovery_group(place: str, name: str | None, groups: Iterable[DiscoveryGroup]) -> None:
+    """Check the discovery group that a part of the configuration uses.
+
+    Raises:
+        ValueError: The group does not exist; the text names the part.
+    """
+    names: Collection[str] = [group.name for group in groups]
+    if name is not None and name not in names:
+        raise ValueError(f"{place}: there is no discovery group {name!r}{did_you_mean(name, names)}")

@@ -1,0 +1,88 @@
+"""``broadcast-groups`` and ``discovery-groups``: where a broker announces itself, and where it finds others.
+
+Responsible for their elements, and for references to discovery groups. Does not depend on datagrams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from attrs import AttrsInstance
+
+from embedbroker.config import BroadcastGroup, DiscoveryGroup
+from embedclient.model import describe_name, did_you_mean
+
+from ._document import Element
+from ._findings import Findings
+from ._mapping import Fields, built, named_once, required_attribute, store, values_of
+from ._transports import connector_refs
+from ._values import text, whole
+
+__all__ = ["broadcast_groups", "discovery_group_ref", "discovery_groups"]
+
+_GROUP: Fields = {
+    "group-address": ("group_address", text),
+    "group-port": ("group_port", whole),
+    "local-bind-address": ("local_bind_address", text),
+}
+_BROADCAST: Fields = {
+    **_GROUP,
+    "local-bind-port": ("local_bind_port", whole),
+    "broadcast-period": ("broadcast_period_ms", whole),
+}
+_DISCOVERY: Fields = {
+    **_GROUP,
+    "refresh-timeout": ("refresh_timeout_ms", whole),
+    "initial-wait-timeout": ("initial_wait_timeout_ms", whole),
+}
+
+
+def broadcast_groups(core: Element, connectors: Collection[str], findings: Findings) -> tuple[BroadcastGroup, ...]:
+    """Return all broadcast groups."""
+    found: dict[str, BroadcastGroup] = {}
+    holder = core.take("broadcast-groups")
+    for element in [] if holder is None else holder.take_all("broadcast-group"):
+        errors_before = len(findings.errors)
+        values = _values(element, _BROADCAST, BroadcastGroup, findings)
+        values["connectors"] = connector_refs(element, connectors, findings)
+        group = None if len(findings.errors) > errors_before else built(BroadcastGroup, values, element.place, findings)
+        if group is not None:
+            named_once(found, group.name, group, element.place, findings)
+    return tuple(found.values())
+
+
+def discovery_groups(core: Element, findings: Findings) -> tuple[DiscoveryGroup, ...]:
+    """Return all discovery groups."""
+    found: dict[str, DiscoveryGroup] = {}
+    holder = core.take("discovery-groups")
+    for element in [] if holder is None else holder.take_all("discovery-group"):
+        errors_before = len(findings.errors)
+        values = _values(element, _DISCOVERY, DiscoveryGroup, findings)
+        group = None if len(findings.errors) > errors_before else built(DiscoveryGroup, values, element.place, findings)
+        if group is not None:
+            named_once(found, group.name, group, element.place, findings)
+    return tuple(found.values())
+
+
+def _values(element: Element, names: Fields, kind: type[AttrsInstance], findings: Findings) -> dict[str, Any]:
+    values = values_of(element, names, kind, findings)
+    store(values, "name", required_attribute(element, "name", findings), kind, element.place, findings)
+    if "group_address" not in values and not element.children.get("group-address"):
+        findings.refuse(element.place, "has no group-address: write that of a multicast group, such as 231.7.7.7")
+    return values
+
+
+def discovery_group_ref(
+    owner: Element, values: dict[str, Any], kind: type[AttrsInstance], groups: Collection[str], findings: Findings
+) -> None:
+    """Keep the name of the discovery group that an element refers to; it must be one of the file."""
+    element = owner.take("discovery-group-ref")
+    if element is None:
+        return
+    name = required_attribute(element, "discovery-group-name", findings)
+    if name is not None and name not in groups:
+        others = [describe_name(group) for group in groups]
+        text = f"there is no discovery-group {describe_name(name)!r}{did_you_mean(name, others)}"
+        findings.refuse(element.place, text)
+    store(values, "discovery_group", name, kind, element.place, findings)
