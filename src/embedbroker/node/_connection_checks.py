@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from embedbroker.config import BrokerConfig
 from embedclient.model import Instant
 
 from ._admission import Admission
@@ -19,9 +20,9 @@ class ConnectionChecks(Part):
     timed_only = True
 
     def __init__(
-        self, interval_s: float, connections: Connections, admission: Admission, machine: NodeStateMachine
+        self, config: BrokerConfig, connections: Connections, admission: Admission, machine: NodeStateMachine
     ) -> None:
-        self._interval_s = interval_s
+        self._interval_s = config.connection_check_interval_ms / 1000
         self._connections = connections
         self._admission = admission
         self._machine = machine

@@ -120,7 +120,6 @@ class Node:
         self.core.replica = self.replica_disk
         self._completions = DiskCompletions(journal, self.replica_disk, roles.grants)
         self._admission = Admission(self.core, self.connections, self.cluster, step.output)
-        interval_s = config.connection_check_interval_ms / 1000
         subsystems = Subsystems(
             config=config,
             kernel=self.kernel,
@@ -130,7 +129,7 @@ class Node:
             connections=self.connections,
             dials=self._dials,
             admission=self._admission,
-            checks=ConnectionChecks(interval_s, self.connections, self._admission, machine),
+            checks=ConnectionChecks(config, self.connections, self._admission, machine),
             completions=self._completions,
             owner_requests=self._owner_requests,
             audit=self._audit,
