@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from attrs import define, field
 
-from embedbroker.kernel import Queue, Reference
+from embedbroker.kernel import Consumer, DecisionObserver, Queue, Reference
 from embedclient.wire.core import FrameSplitter, PacketType, SessionProducerCredits, decode_packet, frame_spans
 
 from ._broker_view import BrokerView
@@ -40,6 +40,44 @@ _CREDITS = int(PacketType.SESS_PRODUCER_CREDITS)
 
 #: Id and key of a message. After a crash, ids of messages that were not durable are used again.
 _Identity = tuple[int, str]
+#: A message with its delivery count.
+_Delivery = tuple[_Identity, int]
+
+
+def _queue_of(broker: BrokerView, name: str) -> Queue | None:
+    """Return a queue of a broker that is ready; None without one."""
+    if broker.node is None or not broker.ready:
+        return None
+    return broker.node.kernel.address_manager.queues.get(name)
+
+
+def _in_delivery(broker: BrokerView, queue: Queue | None) -> set[_Delivery]:
+    """Return the messages that consumers and open transactions have, each with its delivery count."""
+    if queue is None:
+        return set()
+    return {(_identity(reference), reference.delivery_count) for reference in _held(broker, queue)}
+
+
+def _held(broker: BrokerView, queue: Queue) -> Iterator[Reference]:
+    for consumer in queue.consumers:
+        yield from consumer.unsettled.values()
+    assert broker.node is not None, "the queue is of a living broker"
+    for session in broker.node.core.sessions.values():
+        transaction = session.kernel_session.transaction
+        if transaction is not None:
+            for other, reference in transaction.deliveries():
+                if other is queue:
+                    yield reference
+
+
+class _Deliveries(DecisionObserver):
+    """Pass on what queues give to consumers."""
+
+    def __init__(self, checker: PauseChecker) -> None:
+        self._checker = checker
+
+    def delivered(self, consumer: Consumer, reference: Reference) -> None:
+        self._checker.on_delivery(consumer.queue, reference)
 
 
 @define(eq=False)
@@ -86,13 +124,16 @@ class PauseChecker:
         if not self._holds.get(queue):
             self._resumed.add(queue)
 
-    def on_delivery(self, queue: Queue, message_id: int, key: str) -> None:
-        """Check a message that leaves for a consumer, and has not left for it before."""
+    def on_delivery(self, queue: Queue, reference: Reference) -> None:
+        """Check a message that the queue gives to a consumer. It may leave later, when a session is reattached."""
         holds = self._holds.get(queue.name)
         if holds:
-            self.scene.fail(f"{key} left for a consumer of {queue.name}, which is paused by {', '.join(holds)}")
+            key = reference.message.property("key")
+            self.scene.fail(f"{key} left {queue.name} for a consumer; it is paused by {', '.join(holds)}")
 
     def _begin_life(self) -> None:
+        assert self.broker.node is not None, "a life begins with a node"
+        self.broker.node.kernel.observers.subscribe(_Deliveries(self))
         for name, holds in self._holds.items():
             ended = [resource for resource, is_persisted in holds.items() if not is_persisted]
             for resource in ended:
@@ -139,7 +180,7 @@ class Purge:
 
     queue: str
     waiting: dict[_Identity, None]
-    delivered: set[tuple[_Identity, int]]
+    delivered: set[_Delivery]
     wanted: KeyFilter | None = None
 
     @property
@@ -168,20 +209,20 @@ class PurgeChecker:
 
     def begin(self, name: str, wanted: KeyFilter | None = None) -> Purge:
         """A purge is requested, perhaps with a filter."""
-        queue = self._queue(name)
+        queue = _queue_of(self.broker, name)
         waiting: dict[_Identity, None] = {}
         if queue is not None:
             found = [_identity(reference) for reference in queue.undelivered()]
             waiting = dict.fromkeys([each for each in found if wanted is None or not wanted.spares(each[1])])
-        purge = self._open[name] = Purge(name, waiting, self._in_delivery(queue), wanted)
+        purge = self._open[name] = Purge(name, waiting, _in_delivery(self.broker, queue), wanted)
         self.scene.ledger.purging(name, purge.spares)
         return purge
 
     def end(self, purge: Purge, removed: int | None) -> None:
         """The purge is over. ``removed`` is the number in its answer; None without an answer."""
         del self._open[purge.queue]
-        queue = self._queue(purge.queue)
-        kept = purge.delivered & self._in_delivery(queue)
+        queue = _queue_of(self.broker, purge.queue)
+        kept = purge.delivered & _in_delivery(self.broker, queue)
         self.scene.ledger.purged(purge.queue, [key for (_id, key), _count in kept], purge.spares)
         if removed is None:
             return
@@ -203,7 +244,7 @@ class PurgeChecker:
 
     def _check_recovered(self) -> None:
         for name in self._gone:
-            queue = self._queue(name)
+            queue = _queue_of(self.broker, name)
             if queue is not None:
                 self._check_queue(queue, "recovery")
 
@@ -213,30 +254,6 @@ class PurgeChecker:
             if _identity(reference) in gone:
                 _id, key = _identity(reference)
                 self.scene.fail(f"{where} of {queue.name}: {key} is there, and a purge had to remove it")
-
-    def _queue(self, name: str) -> Queue | None:
-        node = self.broker.node
-        if node is None or not self.broker.ready:
-            return None
-        return node.kernel.address_manager.queues.get(name)
-
-    def _in_delivery(self, queue: Queue | None) -> set[tuple[_Identity, int]]:
-        """Return the messages that consumers and open transactions have, each with its delivery count."""
-        if queue is None:
-            return set()
-        return {(_identity(reference), reference.delivery_count) for reference in self._held(queue)}
-
-    def _held(self, queue: Queue) -> Iterator[Reference]:
-        for consumer in queue.consumers:
-            yield from consumer.unsettled.values()
-        node = self.broker.node
-        assert node is not None, "the queue is of a living broker"
-        for session in node.core.sessions.values():
-            transaction = session.kernel_session.transaction
-            if transaction is not None:
-                for other, reference in transaction.deliveries():
-                    if other is queue:
-                        yield reference
 
 
 @define(eq=False)

@@ -133,9 +133,9 @@ class Administrator:
 
     def watch(self, checker: BrokerChecker) -> None:
         """Let the checkers look at the broker from now on."""
-        for each in (self.pauses, self.purges):
-            each.watch()
-            checker.on_delivery.append(each.on_delivery)
+        self.pauses.watch()
+        self.purges.watch()
+        checker.on_delivery.append(self.purges.on_delivery)
         self.updates.watch()
         self.blocks.watch()
         self._shared_anew = checker.shared_anew
