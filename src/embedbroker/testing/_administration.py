@@ -129,7 +129,7 @@ class PauseChecker:
         holds = self._holds.get(queue.name)
         if holds:
             key = reference.message.property("key")
-            self.scene.fail(f"{key} left {queue.name} for a consumer; it is paused by {', '.join(holds)}")
+            self.scene.fail(f"{key!r} left {queue.name} for a consumer; it is paused by {', '.join(holds)}")
 
     def _begin_life(self) -> None:
         assert self.broker.node is not None, "a life begins with a node"
