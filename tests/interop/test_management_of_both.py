@@ -891,3 +891,27 @@ async def test_bridges_of_management_are_those_of_artemis(
     expected = await moved_of(theirs.url, form)
     assert expected["moved"] == ("one", 1) and expected["names"] == ["mover"] and expected["left"] == []
     assert await moved_of(ours.url, form) == expected
+
+
+def test_the_command_for_bridges_serves_both(theirs: NotifyingArtemis, ours: ThreadedBroker) -> None:
+    def run(url: str, *words: str) -> Result:
+        login = ("--url", url, "--user", "admin", "--password", "admin")
+        return CliRunner().invoke(commands, [*words, *login], catch_exceptions=False)
+
+    def shown(url: str) -> list[dict[str, object]]:
+        outputs = [
+            run(url, "queue", "create", "moved"),
+            run(url, "bridge", "add-connector", "itself", url),
+            run(url, "bridge", "create", "mover", "moved", "itself", "--forwarding-address", "elsewhere", "--ha"),
+            run(url, "bridge", "stop", "mover"),
+            run(url, "bridge", "list", "--json"),
+            run(url, "bridge", "destroy", "mover"),
+            run(url, "bridge", "remove-connector", "itself"),
+            run(url, "queue", "delete", "moved"),
+        ]
+        assert [each.exit_code for each in outputs] == [0] * len(outputs), [each.output for each in outputs]
+        return [json.loads(line) for line in outputs[4].stdout.splitlines()]
+
+    expected = shown(theirs.url)
+    assert [(row["Name"], row["Started"]) for row in expected] == [("mover", False)]
+    assert shown(ours.url) == expected

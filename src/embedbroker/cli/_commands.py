@@ -29,6 +29,7 @@ _HOMES = {
     "queue": ("._management", "queue"),
     "address": ("._management", "address"),
     "divert": ("._management", "divert"),
+    "bridge": ("._bridges", "bridge"),
     "security": ("._settings", "security"),
     "message": ("._management", "message"),
     "connection": ("._management", "connection"),

@@ -1,4 +1,4 @@
-"""`-D NAME=VALUE`: the value of ${NAME} in a broker.xml, for commands that read one."""
+"""Options of the form NAME=VALUE, such as the values of ${NAME} in a broker.xml and the properties of a bridge."""
 
 from __future__ import annotations
 

@@ -529,3 +529,47 @@ def test_producers_are_shown_and_a_session_is_closed(run: Command, broker: Threa
     assert run("session", "close", "nope", "x").stderr == (
         "embedbroker: there is no session x of connection nope: `session list` shows the ids\n"
     )
+
+
+# -- bridges ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bridge_is_created_shown_stopped_and_destroyed(run: Command, broker: ThreadedBroker) -> None:
+    """It leads to another address of the same broker."""
+    head = ["NAME", "QUEUE", "FORWARDING", "STARTED", "CONNECTED", "PENDING", "ACKNOWLEDGED"]
+    assert table(run("bridge", "list")) == [head]
+    for name in ("orders", "arrivals"):
+        assert run("queue", "create", name).exit_code == 0
+    added = run("bridge", "add-connector", "itself", broker.url)
+    assert (added.exit_code, added.stderr) == (0, "added connector itself\n")
+    options = "--forwarding-address arrivals --filter AMQPriority>3 -p via=bridge"
+    created = run("bridge", "create", "mover", "orders", "itself", *options.split())
+    assert (created.exit_code, created.stdout, created.stderr) == (0, "", "created bridge mover\n")
+    assert run("send", "orders", "tea").exit_code == 0
+    with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+        message = session.create_consumer(Queue("arrivals")).receive(timeout=10)
+        assert message is not None and message.properties["via"] == "bridge"
+    (row,) = of_json(run("bridge", "list", "--json"))
+    assert (row["Name"], row["FilterString"], row["StaticConnectors"]) == ("mover", "AMQPriority>3", ["itself"])
+    assert (row["Connected"], row["TransformerProperties"]) == (True, {"via": "bridge"})
+    assert run("bridge", "stop", "mover").stderr == "stopped bridge mover\n"
+    assert table(run("bridge", "list"))[1][3] == "false"
+    assert of_json(run("bridge", "start", "mover", "--json")) == [{"event": "started", "bridge": "mover"}]
+    assert run("bridge", "destroy", "mover").stderr == "destroyed bridge mover\n"
+    assert run("bridge", "remove-connector", "itself").stderr == "removed connector itself\n"
+    assert table(run("bridge", "list")) == [head]
+
+
+def test_bridges_that_cannot_be_created_or_switched(run: Command) -> None:
+    assert run("queue", "create", "orders").exit_code == 0
+    for words, text in (
+        (("create", "b", "nope", "c"), "queue 'nope' does not exist"),
+        (("create", "b", "orders", "c"), "there is no connector 'c'"),
+        (("start", "b"), "AMQ229067: Cannot find resource with name bridge.b"),
+        (("destroy", "b"), "bridge 'b' does not exist"),
+        (("add-connector", "c", "smtp://x"), "must be a URL such as"),
+        (("remove-connector", "c"), "connector 'c' does not exist"),
+    ):
+        refused = run("bridge", *words)
+        assert refused.exit_code != 0 and text in refused.stderr, (words, refused.stderr)
+    assert run("bridge", "create", "b", "orders").exit_code == 2
