@@ -45,9 +45,9 @@ def backup_of(primary: ThreadedBroker) -> ThreadedBroker:
     return member("backup", Path(primary.config.data_directory), SharedStoreBackup(), {"primary": primary.url})
 
 
-def client_of(url: str) -> Program:
+def client_of(url: str, *words: str) -> Program:
     options = ["-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true"]
-    return Program(["java", *options, "-cp", matrix_classpath(ARTEMIS_VERSION), "interop.PairClient", url])
+    return Program(["java", *options, "-cp", matrix_classpath(ARTEMIS_VERSION), "interop.PairClient", url, *words])
 
 
 def ha_url(broker: ThreadedBroker) -> str:

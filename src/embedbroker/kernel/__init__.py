@@ -50,6 +50,7 @@ from .queueing._temporary_queues import TemporaryQueues
 from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_selector
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
+from .transactions._duplicate_ids import BRIDGE_ID_PREFIX
 from .transactions._transaction import Transaction, TransactionState
 from .xa._branch import Branch, XaRefused, xid_bytes, xid_of
 from .xa._branches import XaBranches, name_of
@@ -65,6 +66,7 @@ __all__ = [
     "ALLOW_ALL",
     "ANONYMOUS",
     "AT_ONCE_MAX",
+    "BRIDGE_ID_PREFIX",
     "COMMIT_SET_BRANCHES_MAX",
     "FENCING_TOKENS_MAX",
     "FENCING_TOKEN_NAME_BYTES_MAX",

@@ -47,6 +47,7 @@ from .settling._forwarding import Forwarding
 from .settling._move import MessageMover
 from .settling._removal import Removal
 from .settling._settlement import Settlement
+from .transactions._adoption import Adoption
 from .transactions._copy_placement import CopyPlacement
 from .transactions._duplicate_ids import DuplicateIds
 from .transactions._placement import Placement
@@ -182,6 +183,7 @@ class Kernel:
             self.store, self.removal, self.dead_letters, self.expiry, self.settings, self.deferred, self.observers,
             counts_first=self.config.persist_delivery_count_before_delivery,
         )  # fmt: skip
+        self.adoption = Adoption(self.address_manager, self.store, self.ids, self.memory, self.observers, self.removal)
         self.transactions.connect(self.settlement)
         self.schedule.connect(self.expiry, self.settlement)
 

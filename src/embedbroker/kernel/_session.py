@@ -258,6 +258,25 @@ class Session:
         transaction = None if self.auto_commit_sends else self._current()
         return self._router.send(message, routing_type, transaction, duplicate_id, self._access, queue_ids)
 
+    def adopt(self, message: Message, queue_ids: frozenset[int]) -> Refused | None:
+        """Take a message that the branch of this session has acknowledged at another broker, which scales down.
+
+        Args:
+            message: Message to place.
+            queue_ids: Queues of its address in which it is acknowledged.
+
+        Returns:
+            Why it was refused; None if it was accepted.
+        """
+        refused = self.admit_send(message.address)
+        if refused is None and self.auto_commit_sends:
+            text = "a message that a branch has acknowledged came without a branch"
+            refused = Refused(ErrorCode.ILLEGAL_STATE, text)
+        if refused is not None:
+            self.fail_transaction(refused.text)
+            return refused
+        return self.kernel.adoption.adopt(message, queue_ids, self._current())
+
     def admit_send(self, name: str) -> Refused | None:
         """Return why this session must not send to an address or ``address::queue``; None if it may."""
         refused = self._allow(Permission.SEND, *split_fqqn(name))

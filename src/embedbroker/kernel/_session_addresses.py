@@ -5,7 +5,7 @@ Responsible for the permission that each verb requires. Does not depend on messa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from embedbroker.config import DivertConfiguration
 from embedclient.errors import ErrorCode
@@ -231,6 +231,14 @@ class SessionAddresses:
         address = self._address_to_pause(name)
         if isinstance(address, Address):
             self._duplicates.forget_all(address)
+        return address
+
+    def adopt_duplicate_ids(self, name: str, values: Collection[bytes]) -> Address | Refused:
+        """Bring duplicate ids into force at an address that another broker has seen there, the oldest first."""
+        address = self._address_to_pause(name)
+        if isinstance(address, Address):
+            for value in values:
+                self._duplicates.adopt(address, value)
         return address
 
     def _address_to_pause(self, name: str) -> Address | Refused:

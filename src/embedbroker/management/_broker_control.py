@@ -22,6 +22,7 @@ from ._bridge_control import bridge_names
 from ._bridges import BRIDGE_OPERATIONS
 from ._broker_figures import BROKER_FIGURES
 from ._cluster_control import cluster_connection_names
+from ._departure import DEPARTURE_OPERATIONS
 from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
 from ._queue_info import QUEUE_INFO_OPERATIONS
@@ -591,6 +592,7 @@ _OPERATIONS = (
     *SETTINGS_OPERATIONS,
     *USER_OPERATIONS,
     *BROKER_COUNTER_OPERATIONS,
+    *DEPARTURE_OPERATIONS,
     *_diverts.OPERATIONS,
     *BRIDGE_OPERATIONS,
     *_lists.OPERATIONS,

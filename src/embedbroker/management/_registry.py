@@ -35,7 +35,7 @@ from embedbroker.kernel import (
     Session,
     TaskKind,
 )
-from embedclient.model import Entropy, Instant, Properties
+from embedclient.model import Entropy, Instant, Properties, TransportConfiguration
 
 from .services import OK, Answer, Request, RequestRefused, Service, read_request, refusal
 
@@ -48,6 +48,7 @@ __all__ = [
     "BrokerView",
     "Call",
     "Control",
+    "Departure",
     "Failure",
     "HostCall",
     "Kind",
@@ -121,6 +122,7 @@ class Kind(Enum):
     DOUBLE = "double"
     BOOLEAN = "boolean"
     MAP = "Map"
+    LIST = "Object[]"
 
     def fits(self, value: object) -> bool:
         """Return True if a value of JSON can be an argument of this type. Null fits every type, as in Artemis."""
@@ -134,6 +136,8 @@ class Kind(Enum):
             return isinstance(value, dict)
         if self is Kind.DOUBLE:
             return isinstance(value, int | float) and not isinstance(value, bool)
+        if self is Kind.LIST:
+            return isinstance(value, list | tuple)
         limit = 1 << (31 if self is Kind.INTEGER else 63)
         return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
 
@@ -201,6 +205,13 @@ class UserStore(Protocol):
         """
 
 
+class Departure(Protocol):
+    """Let the broker leave for good."""
+
+    def scale_down(self, connector: TransportConfiguration | None) -> str | None:
+        """Move everything to another broker, then stop; return why that is not possible. None: the policy chooses."""
+
+
 class BrokerView(Protocol):
     """Provide what management needs of the broker around the kernel."""
 
@@ -212,6 +223,8 @@ class BrokerView(Protocol):
     entropy: Entropy
     #: Tasks for the host, which takes them at the end of the step.
     host_tasks: list[HostTask]
+    #: None until the broker is composed.
+    departure: Departure | None
     #: What the snapshots under way are yet to send, by the queue that gets it.
     queue_snapshots: dict[Queue, deque[QueueEvent]]
 

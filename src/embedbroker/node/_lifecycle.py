@@ -15,7 +15,7 @@ from embedbroker.config import BrokerConfig, Role
 from embedbroker.ha import LockDone, LockFailed, RoleChanged
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService
-from embedclient.model import Instant
+from embedclient.model import Instant, TransportConfiguration
 
 from ._admission import Admission
 from ._assembly import Roles, warn_of_policy
@@ -125,6 +125,13 @@ class Lifecycle:
             self._become_activating()
         else:
             self._activation.begin(self._step.now)
+
+    def scale_down(self, connector: TransportConfiguration | None) -> str | None:
+        """Move everything to another broker, and stop; return why that is not possible."""
+        if self._machine.state is not NodeState.RUNNING or self.scaling_down.is_under_way:
+            return "the broker does not serve clients, or scales down already"
+        self.scaling_down.begin(self._step.now, connector)
+        return None
 
     def on_scale_down(self, wanted: ScaleDownTo) -> None:
         """Move everything to another broker, and stop. A target that cannot be reached leaves the broker running."""

@@ -182,7 +182,8 @@ class AddressMove:
     def _copy(self, group: Group) -> CoreMessage:
         """Return what is sent: a copy with the queues it is for, and with an id for duplicate detection.
 
-        The id is the same each time the message is sent for these queues.
+        The id is the same each time the message is sent for these queues. The id of a client serves as well, unless
+        another queue may have the message, too.
 
         Raises:
             RemoteProtocolError: Its properties are malformed.
@@ -191,9 +192,11 @@ class AddressMove:
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
         queue_ids = b"".join([self._ids[queue].to_bytes(8, "big", signed=True) for queue, _reference in group])
+        copy = original.with_bytes_behind(self._address, _ROUTE_TO, queue_ids)
+        if len(self._queues) == 1 and original.duplicate_id is not None:
+            return copy
         of_queues = min(queue.id for queue, _reference in group).to_bytes(8, "big")
         duplicate_id = self._route.node + message.message_id.to_bytes(8, "big") + of_queues
-        copy = original.with_bytes_behind(self._address, _ROUTE_TO, queue_ids)
         return copy.with_bytes_behind(self._address, _BRIDGE_DUPLICATE_ID, duplicate_id)
 
     def _send_large(self, group: Group, message: StoredMessage, header: CoreMessage) -> Work[None]:

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias, TypeVar
 from embedbroker.kernel import QueueDefinition
 from embedclient.agent import Agent, Call, Consumer, CoreMessage, Producer, QueueAttributes, Session
 from embedclient.errors import ErrorCode, JMSException, RemoteProtocolError
-from embedclient.model import Instant, Properties
+from embedclient.model import Instant, Properties, RoutingType
 from embedclient.wire.core import decode_text, encode_text
 
-__all__ = ["RemoteBroker", "Work", "awaited"]
+__all__ = ["RemoteBroker", "RequestRefused", "Work", "awaited"]
 
 T = TypeVar("T")
 
@@ -43,6 +43,10 @@ def awaited(call: Call[T]) -> Work[T]:
     if not call.done:
         yield call
     return call.value()
+
+
+class RequestRefused(JMSException):
+    """The management of the other broker refuses a request."""
 
 
 class _Arrival:
@@ -156,6 +160,17 @@ class RemoteBroker:
         self._queue_ids[definition.name] = answer
         return answer
 
+    def ensure_address(self, name: str, *, anycast: bool) -> Work[None]:
+        """Create an address there unless it exists.
+
+        Raises:
+            JMSException: It cannot be created.
+        """
+        state = yield from awaited(self._session.addressing.query_address(name))
+        if not state.exists:
+            kind = RoutingType.ANYCAST if anycast else RoutingType.MULTICAST
+            yield from awaited(self._session.addressing.create_address(name, [kind]))
+
     # -- management ----------------------------------------------------------------------------------------------
 
     def manage(
@@ -169,7 +184,8 @@ class RemoteBroker:
         """Read an attribute or call an operation, and return the answer.
 
         Raises:
-            JMSException: The request failed.
+            RequestRefused: The other broker refuses the request.
+            JMSException: It was not answered.
         """
         properties = Properties({_REPLY_TO: self._reply_queue, _RESOURCE: resource})
         if attribute is not None:
@@ -186,7 +202,7 @@ class RemoteBroker:
         reply = delivery.message
         answer = _first_of(reply.body)
         if reply.property(_SUCCEEDED) is False:
-            raise JMSException(f"{resource} {operation or attribute} failed there: {answer}")
+            raise RequestRefused(f"{resource} {operation or attribute} failed there: {answer}")
         return answer
 
 

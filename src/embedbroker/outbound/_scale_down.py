@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Queue
+from embedbroker.kernel import BRIDGE_ID_PREFIX, Kernel, Queue
 from embedclient.agent import Call, LocatorSettings
 from embedclient.engine import ConnectionDialer
 from embedclient.errors import JMSException
@@ -27,7 +27,8 @@ from embedclient.model import Entropy, Instant, TransportConfiguration
 
 from ._address_move import AddressMove, MoveCounts, Route
 from ._agent_link import AgentLink
-from ._remote_broker import RemoteBroker, Work
+from ._branch_move import BranchMove
+from ._remote_broker import RemoteBroker, RequestRefused, Work
 from ._target import ConnectorsTarget
 
 __all__ = ["TRANSITIONS", "ScaleDown", "ScaleDownSettings", "ScaleDownState"]
@@ -45,6 +46,7 @@ _WINDOW_BYTES: Final = 1024 * 1024
 _UNLIMITED: Final = 2**31 - 1
 # Portions of work in one step.
 _PORTIONS_PER_STEP: Final = 64
+_IDS_PER_REQUEST: Final = 500
 _MULTICAST: Final = 0
 _INTERNAL: Final = "$.artemis.internal."
 
@@ -123,7 +125,7 @@ class ScaleDown:
         self._remote: RemoteBroker | None = None
         self._work: Iterator[Call[Any] | None] | None = None
         self._waits_for: Call[Any] | None = None
-        self._current: AddressMove | None = None
+        self._current: AddressMove | BranchMove | None = None
         self._candidates: list[TransportConfiguration] = []
         self._searches_until = 0.0
         # The next attempt; otherwise the moment at which the target has been silent for too long.
@@ -318,9 +320,40 @@ class ScaleDown:
         settings = self._settings
         route = Route(settings.node, _CHUNK_BYTES, settings.commit_interval)
         for address, queues in by_address.items():
-            self._current = AddressMove(self._kernel, address, queues, remote, route, self.counts)
-            yield from self._current.work()
-            self._current = None
+            yield from self._carry_out(AddressMove(self._kernel, address, queues, remote, route, self.counts))
+        yield from self._carry_out(BranchMove(self._kernel, remote, route, self.counts))
+        yield from self._move_duplicate_ids(remote)
+
+    def _carry_out(self, move: AddressMove | BranchMove) -> Work[None]:
+        self._current = move
+        yield from move.work()
+        self._current = None
+
+    def _move_duplicate_ids(self, remote: RemoteBroker) -> Work[None]:
+        """Let the target know the duplicate ids that are in force here: those of clients, and those of bridges."""
+        for address in list(self._kernel.address_manager.addresses.values()):
+            cache = address.duplicate_ids
+            values = list(cache.numbers) if cache is not None else []
+            if values:
+                definition = address.definition
+                yield from remote.ensure_address(address.name, anycast=definition.anycast)
+            of_bridges = [value for value in values if value.startswith(BRIDGE_ID_PREFIX)]
+            of_clients = [value for value in values if not value.startswith(BRIDGE_ID_PREFIX)]
+            name = BRIDGE_ID_PREFIX.decode() + address.name
+            yield from self._send_ids(remote, name, [value.removeprefix(BRIDGE_ID_PREFIX) for value in of_bridges])
+            yield from self._send_ids(remote, address.name, of_clients)
+
+    def _send_ids(self, remote: RemoteBroker, cache: str, values: list[bytes]) -> Work[None]:
+        for start in range(0, len(values), _IDS_PER_REQUEST):
+            portion = values[start : start + _IDS_PER_REQUEST]
+            # Each byte that is no UTF-8 becomes half of a pair, which a broker of this project turns back.
+            texts: list[object] = [value.decode("utf-8", "surrogateescape") for value in portion]
+            try:
+                yield from remote.manage("broker", operation="updateDuplicateIdCache", arguments=[cache, texts])
+            except RequestRefused as refusal:
+                # Artemis 2.44 does. The ids of messages that moved are in force there all the same.
+                self._kernel.inform(f"scale-down: the other broker takes no duplicate ids of {cache!r}: {refusal}")
+                return
 
     def _queues(self) -> list[Queue]:
         """Return the queues that move: those with messages, and durable subscriptions, which must miss nothing."""
@@ -329,7 +362,7 @@ class ScaleDown:
             for queue in self._kernel.address_manager.queues.values()
             if not queue.definition.temporary
             and not queue.name.startswith(_INTERNAL)
-            and (queue.message_count or queue.consumers or (queue.durable and _is_multicast(queue)))
+            and (queue.message_count or queue.pledged or queue.consumers or (queue.durable and _is_multicast(queue)))
         ]
 
 

@@ -15,13 +15,15 @@ from embedbroker import (
     AddressSettings,
     PrimaryOnly,
     QueueConfiguration,
+    Role,
     ScaleDown,
 )
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
 from embedbroker.runtime._embedded import life_of
 from embedclient import Queue, TextMessage, Topic
-from embedclient.errors import IllegalStateException
-from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take
+from embedclient.errors import IllegalStateException, JMSException
+from embedclient.model import XaCode, Xid
+from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take, xa_session_at
 
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 COUNT = 1_000
@@ -197,3 +199,83 @@ async def test_sessions_of_clients_go_on_at_the_target(broker_factory: MakeBroke
         await put(session, ["after"])
         assert await take(consumer, 1) == ["after"]
     await target.assert_empty("orders")
+
+
+async def test_prepared_branches_move_with_what_they_did(broker_factory: MakeBroker) -> None:
+    """A branch that sent and acknowledged is in doubt at the target, survives its crash, and has its effect there."""
+    source, target = await started(broker_factory)
+    branches = [Xid(1, b"branch", bytes([number])) for number in range(3)]
+    async with session_at(source.url) as session:
+        await put(session, ["a0", "a1", "a2", "rest"])
+    for number, xid in enumerate(branches):
+        async with xa_session_at(source.url) as session:
+            resource = session.xa_resource
+            await resource.start(xid)
+            async with session.create_consumer(ORDERS) as consumer:
+                assert await take(consumer, 1) == [f"a{number}"]
+                await put(session, [f"s{number}"])
+                await resource.end(xid)
+                assert await resource.prepare(xid) == XaCode.XA_OK
+    assert await source.broker.scale_down("vm://b") == 1
+    assert target.broker.prepared_branches == branches
+    assert await queued(target) == ["rest"]
+    await target.crash()
+    await target.restart()
+    assert target.broker.prepared_branches == branches
+    async with xa_session_at(target.url) as session:
+        await session.xa_resource.commit(branches[0], False)
+        await session.xa_resource.rollback(branches[1])
+    assert sorted(map(str, await queued(target))) == ["a1", "rest", "s0"]
+    await source.restart()
+    assert source.broker.prepared_branches == []
+    await source.assert_empty("orders")
+
+
+async def test_a_branch_whose_move_was_cut_is_moved_once(broker_factory: MakeBroker, broker_clock: BrokerClock) -> None:
+    source, target = await started(broker_factory)
+    xid = Xid(1, b"branch", b"1")
+    async with session_at(source.url) as session:
+        await put(session, ["taken"])
+    async with xa_session_at(source.url) as session:
+        resource = session.xa_resource
+        await resource.start(xid)
+        async with session.create_consumer(ORDERS) as consumer:
+            assert await take(consumer, 1) == ["taken"]
+            await put(session, numbered(0, 20))
+            await resource.end(xid)
+            await resource.prepare(xid)
+    target.disk.slow_down(0.01)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(source.broker.scale_down, "vm://b")
+        for _ in range(3):
+            await broker_clock.advance(0.035)
+            target.link.cut()
+    assert target.broker.prepared_branches == [xid]
+    assert await queued(target) == []
+    assert await target.broker.commit_branch(xid)
+    assert await queued(target) == numbered(0, 20)
+
+
+async def test_duplicate_ids_move(broker_factory: MakeBroker) -> None:
+    source, target = await started(broker_factory)
+    message = TextMessage("once", properties={"_AMQ_DUPL_ID": "7"})
+    async with session_at(source.url) as session, session.create_consumer(ORDERS) as consumer:
+        await session.create_producer(ORDERS).send(message)
+        assert await take(consumer, 1) == ["once"]
+    await source.broker.scale_down("vm://b")
+    async with session_at(target.url) as session:
+        await session.create_producer(ORDERS).send(message)
+        await put(session, ["other"])
+    assert await queued(target) == ["other"]
+
+
+async def test_management_starts_a_scale_down(broker_factory: MakeBroker) -> None:
+    source, target = await started(broker_factory, connectors={"b": "vm://b"})
+    async with session_at(source.url) as session:
+        await put(session, ["moved"])
+    management = source.broker.management
+    with pytest.raises(JMSException, match="there is no connector 'c'; connectors of this broker: b"):
+        await management.invoke("broker", "scaleDown", "c")
+    await management.invoke("broker", "scaleDown", "b")
+    await source.wait_for_role(Role.STOPPED)
+    assert await queued(target) == ["moved"]

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from .._store import Store
     from ..addressing._address import Address
 
-__all__ = ["ENTRY_OVERHEAD_BYTES", "DuplicateIds", "IdClaimant", "Identified"]
+__all__ = ["BRIDGE_ID_PREFIX", "ENTRY_OVERHEAD_BYTES", "DuplicateIds", "IdClaimant", "Identified"]
+
+BRIDGE_ID_PREFIX = b"BRIDGE."
+"""Beginning of the ids that bridges send, so that they and those of clients do not meet."""
 
 ENTRY_OVERHEAD_BYTES = 200
 """Cost in bytes of an id beside its encoding: objects and its place in the cache (measured)."""
@@ -172,6 +175,10 @@ class DuplicateIds:
         """Return the id of a message that is not checked: it goes to an address because it had to leave another one."""
         number = self._ids.take() if self._persists and self._size_at(address) else 0
         return Identified(address, DuplicateId(number, address.definition.id, _bounded(duplicate_id)))
+
+    def adopt(self, address: Address, duplicate_id: bytes) -> None:
+        """Bring an id into force that another broker has seen."""
+        self.accept(self.identify(address, duplicate_id), None)
 
     def accept(self, identified: Identified, transaction: IdClaimant | None) -> None:
         """Accept the id of a routed message: it is in force, or will be when the transaction commits."""

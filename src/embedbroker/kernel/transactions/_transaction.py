@@ -14,7 +14,7 @@ from embedclient.errors import ErrorCode
 
 from .._deferred import AT_ONCE_MAX, DeferredWork, drained
 from .._ids import Ids
-from .._observer import Observers
+from .._observer import Leaving, Observers
 from .._store import Store
 from ..message._message import Message
 from ..queueing._backlog import Reference
@@ -116,6 +116,7 @@ class Transaction:
     __slots__ = (
         "_parts",
         "acknowledged",
+        "adopted",
         "counts",
         "failure",
         "failure_code",
@@ -147,6 +148,8 @@ class Transaction:
         # Deliveries with their outcomes. Their collections must not be changed.
         self.acknowledged: list[Taken] = []
         self.taken_count = 0
+        # Of those, deliveries that came here from another broker in this transaction; see `Adoption`.
+        self.adopted: list[tuple[Queue, Reference]] | None = None
         # The queues they come from, and those which some of them return to with the commit.
         self.taken_from: dict[Queue, None] = {}
         self.returning: dict[Queue, None] = {}
@@ -199,6 +202,13 @@ class Transaction:
         self.taken_from[queue] = None
         if outcome is not _ACCEPTED and not outcome.leaves:
             self.returning[queue] = None
+
+    def adopt(self, queue: Queue, reference: Reference) -> None:
+        """Gather a delivery that it has acknowledged at another broker."""
+        self.take(queue, (reference,), _ACCEPTED)
+        if self.adopted is None:
+            self.adopted = []
+        self.adopted.append((queue, reference))
 
     def deliveries(self) -> Iterator[tuple[Queue, Reference]]:
         """Return the deliveries that it decides about, in order. For queries."""
@@ -301,6 +311,8 @@ class Transaction:
         """Undo it: it sent nothing, and what it acknowledged returns with its delivery counted."""
         assert self.state is not TransactionState.ENDED, self.id
         parts = self._parts
+        if self.adopted is not None and self.state is not TransactionState.PREPARED:
+            self._drop_adopted(self.adopted)
         self._end()
         if self.identified:
             parts.deferred.carry_out(parts.duplicates.let_go(self), len(self.identified))
@@ -308,6 +320,27 @@ class Transaction:
             parts.store.rollback(self.id)
         parts.deferred.carry_out(self._drop_sent(), len(self.sent))
         parts.deferred.carry_out(parts.settlement.take_back(self.acknowledged), self.taken_count, held=self.taken_from)
+
+    def _drop_adopted(self, adopted: list[tuple[Queue, Reference]]) -> None:
+        """Remove what came here in it: the other broker has it still, since this was not prepared."""
+        gone = {id(reference) for _queue, reference in adopted}
+        self.acknowledged = [taken for taken in self.acknowledged if id(next(iter(taken[1]), None)) not in gone]
+        self.taken_count -= len(adopted)
+        for queue, reference in adopted:
+            self._parts.removal.leave(queue, (reference,), Leaving.ACKNOWLEDGED)
+
+    def hand_over(self) -> None:
+        """End it, because another broker has prepared it: what it sent is dropped, what it acknowledged leaves."""
+        assert self.state is TransactionState.PREPARED, self.state
+        parts = self._parts
+        self._end()
+        if self.identified:
+            parts.deferred.carry_out(parts.duplicates.let_go(self), len(self.identified))
+        if self.recorded:
+            parts.store.rollback(self.id)
+        for queue, reference in self.deliveries():
+            parts.removal.leave(queue, (reference,), Leaving.ACKNOWLEDGED)
+        parts.deferred.carry_out(self._drop_sent(), len(self.sent))
 
     def _drop_sent(self) -> Iterator[None]:
         for message, targets, _place in drained(self.sent):

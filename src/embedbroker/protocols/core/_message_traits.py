@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from struct import unpack
 
+from embedbroker.kernel import BRIDGE_ID_PREFIX
 from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import ROUTE_TO, CoreMessage, property_key
 
-__all__ = ["MessageTraits", "from_bridge", "traits_of"]
+__all__ = ["MessageTraits", "acknowledged_queues", "from_bridge", "traits_of"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
@@ -25,14 +26,14 @@ _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
 # Properties of messages in store-and-forward queues: only the broker itself writes them there.
 _INTERNAL_PREFIXES = (ROUTE_TO, "_AMQ_ACK_ROUTE_TO")
+# Queues where a prepared branch of a broker that scales down has acknowledged the message.
+_ACKNOWLEDGED_AT = "_AMQ_ACK_ROUTE_TO"
 # The name, the type, and the size of the value.
 _BEFORE_BRIDGE_ID = len(property_key(_BRIDGE_DUPLICATE_ID)) + 1 + 4
 _BEFORE_ROUTE_TO = len(property_key(ROUTE_TO)) + 1 + 4
 _QUEUE_ID_BYTES = 8
 # No address has so many queues. A longer list is not read, so that it cannot take much memory or a long step.
 _QUEUE_IDS_MAX = 100_000
-# Ids of bridges and of clients do not meet: those of bridges begin with this.
-_BRIDGE_PREFIX = b"BRIDGE."
 _GROUP_ID = "_AMQ_GROUP_ID"
 _NO_QUEUES: frozenset[int] = frozenset()
 # Values that decide something: with another value it is another kind of message.
@@ -54,6 +55,7 @@ class MessageTraits:
         "group_at",
         "has_extras",
         "has_group",
+        "is_acknowledged",
         "is_bridged",
         "mask",
         "pattern",
@@ -82,6 +84,8 @@ class MessageTraits:
         # Whether a bridge sent it, with an id in the place of the client's, or with the queues that it is for. Also
         # True if it has properties that a sender must not give it.
         self.is_bridged = False
+        # Whether a branch has acknowledged it at another broker.
+        self.is_acknowledged = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
         # Where the properties of a bridge stand, with their names, the last one first; empty if one is not as a bridge
@@ -158,6 +162,7 @@ def traits_of(message: CoreMessage) -> MessageTraits:
             entries.append((value_at - start - _BEFORE_ROUTE_TO, value_end - start))
         elif name.startswith(_INTERNAL_PREFIXES):
             arrival.is_bridged = is_odd = True
+            arrival.is_acknowledged |= name == _ACKNOWLEDGED_AT and tag == PropertyType.BYTES
         elif name == _BRIDGE_DUPLICATE_ID:
             is_odd = True
     # One of each at most: what is there twice is looked for.
@@ -188,14 +193,24 @@ def from_bridge(
         place = arrival.route_to_at
         queue_ids = _queue_ids(message.raw[message.properties_at :][place]) if place is not None else _NO_QUEUES
         message.cut_properties(arrival.bridge_entries)
-        return message, _BRIDGE_PREFIX + duplicate_id, queue_ids
+        return message, BRIDGE_ID_PREFIX + duplicate_id, queue_ids
     bridge_id, chosen = message.property(_BRIDGE_DUPLICATE_ID), message.property(ROUTE_TO)
     if isinstance(bridge_id, bytes):
-        duplicate_id = _BRIDGE_PREFIX + bridge_id
+        duplicate_id = BRIDGE_ID_PREFIX + bridge_id
     queue_ids = _queue_ids(chosen) if isinstance(chosen, bytes) else _NO_QUEUES
     removals = [_BRIDGE_DUPLICATE_ID, *(name for name in message.properties if name.startswith(_INTERNAL_PREFIXES))]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
     return copy, duplicate_id, queue_ids
+
+
+def acknowledged_queues(message: CoreMessage) -> frozenset[int]:
+    """Return the ids of queues where a branch has acknowledged a message at another broker.
+
+    Raises:
+        RemoteProtocolError: Its properties are malformed.
+    """
+    value = message.property(_ACKNOWLEDGED_AT)
+    return _queue_ids(value) if isinstance(value, bytes) else _NO_QUEUES
 
 
 def _queue_ids(chosen: bytes | bytearray) -> frozenset[int]:

@@ -63,14 +63,14 @@ from embedclient.wire.core import (
 from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
-from ._message_traits import MessageTraits, from_bridge, traits_of
+from ._message_traits import MessageTraits, acknowledged_queues, from_bridge, traits_of
 from ._notifications import NotificationWatch, compose_notification
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
 from ._upload import Upload
 
 if TYPE_CHECKING:
-    from embedbroker.management import Letter, QueueEvent, Registry
+    from embedbroker.management import Departure, Letter, QueueEvent, Registry
     from embedbroker.security import SecurityManager
 
     from .._port import ConnectionPort
@@ -135,6 +135,7 @@ class CoreService:
         "_notifications",
         "_request_server",
         "cluster",
+        "departure",
         "entropy",
         "gate",
         "host_tasks",
@@ -180,6 +181,8 @@ class CoreService:
         self.waits = False
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
+        # None until the node is composed.
+        self.departure: Departure | None = None
         # None on a broker that does not replicate.
         self.replica: ReplicaView | None = None
         # None on a broker that admits every client.
@@ -429,13 +432,17 @@ class CoreSession:
         properties_at = message.properties_at
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
-        id_at, queue_ids = arrival.duplicate_id_at, _ALL_QUEUES
+        id_at, queue_ids, acknowledged_ids = arrival.duplicate_id_at, _ALL_QUEUES, _ALL_QUEUES
         duplicate_id = bytes(message.raw[properties_at:][id_at]) if id_at is not None else None
         if arrival.has_extras:
             message = self._directed(arrival, message)
             if arrival.is_bridged:
+                if arrival.is_acknowledged:
+                    acknowledged_ids = acknowledged_queues(message)
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
-        if refused is None:
+        if acknowledged_ids:
+            refused = refused or self.kernel_session.adopt(message, acknowledged_ids)
+        elif refused is None:
             refused = self.kernel_session.send(
                 message,
                 arrival.routing_type if stated is None else stated,
@@ -491,10 +498,15 @@ class CoreSession:
         if arrival.has_extras:
             message = self._directed(arrival, message)
         duplicate_id, queue_ids = message.duplicate_id, _ALL_QUEUES
+        acknowledged_ids = _ALL_QUEUES
         if arrival.is_bridged:
+            if arrival.is_acknowledged:
+                acknowledged_ids = acknowledged_queues(message)
             message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
         routing_type = arrival.routing_type if routing_type is None else routing_type
         large = large_message(message, body)
+        if acknowledged_ids:
+            return self.kernel_session.adopt(large, acknowledged_ids)
         return self.kernel_session.send(large, routing_type, duplicate_id, queue_ids=queue_ids)
 
     def end_upload(

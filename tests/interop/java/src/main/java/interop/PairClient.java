@@ -3,6 +3,9 @@ package interop;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import javax.jms.Connection;
+import javax.jms.JMSException;
+import javax.jms.Session;
+import javax.jms.TextMessage;
 import org.apache.activemq.artemis.api.core.TransportConfiguration;
 import org.apache.activemq.artemis.api.core.client.ClusterTopologyListener;
 import org.apache.activemq.artemis.api.core.client.TopologyMember;
@@ -16,6 +19,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
  * out: up NODE LIVE BACKUP   ports, or - where there is none
  * out: down NODE
  * out: connected
+ * out: got TEXT          of a queue, if a second argument names one
  * </pre>
  */
 public final class PairClient {
@@ -40,6 +44,16 @@ public final class PairClient {
          }
       });
       Connection connection = factory.createConnection();
+      if (arguments.length > 1) {
+         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+         session.createConsumer(session.createQueue(arguments[1])).setMessageListener(message -> {
+            try {
+               out.println("got " + ((TextMessage) message).getText());
+            } catch (JMSException error) {
+               out.println("failed " + error);
+            }
+         });
+      }
       connection.start();
       out.println("connected");
       while (System.in.read() >= 0) {
