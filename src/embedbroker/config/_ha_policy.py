@@ -118,7 +118,7 @@ class SharedStoreBackup:
         failover_on_shutdown: Whether a backup takes over after an orderly stop of this broker while it is live.
         allow_failback: Whether it gives way when the primary returns. So does a backup that finds no room on the disk.
         restart_backup: Whether it waits as backup again after that.
-        scale_down: Without effect yet.
+        scale_down: Where it moves everything when it takes over, in place of serving; None: it serves.
     """
 
     failover_on_shutdown: bool = field(default=False, validator=_flag)

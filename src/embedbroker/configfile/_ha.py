@@ -94,7 +94,7 @@ def ha_policy(core: Element, connectors: Collection[str], findings: Findings) ->
         return None
     if strategy.name in ("primary-only", "live-only"):
         values: dict[str, Any] = {}
-        _add_scale_down(strategy, values, connectors, findings, of_backup=False)
+        _add_scale_down(strategy, values, connectors, findings, is_available=True)
         return PrimaryOnly(**values)
     part = _only_one(strategy, _PARTS, findings)
     if part is not None and part.name == "colocated":
@@ -127,12 +127,12 @@ def _policy(kind: _Policy, part: Element, connectors: Collection[str], findings:
     if kind in (ReplicationPrimary, ReplicationBackup):
         _add_lock_manager(part, values, findings)
     if kind in (ReplicationBackup, SharedStoreBackup):
-        _add_scale_down(part, values, connectors, findings, of_backup=True)
+        _add_scale_down(part, values, connectors, findings, is_available=kind is SharedStoreBackup)
     return built(kind, values, part.place, findings)
 
 
 def _add_scale_down(
-    part: Element, policy: dict[str, Any], connectors: Collection[str], findings: Findings, *, of_backup: bool
+    part: Element, policy: dict[str, Any], connectors: Collection[str], findings: Findings, *, is_available: bool
 ) -> None:
     element = part.take("scale-down")
     if element is None:
@@ -148,8 +148,8 @@ def _add_scale_down(
     scale_down = built(ScaleDown, values, element.place, findings)
     if scale_down is not None:
         policy["scale_down"] = scale_down
-        if scale_down.enabled and of_backup:
-            findings.warn(element.place, "this backup serves when it takes over: it scales nothing down yet")
+        if scale_down.enabled and not is_available:
+            findings.warn(element.place, "a replicating backup serves when it takes over: it scales nothing down yet")
 
 
 def _add_lock_manager(part: Element, policy: dict[str, Any], findings: Findings) -> None:

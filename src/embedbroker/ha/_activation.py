@@ -56,6 +56,9 @@ class Activation(Protocol):
     def note_shortage(self, *, lacks_room: bool) -> None:
         """Record whether the journal failed because the disk is full."""
 
+    def note_scaled_down(self) -> None:
+        """Note that a backup has taken over to move everything to another broker: it waits as backup again."""
+
     def begin_stop(self, *, fails_over: bool) -> None:
         """Start an orderly stop; with ``fails_over`` a backup must take over."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from embedbroker.config import BrokerConfig, PrimaryOnly, ReplicationBackup, ReplicationPrimary
+from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
 from embedbroker.ha import Activation, RoleChanged
 from embedbroker.protocols import SERVER_VERSION
 from embedclient.model import Entropy, make_uuid, uuid_text
@@ -152,7 +152,7 @@ def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:
     scale_down = getattr(config.ha_policy, "scale_down", None)
     if scale_down is None or not scale_down.enabled:
         return
-    if not isinstance(config.ha_policy, PrimaryOnly):
-        log("scale-down of a backup is not available yet: it serves when it takes over")
+    if isinstance(config.ha_policy, ReplicationBackup):
+        log("scale-down of a replicating backup is not available yet: it serves when it takes over")
     elif scale_down.discovery_group is not None and config.cluster_connection is None:
         log("scale-down finds no broker by a discovery group yet: give it connectors, or a cluster connection")

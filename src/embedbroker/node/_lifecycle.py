@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from embedbroker import storage
-from embedbroker.config import BrokerConfig, Role
+from embedbroker.config import BrokerConfig, PrimaryOnly, Role, SharedStoreBackup
 from embedbroker.ha import LockDone, LockFailed, RoleChanged
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService
@@ -32,7 +32,7 @@ from ._outgoing_connections import OutgoingConnections
 from ._outputs import Managed, Ready, StopListening
 from ._owner_requests import OwnerRequests
 from ._restoration import Restoration
-from ._scaling_down import configured_scale_down
+from ._scaling_down import AtFailure, configured_scale_down
 from ._stopping import OrderlyStop
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Lifecycle:
         self._kernel = subsystems.kernel
         self._journal = subsystems.journal
         self._core = subsystems.core
+        self._core.departure = self
         self._connections = subsystems.connections
         self._checks = subsystems.checks
         self._completions = subsystems.completions
@@ -95,6 +96,8 @@ class Lifecycle:
         self._log = log
         self.orderly_stop = OrderlyStop(self._kernel, self._journal)
         self._fails_over = False
+        # A backup that takes over to scale down.
+        self._hands_over = False
         self._deletes_missing = deletes_missing
         self._restoration: Restoration | None = None
         # The identity of a journal that was read, until it is known whether there is room to go on with it.
@@ -145,11 +148,10 @@ class Lifecycle:
         scaling_down = self.scaling_down
         if self._machine.state is NodeState.RUNNING:
             if scaling_down.is_under_way:
-                scaling_down.stops_anyway = True
+                scaling_down.at_failure = AtFailure.STOP
                 return
-            if configured_scale_down(self._config) is not None:
-                scaling_down.stops_anyway = True
-                scaling_down.begin(self._step.now)
+            if isinstance(self._config.ha_policy, PrimaryOnly) and configured_scale_down(self._config) is not None:
+                scaling_down.begin(self._step.now, at_failure=AtFailure.STOP)
                 return
         self.stop()
 
@@ -225,8 +227,18 @@ class Lifecycle:
         self._journal.open(self._step.now)
 
     def _become_live(self) -> None:
-        now = self._step.now
         self._machine.move(NodeEvent.SERVE)
+        if isinstance(self._config.ha_policy, SharedStoreBackup) and configured_scale_down(self._config) is not None:
+            self._log.info("takes over to move everything to another broker, and serves no client")
+            self._hands_over = True
+            self.scaling_down.begin(self._step.now, at_failure=AtFailure.SERVE)
+        else:
+            self.serve()
+
+    def serve(self) -> None:
+        """Serve clients from now on."""
+        now = self._step.now
+        self._hands_over = False
         self._core.begin()
         self._audit.begin(self._core.node_id, now.wall_ms)
         self._kernel.housekeeping.at_start(deletes_missing=self._deletes_missing)
@@ -345,6 +357,16 @@ class Lifecycle:
         scaling_down.end("the broker stops", self._step.now)
         self._connections.disconnect_all(spared)
         self.finish_leaving(seal=seal)
+
+    def on_scaled_down(self, failure: str | None) -> None:
+        """Leave the cluster, and close the journal. A backup that has moved everything waits as backup again.
+
+        After a ``failure`` something stays, and a backup takes over to try again.
+        """
+        if self._hands_over and self._activation is not None:
+            self._fails_over |= failure is not None
+            self._activation.note_scaled_down()
+        self.finish_leaving()
 
     def finish_leaving(self, *, seal: bool = True) -> None:
         """Leave the cluster, and close the journal."""

@@ -141,7 +141,6 @@ class Node:
         self._orderly_stop = self._lifecycle.orderly_stop
         self._schedule = make_schedule(subsystems, self._lifecycle, machine, log)
         scaled = ScaledParts(config, self.kernel, self.core, self.connections, self._dials, self.cluster)
-        self.core.departure = self._lifecycle
         self._lifecycle.scaling_down = ScalingDown(scaled, self._lifecycle, machine, entropy, self._schedule, log)
 
     @property

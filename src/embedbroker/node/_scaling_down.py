@@ -9,11 +9,12 @@ and messages move when everything that they left is carried out, durable and vis
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from embedbroker.config import BrokerConfig, PrimaryOnly
+from embedbroker.config import BrokerConfig, PrimaryOnly, SharedStoreBackup
 from embedbroker.config import ScaleDown as ScaleDownConfig
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from embedbroker.outbound import ScaleDown
     from embedbroker.protocols import CoreService
 
-__all__ = ["ScaledParts", "ScalingDown", "configured_scale_down"]
+__all__ = ["AtFailure", "ScaledParts", "ScalingDown", "configured_scale_down"]
 
 
 class NodeEnd(Protocol):
@@ -39,8 +40,11 @@ class NodeEnd(Protocol):
     def stop(self) -> None:
         """Begin an orderly stop."""
 
-    def finish_leaving(self) -> None:
-        """Leave the cluster, and close the journal."""
+    def serve(self) -> None:
+        """Serve clients."""
+
+    def on_scaled_down(self, failure: str | None) -> None:
+        """Leave the cluster, and close the journal; ``failure`` is the reason if something stays."""
 
     def output(self, output: Output) -> None:
         """Add an output of the step."""
@@ -71,10 +75,18 @@ class ScaledParts:
     cluster: Membership | None
 
 
+class AtFailure(Enum):
+    """Define what a node does when no target can be reached, and nothing has moved."""
+
+    GO_ON = "go on"
+    STOP = "stop"
+    SERVE = "serve clients, which a backup that takes over to scale down did not do"
+
+
 def configured_scale_down(config: BrokerConfig) -> ScaleDownConfig | None:
-    """Return the scale-down that the policy requires at an orderly stop; None for none."""
+    """Return the scale-down of the policy, at an orderly stop or when a backup takes over; None for none."""
     policy = config.ha_policy
-    configured = policy.scale_down if isinstance(policy, PrimaryOnly) else None
+    configured = policy.scale_down if isinstance(policy, PrimaryOnly | SharedStoreBackup) else None
     return configured if configured is not None and configured.enabled else None
 
 
@@ -100,8 +112,7 @@ class ScalingDown(Part):
         # The chosen target, and the request that waits for the outcome.
         self._wanted: TransportConfiguration | None = None
         self._request: int | None = None
-        # Whether the node stops if no target can be reached.
-        self.stops_anyway = False
+        self.at_failure = AtFailure.GO_ON
         # Clients are gone, and messages may move once all is settled.
         self._awaits_settling = False
 
@@ -117,8 +128,16 @@ class ScalingDown(Part):
         """Return True if the target is there and nothing has moved."""
         return self._process is not None and self._process.is_ready
 
-    def begin(self, now: Instant, connector: TransportConfiguration | None = None, request: int | None = None) -> None:
+    def begin(
+        self,
+        now: Instant,
+        connector: TransportConfiguration | None = None,
+        request: int | None = None,
+        *,
+        at_failure: AtFailure = AtFailure.GO_ON,
+    ) -> None:
         """Search for a target, while clients are served; ``connector`` None: that of the configuration."""
+        self.at_failure = at_failure
         from embedbroker.outbound import ScaleDown, ScaleDownSettings
 
         s = self._parts
@@ -210,9 +229,11 @@ class ScalingDown(Part):
                 cluster.announce_scale_down(target)
             self._conclude(process)
             if not is_running:
-                self._lifecycle.finish_leaving()
-            elif self.stops_anyway:
+                self._lifecycle.on_scaled_down(process.failure)
+            elif self.at_failure is AtFailure.STOP:
                 self._lifecycle.stop()
+            elif self.at_failure is AtFailure.SERVE:
+                self._lifecycle.serve()
 
     def next_deadline(self, now: Instant) -> float | None:
         process = self._process

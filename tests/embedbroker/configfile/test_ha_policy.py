@@ -156,11 +156,11 @@ def test_scaling_down_is_kept_and_a_warning_for_a_backup(tmp_path: Path) -> None
     loaded = policy(tmp_path, f"<live-only><scale-down><group-name>g</group-name>{refs}</scale-down></live-only>")
     assert loaded.config.ha_policy == PrimaryOnly(ScaleDown(connectors=("one", "two"), group_name="g"))
     assert loaded.warnings == []
-    backup = "<shared-store><backup><scale-down><enabled>{}</enabled></scale-down></backup></shared-store>"
+    backup = "<replication><backup><scale-down><enabled>{}</enabled></scale-down></backup></replication>"
     assert policy(tmp_path, backup.format("false")).warnings == []
     assert policy(tmp_path, backup.format("true")).warnings == [
-        "core/ha-policy/shared-store/backup/scale-down: this backup serves when it takes over: it scales nothing down "
-        "yet"
+        "core/ha-policy/replication/backup/scale-down: a replicating backup serves when it takes over: it scales "
+        "nothing down yet"
     ]
 
 

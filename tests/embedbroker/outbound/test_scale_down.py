@@ -17,13 +17,18 @@ from embedbroker import (
     QueueConfiguration,
     Role,
     ScaleDown,
+    SharedStoreBackup,
+    SharedStorePrimary,
 )
+from embedbroker.node import Input, Output
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
 from embedbroker.runtime._embedded import life_of
 from embedclient import Queue, TextMessage, Topic
 from embedclient.errors import IllegalStateException, JMSException
-from embedclient.model import XaCode, Xid
+from embedclient.model import Instant, XaCode, Xid
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take, xa_session_at
+from tests.scenarios.conftest import MakeBrokers, make_brokers
+from tests.scenarios.groups import start_all
 
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 COUNT = 1_000
@@ -31,6 +36,9 @@ COUNT = 1_000
 
 def place(*names: str) -> dict[str, AddressConfiguration]:
     return {name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in names}
+
+
+__all__ = ["make_brokers"]  # a fixture of the scenarios
 
 
 async def started(make: MakeBroker, **settings: Any) -> tuple[ManagedBroker, ManagedBroker]:
@@ -151,7 +159,7 @@ async def test_without_a_target_the_broker_serves_on(broker_factory: MakeBroker)
 
 async def test_an_address_that_the_target_does_not_take_stays(broker_factory: MakeBroker) -> None:
     """The target is full for one address; the others move, and the broker keeps the rest on its disk."""
-    full = AddressSettings(max_size_bytes=20_000, address_full_policy=AddressFullPolicy.FAIL)
+    full = AddressSettings(max_size_bytes=5_000, address_full_policy=AddressFullPolicy.FAIL)
     await broker_factory("b", address_settings={"orders": full}).start()
     source = await broker_factory("a", addresses=place("orders", "other")).start()
     async with session_at(source.url) as session:
@@ -279,3 +287,60 @@ async def test_management_starts_a_scale_down(broker_factory: MakeBroker) -> Non
     await management.invoke("broker", "scaleDown", "b")
     await source.wait_for_role(Role.STOPPED)
     assert await queued(target) == ["moved"]
+
+
+async def test_a_backup_without_a_target_serves(make_brokers: MakeBrokers) -> None:
+    """Messages that no other broker can get are of more use here than nowhere."""
+    backup = SharedStoreBackup(scale_down=ScaleDown())
+    brokers = make_brokers({"one": SharedStorePrimary(), "backup": backup})
+    await start_all(brokers.values())
+    async with session_at(brokers["one"].url) as session:
+        await put(session, ["kept"])
+    await brokers["one"].crash()
+    await brokers["backup"].wait_for_role(Role.LIVE, timeout=30)
+    assert await queued(brokers["backup"]) == ["kept"]
+
+
+async def test_only_members_of_the_group_get_the_messages_and_act_for_the_node(
+    make_brokers: MakeBrokers, broker_clock: BrokerClock
+) -> None:
+    """The target answers for the node id of the broker that has left, and no other member does."""
+    east, west = PrimaryOnly(ScaleDown(group_name="east")), PrimaryOnly(ScaleDown(group_name="west"))
+    brokers = make_brokers({"a": east}, {"b": west}, {"c": east}, {"d": west})
+    await start_all(brokers.values())
+    await broker_clock.advance(1)
+    node_id = brokers["a"].broker.node_id
+    async with session_at(brokers["a"].url) as session:
+        await put(session, ["moved"])
+    await brokers["a"].stop()
+    assert await queued(brokers["c"]) == ["moved"]
+    acting = {name: _acts_for(broker, node_id) for name, broker in brokers.items() if name != "a"}
+    assert acting == {"b": False, "c": True, "d": False}
+
+
+def _acts_for(broker: ManagedBroker, node_id: str) -> bool:
+    cluster = life_of(broker.broker).host.node.cluster
+    assert cluster is not None
+    return cluster.acts_for(node_id)
+
+
+async def test_many_messages_move_in_short_steps(broker_factory: MakeBroker) -> None:
+    """No step takes long, however much is there: the longest portion is a fraction of all of them."""
+    source, target = await started(broker_factory)
+    node = life_of(source.broker).host.node
+    async with session_at(source.url, transacted=True) as session:
+        await put(session, numbered(0, 5_000), durable=False)
+        await session.commit()
+    sizes: list[int] = []
+    queue = node.kernel.address_manager.queues["orders"]
+
+    def step(input: Input, now: Instant, original: Callable[..., list[Output]] = node.step) -> list[Output]:
+        before = queue.message_count
+        outputs = original(input, now)
+        sizes.append(before - queue.message_count)
+        return outputs
+
+    node.step = step  # type: ignore[method-assign]
+    assert await source.broker.scale_down("vm://b") == 5_000
+    assert 0 < max(sizes) <= 1_000
+    assert await target.broker.management.message_count("orders") == 5_000

@@ -187,6 +187,9 @@ class ReplicationActivation:
     def note_shortage(self, *, lacks_room: bool) -> None:
         """Do nothing: a replicating broker whose disk is full fails, and its backup takes over."""
 
+    def note_scaled_down(self) -> None:
+        """Do nothing: a replicating backup serves when it takes over."""
+
     def begin_stop(self, *, fails_over: bool) -> None:
         """Start an orderly stop; with ``fails_over`` a backup in sync must take over."""
         self._hands_over = fails_over or self.gives_way

@@ -54,6 +54,7 @@ class SharedStoreActivation:
         self.has_changed = False
         self.gives_way = False
         self._lacks_room = False
+        self._has_scaled_down = False
         self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
         #: Whether the record is outside the data directory: then it outlives a data directory that is lost, or not
         #: mounted.
@@ -85,7 +86,8 @@ class SharedStoreActivation:
     @property
     def restarts(self) -> bool:
         """Return True if another node must wait in the place of this one, which gave way, or has no room to write."""
-        return (self.gives_way or self._lacks_room) and self._claim.failure is None and self._claim.restarts
+        ends_for_now = self.gives_way or self._lacks_room or self._has_scaled_down
+        return ends_for_now and self._claim.failure is None and self._claim.restarts
 
     @property
     def needs_room(self) -> bool:
@@ -125,6 +127,10 @@ class SharedStoreActivation:
     def note_shortage(self, *, lacks_room: bool) -> None:
         """Record whether the journal failed because the disk is full."""
         self._lacks_room = lacks_room
+
+    def note_scaled_down(self) -> None:
+        """Note that a backup has taken over to move everything to another broker: it waits as backup again."""
+        self._has_scaled_down = True
 
     def begin_stop(self, *, fails_over: bool) -> None:
         """Do nothing: the record of the store changes when the journal is closed."""
