@@ -36,6 +36,7 @@ _JSON_NAMES = {
     "queue": "queue-name",
     "filter": "filter-string",
     "check_period_ms": "client-failure-check-period",
+    "discovery_group": "discovery-group-name",
 }
 
 BridgeTransformer: TypeAlias = Callable[[Any], None]

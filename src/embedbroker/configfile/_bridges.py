@@ -48,13 +48,16 @@ def bridges(
     core: Element, connectors: Collection[str], groups: Collection[str], codec: Codec, findings: Findings
 ) -> tuple[BridgeConfig, ...]:
     """Return all bridges."""
-    found: dict[str, BridgeConfig] = {}
+    found: list[BridgeConfig] = []
+    names: dict[str, BridgeConfig] = {}
     holder = core.take("bridges")
     for element in [] if holder is None else holder.take_all("bridge"):
         bridge = _bridge(element, connectors, groups, codec, findings)
-        for each in [] if bridge is None else bridge.each():
-            named_once(found, each.name, each, element.place, findings)
-    return tuple(found.values())
+        if bridge is not None:
+            found.append(bridge)
+            for each in bridge.each():
+                named_once(names, each.name, each, element.place, findings)
+    return tuple(found)
 
 
 def _bridge(

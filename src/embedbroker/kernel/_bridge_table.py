@@ -114,7 +114,9 @@ class BridgeTable:
         """End a bridge, and forget it; one of the configuration is back after a restart. Return why not."""
         config = self.added.pop(name, None) or self._configured.pop(name, None)
         if config is None:
-            return _refused(f"bridge {name!r} does not exist")
+            whole = [bridge.name for bridge in self.all if name in {each.name for each in bridge.each()}]
+            hint = f"; it is one of bridge {whole[0]!r}" if whole else ""
+            return _refused(f"bridge {name!r} does not exist{hint}")
         assert self._host is not None
         self._forget(_BRIDGE, name)
         self._host.remove(config)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from embedbroker.config import BridgeConfig, BrokerConfig, misfits
+from embedbroker.config import ADD_HEADERS, BridgeConfig, BrokerConfig, bridge_as_json, misfits
 
 PLACES = {"b": "tcp://host-b:61616"}
 
@@ -60,3 +60,14 @@ def test_the_password_is_not_shown() -> None:
 def test_settings_that_do_not_fit_together(settings: dict[str, Any], text: str) -> None:
     (found,) = misfits(BrokerConfig(connectors=PLACES, bridges=[bridge(**settings)]))
     assert found.startswith(text)
+
+
+def test_the_json_of_a_bridge_has_the_names_of_artemis() -> None:
+    found = bridge_as_json(BridgeConfig("b", "q", discovery_group="here", check_period_ms=7, properties={"k": "v"}))
+    assert found == {
+        "name": "b",
+        "queue-name": "q",
+        "discovery-group-name": "here",
+        "client-failure-check-period": 7,
+        "transformer-configuration": {"class-name": ADD_HEADERS, "properties": {"k": "v"}},
+    }

@@ -65,8 +65,8 @@ def test_a_whole_bridge(tmp_path: Path) -> None:
 
 def test_a_small_bridge_and_one_with_several_connections(tmp_path: Path) -> None:
     assert load(tmp_path, bridges(NEEDED)).config.bridges == (BridgeConfig("to-b", "orders", ("b",)),)
-    several = load(tmp_path, bridges(NEEDED + "<concurrency>2</concurrency>")).config.bridges
-    assert [each.name for each in several] == ["to-b-0", "to-b-1"]
+    (several,) = load(tmp_path, bridges(NEEDED + "<concurrency>2</concurrency>")).config.bridges
+    assert [each.name for each in several.each()] == ["to-b-0", "to-b-1"]
 
 
 @pytest.mark.parametrize(

@@ -484,7 +484,7 @@ def samples() -> dict[str, Sample]:
         found[f"core/broadcast-groups/broadcast-group/{name}"] = (text, broadcast_group, field, value)
     for name, (text, field, value) in DISCOVERY_GROUP.items():
         found[f"core/discovery-groups/discovery-group/{name}"] = (text, discovery_group, field, value)
-    found["core/bridges/bridge/concurrency"] = ("2", bridge, "name", "b-0")
+    found["core/bridges/bridge/concurrency"] = ("2", bridge, "concurrency", 2)
     for name, (text, field, value) in WILDCARDS.items():
         found[f"core/wildcard-addresses/{name}"] = (text, wildcards, field, value)
     found["jms/queue/selector/@string"] = ("a = 1", jms, "anycast", {"q": QueueConfiguration(filter="a = 1")})

@@ -155,6 +155,15 @@ async def test_a_destroyed_bridge_returns_what_is_not_confirmed(
     assert await queued(target, "arrivals") == numbered(0, 20)
 
 
+async def test_bridges_that_share_a_queue_are_destroyed_by_their_common_name(broker_factory: MakeBroker) -> None:
+    source, _target = await two(broker_factory, bridges=[bridge(concurrency=3)])
+    assert await names(source) == ["to-b-0", "to-b-1", "to-b-2"]
+    with pytest.raises(JMSException, match="bridge 'to-b-1' does not exist; it is one of bridge 'to-b'"):
+        await manage(source).invoke("broker", "destroyBridge", "to-b-1")
+    await manage(source).invoke("broker", "destroyBridge", "to-b")
+    assert await names(source) == []
+
+
 async def test_a_bridge_of_the_configuration_is_back_after_a_restart(broker_factory: MakeBroker) -> None:
     source, _target = await two(broker_factory, bridges=[bridge()])
     await manage(source).invoke("broker", "destroyBridge", "to-b")
@@ -213,7 +222,7 @@ async def test_every_field_of_a_bridge_reaches_it(broker_factory: MakeBroker) ->
         pending_ack_timeout_ms=11,
     )  # fmt: skip
     others = {each.name for each in fields(BridgeConfig) if getattr(wanted, each.name) == each.default}
-    assert others == {"transformer", "concurrency"}
+    assert others == {"transformer", "concurrency", "discovery_group"}
     source, _target = await two(broker_factory)
     control = source.broker.management
     await control.add_connector("c", "tcp://127.0.0.1:1")
