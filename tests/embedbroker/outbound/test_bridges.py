@@ -13,10 +13,12 @@ from embedbroker import (
     BridgeConfig,
     BridgedMessage,
     BridgeRoutingType,
+    ClusterConnection,
     QueueConfiguration,
     User,
 )
 from embedbroker.management._bridge_control import BRIDGE
+from embedbroker.management._cluster_control import CLUSTER_CONNECTION
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
 from embedclient import Queue
 from embedclient.errors import JMSException
@@ -258,13 +260,24 @@ async def test_it_is_stopped_and_started_by_management(
     assert await queued(target, "arrivals") == numbered(0, 60)
 
 
+TYPES = {"boolean": bool, "int": int, "long": int, "String": str, "double": float, "String[]": list, "Map": dict}
+
+
+async def test_every_attribute_of_a_cluster_connection_can_be_read(broker_factory: MakeBroker) -> None:
+    connection = ClusterConnection(name="mine", connector="a", static_connectors=["b"])
+    places = {"a": "vm://a", "b": "vm://b"}
+    broker = await broker_factory("a", connectors=places, cluster_connection=connection).start()
+    for attribute in CLUSTER_CONNECTION.attributes.values():
+        value = await manage(broker).get("clusterconnection.mine", attribute.name)
+        assert value is None or type(value) is TYPES[attribute.type], attribute.name
+
+
 async def test_every_attribute_can_be_read(broker_factory: MakeBroker) -> None:
     source, _target = await started(broker_factory, filter="a = 1", properties={"k": "v"})
-    types = {"boolean": bool, "int": int, "long": int, "String": str, "double": float, "String[]": list, "Map": dict}
     for attribute in BRIDGE.attributes.values():
         value = await manage(source).get("bridge.to-b", attribute.name)
         is_empty = value is None and attribute.name == "DiscoveryGroupName"
-        assert type(value) is types[attribute.type] or is_empty, attribute.name
+        assert type(value) is TYPES[attribute.type] or is_empty, attribute.name
     with pytest.raises(JMSException):
         await manage(source).get("bridge.to-c", "Name")
 
