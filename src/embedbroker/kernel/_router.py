@@ -305,6 +305,37 @@ class Router:
         if identified is not None:
             self._duplicates.accept(identified, transaction)
 
+    def send_on(
+        self, message: Message, remote_ids: frozenset[int], node_id: str | None, duplicate_id: bytes | None
+    ) -> Refused | None:
+        """Send a message to queues of other brokers alone, as a broker that scales down had chosen them."""
+        bindings = [
+            binding
+            for binding in self._address_manager.remote_bindings_of(message.address)
+            if binding.remote_queue_id in remote_ids and (node_id is None or binding.cluster_name.endswith(node_id))
+        ]
+        address = self._addresses.get(message.address)
+        if address is None or not bindings:
+            text = f"a queue of {message.address!r} at another broker is not known here"
+            return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
+        message.assign_id(self._ids.take())
+        identified: Identified | None = None
+        if duplicate_id is not None:
+            admitted = self._duplicates.admit(message, address, duplicate_id, None)
+            if not isinstance(admitted, Identified):
+                return admitted
+            identified = admitted
+        copies = self._forwarding.copies(message, bindings)
+        if isinstance(copies, Refused):
+            return copies
+        transaction = self._transactions.begin()
+        for copy, queue in copies:
+            self._placement.place(copy, [queue], transaction)
+        if identified is not None:
+            self._duplicates.accept(identified, transaction)
+        transaction.commit()
+        return None
+
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""
         address = self._address_manager.resolution.find(name)

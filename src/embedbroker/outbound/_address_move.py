@@ -10,23 +10,24 @@ queues.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from attrs import define
 
-from embedbroker.kernel import Kernel, Leaving, Outcome, Queue, Reference, StoredMessage
+from embedbroker.kernel import Kernel, Leaving, Message, Outcome, Queue, Reference, StoredMessage
 from embedclient.agent import Call, CoreMessage
 from embedclient.errors import ErrorCode, JMSException, RemoteProtocolError
+from embedclient.wire.core import ROUTE_TO
 
+from ._bridged_message import NotForwarded
 from ._bridged_upload import BridgedUpload
 from ._remote_broker import RemoteBroker, Work
 
-__all__ = ["AddressMove", "MoveCounts", "Route"]
+__all__ = ["AddressMove", "Composer", "MoveCounts", "Route", "ToSameQueues"]
 
 Group: TypeAlias = "list[tuple[Queue, Reference]]"
 """One message, with the queues in which it is."""
 
-_ROUTE_TO: Final = "_AMQ_ROUTE_TO"
 _BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
 # What may be on its way without a confirmation.
 _UNCONFIRMED_BYTES_MAX: Final = 1024 * 1024
@@ -70,13 +71,69 @@ class Route:
     commit_interval: int
 
 
+class Composer(Protocol):
+    """Make the copies that a move sends."""
+
+    def prepare(self, queue: Queue) -> Work[None]:
+        """Find out what the copies of messages of a queue need.
+
+        Raises:
+            JMSException: The other broker does not take messages of the queue.
+        """
+
+    def copy(self, message: Message, queues: list[Queue]) -> CoreMessage:
+        """Return the copy of a message for queues; of a large message, its headers and properties.
+
+        Raises:
+            RemoteProtocolError, NotForwarded: It cannot be copied.
+        """
+
+
+class ToSameQueues:
+    """Send messages to the queues of the same names at the other broker.
+
+    Args:
+        address: Name of the address.
+        is_alone: Whether only one queue of the address moves.
+        remote: The other broker.
+        node: The 16 bytes of this broker's node id.
+    """
+
+    def __init__(self, address: str, remote: RemoteBroker, node: bytes, *, is_alone: bool) -> None:
+        self._address = address
+        self._remote = remote
+        self._node = node
+        self._is_alone = is_alone
+        self._ids: dict[Queue, int] = {}
+
+    def prepare(self, queue: Queue) -> Work[None]:
+        """Find out the id of the queue there, which is created unless it exists."""
+        self._ids[queue] = yield from self._remote.queue_id(queue.definition)
+
+    def copy(self, message: Message, queues: list[Queue]) -> CoreMessage:
+        """Return a copy with the queues it is for, and with an id for duplicate detection.
+
+        The id is the same each time the message is sent for these queues. The id of a client serves as well, unless
+        another queue may have the message, too.
+        """
+        original = message.to_core()
+        assert isinstance(original, CoreMessage), original
+        queue_ids = b"".join([self._ids[queue].to_bytes(8, "big", signed=True) for queue in queues])
+        copy = original.with_bytes_behind(self._address, ROUTE_TO, queue_ids)
+        if self._is_alone and original.duplicate_id is not None:
+            return copy
+        of_queues = min([queue.id for queue in queues]).to_bytes(8, "big")
+        duplicate_id = self._node + message.message_id.to_bytes(8, "big") + of_queues
+        return copy.with_bytes_behind(self._address, _BRIDGE_DUPLICATE_ID, duplicate_id)
+
+
 class AddressMove:
     """The move of one address.
 
     Args:
         kernel: Kernel of this broker.
-        address: Name of the address.
         queues: Queues of the address whose messages move.
+        composer: Makes the copies.
         remote: The other broker.
         route: Settings of the move.
         counts: Grows with each message.
@@ -85,19 +142,18 @@ class AddressMove:
     def __init__(
         self,
         kernel: Kernel,
-        address: str,
         queues: list[Queue],
+        composer: Composer,
         remote: RemoteBroker,
         route: Route,
         counts: MoveCounts,
     ) -> None:
         self._kernel = kernel
-        self._address = address
         self._queues = queues
+        self._composer = composer
         self._remote = remote
         self._route = route
         self._counts = counts
-        self._ids: dict[Queue, int] = {}
         # The first message of each queue that is not sent.
         self._heads: dict[Queue, Reference] = {}
         self._pending: dict[Call[None], tuple[Group, int]] = {}
@@ -117,7 +173,7 @@ class AddressMove:
         """
         for queue in self._queues:
             yield from self._release_scheduled(queue)
-            self._ids[queue] = yield from self._remote.queue_id(queue.definition)
+            yield from self._composer.prepare(queue)
         while self._refusal is None and (group := self._next_group()) is not None:
             yield from self._send(group)
             self._settle()
@@ -167,37 +223,17 @@ class AddressMove:
     def _send(self, group: Group) -> Work[None]:
         message = group[0][1].message
         try:
-            copy = self._copy(group)
+            copy = self._composer.copy(message, [queue for queue, _reference in group])
             if isinstance(message, StoredMessage) and message.body_number:
                 yield from self._send_large(group, message, copy)
                 return
             call = self._remote.producer.send_confirmed(copy)
             if call.done and call.error is not None:
                 raise call.error
-        except (RemoteProtocolError, JMSException) as error:
+        except (RemoteProtocolError, NotForwarded, JMSException) as error:
             self._keep(group, str(error))
             return
         self._expect(call, group)
-
-    def _copy(self, group: Group) -> CoreMessage:
-        """Return what is sent: a copy with the queues it is for, and with an id for duplicate detection.
-
-        The id is the same each time the message is sent for these queues. The id of a client serves as well, unless
-        another queue may have the message, too.
-
-        Raises:
-            RemoteProtocolError: Its properties are malformed.
-        """
-        message = group[0][1].message
-        original = message.to_core()
-        assert isinstance(original, CoreMessage), original
-        queue_ids = b"".join([self._ids[queue].to_bytes(8, "big", signed=True) for queue, _reference in group])
-        copy = original.with_bytes_behind(self._address, _ROUTE_TO, queue_ids)
-        if len(self._queues) == 1 and original.duplicate_id is not None:
-            return copy
-        of_queues = min(queue.id for queue, _reference in group).to_bytes(8, "big")
-        duplicate_id = self._route.node + message.message_id.to_bytes(8, "big") + of_queues
-        return copy.with_bytes_behind(self._address, _BRIDGE_DUPLICATE_ID, duplicate_id)
 
     def _send_large(self, group: Group, message: StoredMessage, header: CoreMessage) -> Work[None]:
         upload = self._remote.producer.open_upload(header, confirmed=True)

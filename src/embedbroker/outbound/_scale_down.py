@@ -25,9 +25,10 @@ from embedclient.engine import ConnectionDialer
 from embedclient.errors import JMSException
 from embedclient.model import Entropy, Instant, TransportConfiguration
 
-from ._address_move import AddressMove, MoveCounts, Route
+from ._address_move import AddressMove, MoveCounts, Route, ToSameQueues
 from ._agent_link import AgentLink
 from ._branch_move import BranchMove
+from ._forwarded_move import STORE_AND_FORWARD, Forwarded
 from ._remote_broker import RemoteBroker, RequestRefused, Work
 from ._target import ConnectorsTarget
 
@@ -320,8 +321,13 @@ class ScaleDown:
         settings = self._settings
         route = Route(settings.node, _CHUNK_BYTES, settings.commit_interval)
         for address, queues in by_address.items():
-            yield from self._carry_out(AddressMove(self._kernel, address, queues, remote, route, self.counts))
+            composer = ToSameQueues(address, remote, settings.node, is_alone=len(queues) == 1)
+            yield from self._carry_out(AddressMove(self._kernel, queues, composer, remote, route, self.counts))
         yield from self._carry_out(BranchMove(self._kernel, remote, route, self.counts))
+        for queue in list(self._kernel.address_manager.queues.values()):
+            if queue.name.startswith(STORE_AND_FORWARD) and queue.message_count:
+                forwarded = Forwarded(queue.name, settings.node, self.target_node_id)
+                yield from self._carry_out(AddressMove(self._kernel, [queue], forwarded, remote, route, self.counts))
         yield from self._move_duplicate_ids(remote)
 
     def _carry_out(self, move: AddressMove | BranchMove) -> Work[None]:

@@ -344,3 +344,30 @@ async def test_many_messages_move_in_short_steps(broker_factory: MakeBroker) -> 
     assert await source.broker.scale_down("vm://b") == 5_000
     assert 0 < max(sizes) <= 1_000
     assert await target.broker.management.message_count("orders") == 5_000
+
+
+async def test_messages_for_other_members_move_and_go_on_to_them(
+    make_brokers: MakeBrokers, broker_clock: BrokerClock
+) -> None:
+    """Those for the target arrive in its queues; it sends those for a third broker on when that one is there again."""
+    brokers = make_brokers({"a": PrimaryOnly()}, {"b": PrimaryOnly()}, {"c": PrimaryOnly()})
+    await start_all(brokers.values())
+    a, b, c = brokers["a"], brokers["b"], brokers["c"]
+    news = Topic("news")
+    await broker_clock.advance(2)
+    for broker, name in ((b, "of-b"), (c, "of-c")):
+        async with session_at(broker.url) as session:
+            await (await session.create_shared_durable_consumer(news, name)).close()
+    await broker_clock.advance(2)
+    await c.crash()
+    b.link.partition()
+    async with session_at(a.url) as session:
+        for number in range(20):
+            await session.create_producer(news).send(str(number))
+    b.link.heal()
+    await broker_clock.advance(3)
+    await a.broker.scale_down(b.url)
+    assert await queued(b, "of-b") == numbered(0, 20)
+    await c.restart()
+    await c.wait_for(queue="of-c", count=20)
+    assert await queued(c, "of-c") == numbered(0, 20)

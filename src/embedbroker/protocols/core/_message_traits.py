@@ -18,7 +18,7 @@ from embedbroker.kernel import BRIDGE_ID_PREFIX
 from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import ROUTE_TO, CoreMessage, property_key
 
-__all__ = ["MessageTraits", "acknowledged_queues", "from_bridge", "traits_of"]
+__all__ = ["MessageTraits", "acknowledged_queues", "from_bridge", "queues_of_others", "traits_of"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
@@ -26,6 +26,10 @@ _DUPLICATE_ID = "_AMQ_DUPL_ID"
 _BRIDGE_DUPLICATE_ID = "_AMQ_BRIDGE_DUP"
 # Properties of messages in store-and-forward queues: only the broker itself writes them there.
 _INTERNAL_PREFIXES = (ROUTE_TO, "_AMQ_ACK_ROUTE_TO")
+# Queues of a third broker that a message is for, which a broker that scales down had for it; and that broker.
+_SCALE_DOWN_TO = "_AMQ_SCALEDOWN_TO"
+_SCALE_DOWN_NODE = "_AMQ_SCALEDOWN_NODE"
+_OF_BRIDGES = frozenset((_BRIDGE_DUPLICATE_ID, _SCALE_DOWN_TO, _SCALE_DOWN_NODE))
 # Queues where a prepared branch of a broker that scales down has acknowledged the message.
 _ACKNOWLEDGED_AT = "_AMQ_ACK_ROUTE_TO"
 # The name, the type, and the size of the value.
@@ -57,6 +61,7 @@ class MessageTraits:
         "has_group",
         "is_acknowledged",
         "is_bridged",
+        "is_for_others",
         "mask",
         "pattern",
         "route_to_at",
@@ -86,6 +91,8 @@ class MessageTraits:
         self.is_bridged = False
         # Whether a branch has acknowledged it at another broker.
         self.is_acknowledged = False
+        # Whether a broker that scales down had it for a third broker.
+        self.is_for_others = False
         # Where the duplicate id stands in the properties; text is compared by its bytes.
         self.duplicate_id_at: slice | None = None
         # Where the properties of a bridge stand, with their names, the last one first; empty if one is not as a bridge
@@ -160,6 +167,8 @@ def traits_of(message: CoreMessage) -> MessageTraits:
             arrival.is_bridged = True
             arrival.route_to_at = slice(value_at - start, value_end - start)
             entries.append((value_at - start - _BEFORE_ROUTE_TO, value_end - start))
+        elif name == _SCALE_DOWN_TO and tag == PropertyType.BYTES:
+            arrival.is_bridged = is_odd = arrival.is_for_others = True
         elif name.startswith(_INTERNAL_PREFIXES):
             arrival.is_bridged = is_odd = True
             arrival.is_acknowledged |= name == _ACKNOWLEDGED_AT and tag == PropertyType.BYTES
@@ -198,7 +207,7 @@ def from_bridge(
     if isinstance(bridge_id, bytes):
         duplicate_id = BRIDGE_ID_PREFIX + bridge_id
     queue_ids = _queue_ids(chosen) if isinstance(chosen, bytes) else _NO_QUEUES
-    removals = [_BRIDGE_DUPLICATE_ID, *(name for name in message.properties if name.startswith(_INTERNAL_PREFIXES))]
+    removals = [name for name in message.properties if name in _OF_BRIDGES or name.startswith(_INTERNAL_PREFIXES)]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
     return copy, duplicate_id, queue_ids
 
@@ -211,6 +220,17 @@ def acknowledged_queues(message: CoreMessage) -> frozenset[int]:
     """
     value = message.property(_ACKNOWLEDGED_AT)
     return _queue_ids(value) if isinstance(value, bytes) else _NO_QUEUES
+
+
+def queues_of_others(message: CoreMessage) -> tuple[frozenset[int], str | None]:
+    """Return the ids of queues of a third broker that a message is for, and the node id of that broker, if it is named.
+
+    Raises:
+        RemoteProtocolError: Its properties are malformed.
+    """
+    value, node_id = message.property(_SCALE_DOWN_TO), message.property(_SCALE_DOWN_NODE)
+    ids = _queue_ids(value) if isinstance(value, bytes) else _NO_QUEUES
+    return ids, node_id if isinstance(node_id, str) else None
 
 
 def _queue_ids(chosen: bytes | bytearray) -> frozenset[int]:

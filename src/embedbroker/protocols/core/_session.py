@@ -63,7 +63,7 @@ from embedclient.wire.core import (
 from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
-from ._message_traits import MessageTraits, acknowledged_queues, from_bridge, traits_of
+from ._message_traits import MessageTraits, acknowledged_queues, from_bridge, queues_of_others, traits_of
 from ._notifications import NotificationWatch, compose_notification
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
@@ -432,17 +432,18 @@ class CoreSession:
         properties_at = message.properties_at
         if not arrival.covers(message.raw, properties_at):
             arrival = self._arrival = traits_of(message)
-        id_at, queue_ids, acknowledged_ids = arrival.duplicate_id_at, _ALL_QUEUES, _ALL_QUEUES
+        id_at, queue_ids = arrival.duplicate_id_at, _ALL_QUEUES
         duplicate_id = bytes(message.raw[properties_at:][id_at]) if id_at is not None else None
         if arrival.has_extras:
             message = self._directed(arrival, message)
             if arrival.is_bridged:
-                if arrival.is_acknowledged:
-                    acknowledged_ids = acknowledged_queues(message)
+                if arrival.is_acknowledged or arrival.is_for_others:
+                    self._on_moved(
+                        message, duplicate_id, refused, wants_reply, self._correlation_id(buffer, trailer_at)
+                    )
+                    return
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
-        if acknowledged_ids:
-            refused = refused or self.kernel_session.adopt(message, acknowledged_ids)
-        elif refused is None:
+        if refused is None:
             refused = self.kernel_session.send(
                 message,
                 arrival.routing_type if stated is None else stated,
@@ -460,6 +461,33 @@ class CoreSession:
                 self.channel_id, self.version, correlation_id if correlation_id is not None else -1
             )
             self._answer(frame, _NULL_RESPONSE, durable=durable)
+
+    def _on_moved(
+        self,
+        message: CoreMessage,
+        duplicate_id: bytes | None,
+        refused: Refused | None,
+        wants_reply: bool,
+        correlation_id: int | None,
+    ) -> None:
+        """Handle a message of a broker that scales down, which is not for all queues that take it."""
+        refused = refused or self._take_moved(message, duplicate_id, None)
+        if refused is not None:
+            self._refuse_send(message, refused, wants_reply, correlation_id)
+        elif wants_reply:
+            frame = encode_null_response(
+                self.channel_id, self.version, -1 if correlation_id is None else correlation_id
+            )
+            self._answer(frame, _NULL_RESPONSE, durable=self.kernel_session.auto_commit_sends)
+
+    def _take_moved(self, message: CoreMessage, duplicate_id: bytes | None, body: Body | None) -> Refused | None:
+        """Place a message of a broker that scales down: one that its branch has acknowledged, or for a third broker."""
+        acknowledged_ids, (remote_ids, node_id) = acknowledged_queues(message), queues_of_others(message)
+        plain, duplicate_id, _queue_ids = from_bridge(message, duplicate_id)
+        taken: CoreMessage | StoredMessage = plain if body is None else large_message(plain, body)
+        if acknowledged_ids:
+            return self.kernel_session.adopt(taken, acknowledged_ids)
+        return self.kernel_session.send_on(taken, remote_ids, node_id, duplicate_id)
 
     def with_address(self, message: CoreMessage) -> CoreMessage:
         """Return a sent message with the default address if it has none; the first address becomes the default."""
@@ -498,15 +526,12 @@ class CoreSession:
         if arrival.has_extras:
             message = self._directed(arrival, message)
         duplicate_id, queue_ids = message.duplicate_id, _ALL_QUEUES
-        acknowledged_ids = _ALL_QUEUES
         if arrival.is_bridged:
-            if arrival.is_acknowledged:
-                acknowledged_ids = acknowledged_queues(message)
+            if arrival.is_acknowledged or arrival.is_for_others:
+                return self._take_moved(message, duplicate_id, body)
             message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
         routing_type = arrival.routing_type if routing_type is None else routing_type
         large = large_message(message, body)
-        if acknowledged_ids:
-            return self.kernel_session.adopt(large, acknowledged_ids)
         return self.kernel_session.send(large, routing_type, duplicate_id, queue_ids=queue_ids)
 
     def end_upload(
