@@ -170,8 +170,10 @@ class ScalingDown(Part):
         """Return node id and place of the target, for clients; no place where its cluster announces it."""
         process, cluster = self._process, self._parts.cluster
         assert process is not None and process.connector is not None
-        is_member = cluster is not None and cluster.topology.member_at(process.connector) is not None
-        return process.target_node_id, None if is_member else process.connector.announced
+        member = cluster.topology.member_at(process.connector) if cluster is not None else None
+        if member is None:
+            return process.target_node_id, process.connector.announced
+        return process.target_node_id or member.node_id, None
 
     def move(self) -> None:
         """Move everything, because clients are gone."""

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from embedbroker import EmbeddedBroker
+from embedclient import Queue
+from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import COMMAND, CommandProcess, broker, finished, started
 
 CANNOT_START = 3
@@ -372,3 +375,29 @@ def test_a_filter_of_the_file_that_is_none_keeps_the_broker_from_starting(tmp_pa
     said = "address 'paints', queue 'red': filter: invalid selector: the selector ends too early at position 8 of"
     assert said in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
+
+
+LEAVING_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+    <connectors><connector name="heir">{url}</connector></connectors>
+    <acceptors><acceptor name="main">tcp://127.0.0.1:0</acceptor></acceptors>
+    <security-enabled>false</security-enabled>
+    <ha-policy><live-only><scale-down>
+        <connectors><connector-ref>heir</connector-ref></connectors>
+    </scale-down></live-only></ha-policy>
+</core></configuration>
+"""
+
+
+def test_a_broker_that_scales_down_has_moved_everything_when_its_process_ends(tmp_path: Path) -> None:
+    with EmbeddedBroker.in_thread(name="heir", port=0) as heir:
+        file = tmp_path / "broker.xml"
+        file.write_text(LEAVING_XML.replace("{url}", heir.url))
+        with started("run", "--json", "--config", file, "--data", tmp_path / "data") as process:
+            with ConnectionFactory(process.event()["url"]).connect() as connection, connection.session() as session:
+                session.create_producer(Queue("orders")).send("moved")
+            process.send(signal.SIGTERM)
+            assert process.event()["event"] == "stopping"
+            assert process.event() == {"event": "stopped"}
+            assert process.exit_code() == 0
+        with ConnectionFactory(heir.url).connect() as connection, connection.session() as session:
+            assert session.create_consumer(Queue("orders")).receive_body(str, timeout=10) == "moved"

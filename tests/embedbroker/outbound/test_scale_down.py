@@ -13,12 +13,14 @@ from embedbroker import (
     AddressConfiguration,
     AddressFullPolicy,
     AddressSettings,
+    ClusterConnection,
     PrimaryOnly,
     QueueConfiguration,
     Role,
     ScaleDown,
     SharedStoreBackup,
     SharedStorePrimary,
+    User,
 )
 from embedbroker.node import Input, Output
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
@@ -371,3 +373,37 @@ async def test_messages_for_other_members_move_and_go_on_to_them(
     await c.restart()
     await c.wait_for(queue="of-c", count=20)
     assert await queued(c, "of-c") == numbered(0, 20)
+
+
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+async def test_a_target_with_users_admits_the_cluster_user_alone(broker_factory: MakeBroker, password: str) -> None:
+    secured = {"cluster_connection": ClusterConnection(), "cluster_user": "cluster", "cluster_password": "secret"}
+    target = await broker_factory("b", users=[User("u", "p", ("r",))], **secured).start()
+    source = await broker_factory(
+        "a", addresses=place("orders"), cluster_user="cluster", cluster_password=password
+    ).start()
+    async with session_at(source.url) as session:
+        await put(session, ["moved"])
+    if password == "wrong":
+        with pytest.raises(IllegalStateException, match="cannot scale down"):
+            await source.broker.scale_down("vm://b")
+        assert await queued(source) == ["moved"]
+    else:
+        assert await source.broker.scale_down("vm://b") == 1
+        assert await target.broker.management.message_count("orders") == 1
+
+
+async def test_sessions_go_on_at_a_member_that_lets_them_in_when_it_has_everything(
+    make_brokers: MakeBrokers, broker_clock: BrokerClock
+) -> None:
+    """A member that may scale down itself answers for the node that has left only from the end of the move on."""
+    brokers = make_brokers({"a": PrimaryOnly(ScaleDown())}, {"b": PrimaryOnly(ScaleDown())})
+    await start_all(brokers.values())
+    await broker_clock.advance(2)
+    async with session_at(f"{brokers['a'].url}?ha=true&reconnectAttempts=-1&retryInterval=100") as session:
+        consumer = await session.create_consumer(Queue("other"))
+        await put(session, numbered(0, 100))
+        await brokers["a"].stop()
+        await put(session, ["after"], Queue("other"))
+        assert await take(consumer, 1) == ["after"]
+    assert await queued(brokers["b"]) == numbered(0, 100)
