@@ -140,6 +140,20 @@ class ManagedBroker:
             )
             raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
 
+    async def scale_down(self, to: ManagedBroker | str | None = None) -> int:
+        """Let it move everything to another broker, and stop; return the number of messages that moved.
+
+        Args:
+            to: the other broker, or its URL; None: the choice of its policy, else another member of its cluster.
+
+        Raises:
+            IllegalStateException: it does not run, no other broker takes the messages, or some of them stay.
+        """
+        self._following.require_running("scale down")
+        moved = await self.broker.scale_down(to.url if isinstance(to, ManagedBroker) else to)
+        self._following.ended = "was stopped"
+        return moved
+
     async def crash(self, *, torn: bool = False) -> None:
         """End it at once: no client is notified, and what its disk had not synced is lost.
 
