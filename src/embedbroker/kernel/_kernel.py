@@ -139,7 +139,10 @@ class Kernel:
             self.address_manager, self.settings, self.clock, self.forwarding, self.placement, self.settlement,
             self.transactions, self.deferred, self.schedule, self.log,
         )  # fmt: skip
-        self.observers.commit.queue_added.append(self.redistribution.consider)
+        events = self.observers.commit
+        events.queue_added.append(self.redistribution.consider)
+        events.remote_consumer_added.append(self.redistribution.on_remote_consumer)
+        events.remote_binding_updated.append(self.redistribution.on_remote_consumer)
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
             self.schedule, self.redistribution,

@@ -158,11 +158,14 @@ class Redistribution:
 
     # -- triggers ------------------------------------------------------------------------------------------------
 
-    def on_remote_consumer(self, binding: RemoteBinding) -> None:
-        """Handle a consumer that a queue of another broker got, or a binding that changed otherwise.
+    def on_remote_consumer(self, binding: RemoteBinding, *_details: object) -> None:
+        """Handle a consumer that a queue of another broker got, or another filter of that queue.
+
+        Observes `CommitObserver.remote_consumer_added` and `CommitObserver.remote_binding_updated`.
 
         Args:
             binding: The binding of that queue.
+            _details: Values of the event that are of no use here.
         """
         address = self._addresses.resolution.find(binding.address)
         rotation = address.others.rotation if address is not None and address.others is not None else None

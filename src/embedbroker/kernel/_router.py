@@ -18,6 +18,7 @@ from ._memory import MemoryAccount
 from ._refusal import Refused
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
+from .addressing._bindings import Chosen
 from .addressing._remote_binding import RemoteBinding
 from .addressing._routing_context import RoutingContext
 from .message._message import Message
@@ -104,7 +105,7 @@ class Router:
         address = self._addresses.get(message.address)
         # `queues_exist` is called only where there is no queue at all.
         if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
-            refused = self._address_manager.prepare_send(message, routing_type, access)
+            refused = self._prepare(message, routing_type, access, queue_ids)
             if refused is not None:
                 if transaction is not None:
                     transaction.fail(refused.text)
@@ -131,7 +132,7 @@ class Router:
                 chosen = owner.chosen(queue_ids) if queue_ids else None
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access, chosen)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
-            return self._send_unlisted(message, routing_type, transaction, access)
+            return self._send_unlisted(message, routing_type, transaction, access, queue_ids)
         if address is None:
             targets = self._address_manager.qualified_queues(message, routing_type)
         else:
@@ -159,8 +160,23 @@ class Router:
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
 
+    def _prepare(
+        self, message: Message, routing_type: int | None, access: Access | None, queue_ids: frozenset[int]
+    ) -> Refused | None:
+        """Create what a send needs. A binding that another broker chose, and that is left, needs nothing."""
+        if queue_ids:
+            address = self._address_manager.resolution.find(split_fqqn(message.address)[0])
+            if address is not None and any(address.chosen(queue_ids)):
+                return None
+        return self._address_manager.prepare_send(message, routing_type, access)
+
     def _send_unlisted(
-        self, message: Message, routing_type: int | None, transaction: Transaction | None, access: Access | None
+        self,
+        message: Message,
+        routing_type: int | None,
+        transaction: Transaction | None,
+        access: Access | None,
+        queue_ids: frozenset[int],
     ) -> Refused | None:
         """Send to an address that does not exist, but that wildcards match, or that has a divert."""
         address = self._address_manager.resolution.find(split_fqqn(message.address)[0])
@@ -171,7 +187,8 @@ class Router:
                 transaction.fail(adjusted.text)
             return adjusted
         address.is_plain = None
-        return self._send_to_others(adjusted, address, routing_type, transaction, None, access)
+        chosen = address.chosen(queue_ids) if queue_ids else None
+        return self._send_to_others(adjusted, address, routing_type, transaction, None, access, chosen)
 
     def _send_to_others(
         self,
@@ -181,12 +198,9 @@ class Router:
         transaction: Transaction | None,
         identified: Identified | None,
         access: Access | None,
-        chosen: list[Queue] | None = None,
+        chosen: Chosen | None = None,
     ) -> Refused | None:
-        """Send to an address that has more than queues, or what another broker sent to the ``chosen`` queues.
-
-        If all of those are gone, the message goes to others of this broker: it must not be lost.
-        """
+        """Send to an address that has more than queues, or what another broker sent to the ``chosen`` bindings."""
         others, forwarding = address.others, self._forwarding
         if chosen is None and others is not None and others.rotation is not None and not others.has_diverts:
             home = others.rotation.home_for(message, routing_type) if message.address == address.name else None
@@ -195,13 +209,11 @@ class Router:
                 if identified is not None:
                     self._duplicates.accept(identified, transaction)
                 return None
-        if others is None or not others.has_diverts or (chosen and not others.exclusive):
-            if chosen is None:
-                queues, remote = forwarding.choose(message, address, routing_type)
-                if remote:
-                    return self._send_to_brokers(message, address, queues, remote, transaction, identified)
-            else:
-                queues = chosen or forwarding.local(message, address, routing_type)
+        is_chosen = chosen is not None and any(chosen)
+        if others is None or not others.has_diverts or (is_chosen and not others.exclusive):
+            queues, remote = forwarding.bound(message, address, routing_type, chosen)
+            if remote:
+                return self._send_to_brokers(message, address, queues, remote, transaction, identified)
             self._place(message, address, queues, transaction, identified, is_taken=bool(queues))
             return None
         return self._send_to_diverts(message, address, routing_type, transaction, identified, access, chosen)
@@ -243,7 +255,7 @@ class Router:
         transaction: Transaction | None,
         identified: Identified | None,
         access: Access | None,
-        chosen: list[Queue] | None,
+        chosen: Chosen | None,
     ) -> Refused | None:
         """Send to an address that has diverts."""
         ids: dict[int, Identified | None] = {message.message_id: identified}

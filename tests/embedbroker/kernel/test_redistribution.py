@@ -37,7 +37,8 @@ def fill(stage: Stage, *texts: str, address: str = "orders", **properties: objec
 
 def appear(stage: Stage, binding: RemoteBinding, filter: str | None = None) -> None:
     binding.add_consumer(None if filter is None else stage.kernel.selectors.find(filter))
-    stage.kernel.redistribution.on_remote_consumer(binding)
+    observers = stage.kernel.observers
+    observers.call(observers.commit.remote_consumer_added, binding, binding.address, filter, binding.consumer_count)
     stage.run_all()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from embedclient.model import RoutingType
 
@@ -19,7 +19,7 @@ from ._diverts import Divert
 from ._remote_binding import RemoteBinding
 from ._rotation import Rotation
 
-__all__ = ["Bindings", "OtherBindings"]
+__all__ = ["Bindings", "Chosen", "OtherBindings"]
 
 _MULTICAST, _ANYCAST = 0, 1
 
@@ -33,6 +33,9 @@ class Filtering(Protocol):
 
 
 F = TypeVar("F", bound=Filtering)
+
+Chosen: TypeAlias = tuple[list[Queue], Sequence[RemoteBinding]]
+"""Queues of this broker, and bindings of queues of others."""
 
 
 class OtherBindings:
@@ -88,6 +91,12 @@ class OtherBindings:
                 if queue is not None:
                     targets.append(queue)
         return targets
+
+    def chosen(self, ids: frozenset[int], own: list[Queue]) -> Chosen:
+        """Return the bindings with these ids, together with queues of the address itself."""
+        wild = [queue for queue in chain(self.multicast, *self.anycast.values()) if queue.id in ids]
+        remote = self.rotation.chosen(ids) if self.rotation is not None else ()
+        return own + wild, remote
 
     def diverts_for(self, message: Message) -> tuple[list[Divert], bool]:
         """Return the diverts that take this message, and True if they are exclusive."""
@@ -183,15 +192,15 @@ class Bindings:
             queues += others.queues_for(message, routing_type, grouped)
         return queues, remote
 
-    def chosen(self, queue_ids: frozenset[int]) -> list[Queue]:
-        """Return the queues with these ids, which another broker has chosen for a message."""
+    def chosen(self, ids: frozenset[int]) -> Chosen:
+        """Return the bindings with these ids, which another broker has chosen for a message."""
         found: list[Queue] = []
         for queue in chain(self.anycast, self.multicast):
-            if queue.id in queue_ids:
+            if queue.id in ids:
                 found.append(queue)
-                if len(found) == len(queue_ids):
-                    break
-        return found
+                if len(found) == len(ids):
+                    return found, ()
+        return (found, ()) if self.others is None else self.others.chosen(ids, found)
 
     def route(self, message: Message, routing_type: int | None) -> list[Queue]:
         """Return the queues that take this message; ``routing_type`` None means that the sender named none.

@@ -155,7 +155,7 @@ class Rotation:
         is_complete: Whether the address has no other queues.
     """
 
-    __slots__ = ("groups", "load_balancing", "members", "only")
+    __slots__ = ("_remote", "groups", "load_balancing", "members", "only")
 
     def __init__(self, groups: Mapping[str, Sequence[Shared]], before: Rotation | None, *, is_complete: bool) -> None:
         known: Mapping[str, Group] = before.groups if before is not None else {}
@@ -167,11 +167,16 @@ class Rotation:
             [binding for bindings in groups.values() for binding in bindings if isinstance(binding, Queue)]
         )
         remote = [each for bindings in groups.values() for each in bindings if isinstance(each, RemoteBinding)]
+        self._remote = {binding.id: binding for binding in remote}
         #: Type in force: that of the remote binding added last.
         self.load_balancing = max(remote, key=lambda binding: binding.id).load_balancing
 
         #: The only group, if nothing else takes messages here: the most frequent case, and the fastest.
         self.only = next(iter(self.groups.values())) if is_complete and len(self.groups) == 1 else None
+
+    def chosen(self, ids: frozenset[int]) -> list[RemoteBinding]:
+        """Return the remote bindings with these ids, which another broker has chosen for a message."""
+        return [self._remote[each] for each in ids if each in self._remote]
 
     def home_for(self, message: Message, routing_type: int | None) -> Queue | None:
         """Return the queue that takes a message, if that is clear at once; None leaves the choice to `choose`."""

@@ -17,6 +17,7 @@ from .._refusal import Refused
 from ..message._message import Message
 from ..queueing._queue import Queue
 from ._address import Address
+from ._bindings import Chosen
 
 __all__ = ["Admit", "Route", "RoutingContext"]
 
@@ -50,8 +51,8 @@ class RoutingContext:
         routing_type: Routing type of the send; None if the sender named none.
         access: Limits what is created on the way; None for the broker itself.
         admit: Decides about each copy.
-        chosen: Queues that another broker chose for it, which may be gone; None: it came from no other broker. One
-            that did goes to no other broker again.
+        chosen: Bindings that another broker chose for it, which may be gone; None: it came from no other broker. One
+            that did goes only to another broker again if that one chose so.
         creates: Whether addresses and queues are created on demand.
         passed: Addresses whose diverts led here.
         routes: Routes so far.
@@ -65,7 +66,7 @@ class RoutingContext:
         access: Access | None,
         admit: Admit,
         *,
-        chosen: list[Queue] | None = None,
+        chosen: Chosen | None = None,
         creates: bool = True,
         passed: tuple[str, ...] = (),
         routes: list[Route] | None = None,

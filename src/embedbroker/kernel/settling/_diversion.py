@@ -81,15 +81,11 @@ class Diversion:
         diverts, is_exclusive = others.diverts_for(message) if others is not None else ([], False)
         queues: list[Queue] = []
         copies: list[Copy] = []
-        if is_exclusive:
-            pass
-        elif context.chosen:
-            # Another broker has chosen queues, and no diverts.
-            queues, diverts = context.chosen, []
-        elif context.chosen is not None:
-            queues = self._forwarding.local(message, address, routing_type)
-        else:
-            queues, remote = self._forwarding.choose(message, address, routing_type)
+        if not is_exclusive:
+            if context.chosen is not None and any(context.chosen):
+                # Another broker has chosen no diverts.
+                diverts = []
+            queues, remote = self._forwarding.bound(message, address, routing_type, context.chosen)
             made = self._forwarding.copies(message, remote)
             if isinstance(made, Refused):
                 return made

@@ -14,6 +14,7 @@ from .._ids import Ids
 from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager, split_fqqn
+from ..addressing._bindings import Chosen
 from ..addressing._remote_binding import RemoteBinding
 from ..addressing._rotation import Shared
 from ..message._message import Message
@@ -36,9 +37,7 @@ class Forwarding:
         self._addresses = addresses
         self._ids = ids
 
-    def choose(
-        self, message: Message, address: Address, routing_type: int | None
-    ) -> tuple[list[Queue], Sequence[RemoteBinding]]:
+    def choose(self, message: Message, address: Address, routing_type: int | None) -> Chosen:
         """Return the queues that take a message, those of wildcard addresses too, and the remote bindings.
 
         Args:
@@ -58,6 +57,15 @@ class Forwarding:
         if queue is not None and queue not in rotation.members:
             queues += self._addresses.qualified_queues(message, routing_type)
         return queues, remote
+
+    def bound(self, message: Message, address: Address, routing_type: int | None, chosen: Chosen | None) -> Chosen:
+        """Return the bindings that take a message: those that another broker has ``chosen``, if they are left.
+
+        If all of them are gone, it goes to others of this broker, since it must not be lost; see `choose` for the rest.
+        """
+        if chosen is None:
+            return self.choose(message, address, routing_type)
+        return chosen if any(chosen) else (self.local(message, address, routing_type), _NONE)
 
     def local(self, message: Message, address: Address, routing_type: int | None) -> list[Queue]:
         """Return the queues of this broker that take a message, as if there were no others; see `choose`."""

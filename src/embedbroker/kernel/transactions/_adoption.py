@@ -57,7 +57,7 @@ class Adoption:
             Why that is not possible; None if it is done.
         """
         address = self._addresses.addresses.get(message.address)
-        queues = address.chosen(queue_ids) if address is not None else []
+        queues = address.chosen(queue_ids)[0] if address is not None else []
         if not queues:
             text = f"a message that a branch has acknowledged is for queues of {message.address!r} that do not exist"
             transaction.fail(text)
