@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from embedbroker import EmbeddedBroker
+import embedbroker
+from embedbroker import ClusterConnection, EmbeddedBroker
 from embedclient import ServerLocator, TransportConfiguration
 from embedclient.engine.core import DiscoveryGroup
 from embedclient.engine.core._discovery import BroadcastGroup, EntryAdded, EntryExpired
 from embedclient.model import MulticastGroup
 from embedclient.transport import UdpDatagrams
+from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 from tests.interop.artemis import ArtemisBroker, command_line, free_port
 
 SECONDS_MAX = 30
@@ -96,3 +98,25 @@ async def test_a_client_of_artemis_finds_our_broker(group: MulticastGroup) -> No
         await trio.to_thread.run_sync(partial(command_line, "producer", *target))
         assert await broker.management.message_count("found") == 5
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("finds", [True, False], ids=["ours finds theirs", "theirs finds ours"])
+async def test_a_broker_of_either_kind_finds_the_other_by_its_datagrams(
+    theirs: ArtemisBroker, group: MulticastGroup, finds: bool
+) -> None:
+    """Ours either listens only, or announces itself only: no connector of the other is configured anywhere."""
+    place = (group.address, group.port, group.local_bind_address)
+    ours = EmbeddedBroker(
+        name="ours",
+        broadcast_groups=[] if finds else [embedbroker.BroadcastGroup("b", *place, broadcast_period_ms=500)],
+        discovery_groups=[embedbroker.DiscoveryGroup("d", *place)] if finds else [],
+        cluster_connection=ClusterConnection(discovery_group="d" if finds else None, retry_interval_ms=100),
+        cluster_user="user",
+        cluster_password="password",
+    )
+    async with ours:
+        await until_known(ours, "ours", "artemis")
+        theirs.kill()
+        await until_known(ours, "ours")
+        await trio.to_thread.run_sync(theirs.start)
+        await until_known(ours, "ours", "artemis")
