@@ -31,6 +31,7 @@ __all__ = [
     "ClusterConnection",
     "MessageLoadBalancing",
     "as_connectors",
+    "common_prefix",
 ]
 
 # Artemis' defaults: brokers without configuration find each other, and these two texts are public.
@@ -141,6 +142,27 @@ class ClusterConnection:
         -1 is never.
         """
         return ping_period_ms(self.check_period_ms, self.connection_ttl_ms)
+
+
+def common_prefix(one: ClusterConnection, other: ClusterConnection) -> str | None:
+    """Return a prefix whose addresses two cluster connections have in common; empty: any address. None: no address.
+
+    Messages of such an address would be forwarded over both, and perhaps arrive twice.
+    """
+    excluded = [each[1:] for each in (*one.addresses, *other.addresses) if each.startswith("!")]
+    for first in _included(one):
+        for second in _included(other):
+            if not first.startswith(second) and not second.startswith(first):
+                continue
+            longer = max(first, second, key=len)
+            # An exclusion that is longer than the prefix leaves other addresses with it.
+            if not any(longer.startswith(each) for each in excluded):
+                return longer
+    return None
+
+
+def _included(connection: ClusterConnection) -> list[str]:
+    return [each for each in connection.addresses if not each.startswith("!")] or [""]
 
 
 def as_connectors(value: object) -> dict[str, TransportConfiguration]:

@@ -108,8 +108,8 @@ def broker_config(
     policy = ha_policy(core, connectors, findings)
     if policy is not None:
         values["ha_policy"] = policy
-    values["broadcast_groups"] = broadcast_groups(core, connectors, findings)
-    values["discovery_groups"] = discovery_groups(core, findings)
+    values["broadcast_groups"] = broadcast_groups(core, connectors, folder, findings)
+    values["discovery_groups"] = discovery_groups(core, folder, findings)
     groups = [group.name for group in values["discovery_groups"]]
     wanted = getattr(policy, "cluster_name", None)
     values["cluster_connection"] = cluster_connection(core, wanted, connectors, groups, findings)

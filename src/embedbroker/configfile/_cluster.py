@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from embedbroker.config import ClusterConnection, MessageLoadBalancing
+from embedbroker.config import ClusterConnection, MessageLoadBalancing, common_prefix
+from embedclient.model import describe_name
 
 from ._discovery import discovery_group_ref
 from ._document import Element
@@ -63,8 +64,30 @@ def cluster_connection(
     named = [each for each in candidates if wanted is not None and each.attributes.get("name") == wanted]
     if holder is not None and wanted is not None and not named:
         findings.refuse(holder.place, f"there is no cluster-connection {wanted!r}, which the ha-policy names")
+    _refuse_overlaps(candidates, findings)
     chosen = next(iter(named or candidates), None)
     return None if chosen is None else _connection(chosen, connectors, groups, findings)
+
+
+def _refuse_overlaps(elements: list[Element], findings: Findings) -> None:
+    """Refuse two cluster connections that would both forward a message, although only one of them is used here."""
+    known: list[ClusterConnection] = []
+    for element in elements:
+        texts = [child.text for child in element.children.get("address", ())]
+        connection = ClusterConnection(
+            element.attributes.get("name") or "without a name",
+            addresses=[each for each in _prefixes(next(iter(texts), None)) if each != "!"],
+        )
+        for other in known:
+            prefix = common_prefix(other, connection)
+            if prefix is not None:
+                addresses = f"addresses that begin with {prefix!r}" if prefix else "addresses"
+                findings.refuse(
+                    element.place,
+                    f"has {addresses} in common with cluster-connection {describe_name(other.name)!r}: a message could"
+                    " arrive twice; exclude them in one of the two with !, or change its address",
+                )
+        known.append(connection)
 
 
 def _connection(

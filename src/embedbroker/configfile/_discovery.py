@@ -6,16 +6,17 @@ Responsible for their elements, and for references to discovery groups. Does not
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from attrs import AttrsInstance
 
 from embedbroker.config import BroadcastGroup, DiscoveryGroup
-from embedclient.model import describe_name, did_you_mean
+from embedclient.model import describe_name, did_you_mean, parse_jgroups_stack
 
 from ._document import Element
 from ._findings import Findings
-from ._mapping import Fields, built, named_once, required_attribute, store, values_of
+from ._mapping import Fields, built, named_once, required_attribute, store, value_of, values_of
 from ._transports import connector_refs
 from ._values import text, whole
 
@@ -38,13 +39,15 @@ _DISCOVERY: Fields = {
 }
 
 
-def broadcast_groups(core: Element, connectors: Collection[str], findings: Findings) -> tuple[BroadcastGroup, ...]:
+def broadcast_groups(
+    core: Element, connectors: Collection[str], folder: Path, findings: Findings
+) -> tuple[BroadcastGroup, ...]:
     """Return all broadcast groups."""
     found: dict[str, BroadcastGroup] = {}
     holder = core.take("broadcast-groups")
     for element in [] if holder is None else holder.take_all("broadcast-group"):
         errors_before = len(findings.errors)
-        values = _values(element, _BROADCAST, BroadcastGroup, findings)
+        values = _values(element, _BROADCAST, BroadcastGroup, folder, findings)
         values["connectors"] = connector_refs(element, connectors, findings)
         group = None if len(findings.errors) > errors_before else built(BroadcastGroup, values, element.place, findings)
         if group is not None:
@@ -52,25 +55,59 @@ def broadcast_groups(core: Element, connectors: Collection[str], findings: Findi
     return tuple(found.values())
 
 
-def discovery_groups(core: Element, findings: Findings) -> tuple[DiscoveryGroup, ...]:
+def discovery_groups(core: Element, folder: Path, findings: Findings) -> tuple[DiscoveryGroup, ...]:
     """Return all discovery groups."""
     found: dict[str, DiscoveryGroup] = {}
     holder = core.take("discovery-groups")
     for element in [] if holder is None else holder.take_all("discovery-group"):
         errors_before = len(findings.errors)
-        values = _values(element, _DISCOVERY, DiscoveryGroup, findings)
+        values = _values(element, _DISCOVERY, DiscoveryGroup, folder, findings)
         group = None if len(findings.errors) > errors_before else built(DiscoveryGroup, values, element.place, findings)
         if group is not None:
             named_once(found, group.name, group, element.place, findings)
     return tuple(found.values())
 
 
-def _values(element: Element, names: Fields, kind: type[AttrsInstance], findings: Findings) -> dict[str, Any]:
+def _values(
+    element: Element, names: Fields, kind: type[AttrsInstance], folder: Path, findings: Findings
+) -> dict[str, Any]:
     values = values_of(element, names, kind, findings)
     store(values, "name", required_attribute(element, "name", findings), kind, element.place, findings)
-    if "group_address" not in values and not element.children.get("group-address"):
+    file, channel = element.take("jgroups-file"), element.take("jgroups-channel")
+    if file is not None:
+        # As in Artemis, the stack wins over a group-address.
+        values |= _group_of_stack(file, folder, findings)
+        if channel is None:
+            findings.refuse(element.place, "has a jgroups-file and no jgroups-channel: write both")
+    elif channel is not None:
+        findings.refuse(element.place, "has a jgroups-channel and no jgroups-file: write both")
+    elif "group_address" not in values and not element.children.get("group-address"):
         findings.refuse(element.place, "has no group-address: write that of a multicast group, such as 231.7.7.7")
     return values
+
+
+def _group_of_stack(file: Element, folder: Path, findings: Findings) -> dict[str, Any]:
+    """Return the multicast group of a JGroups file. Each protocol without a meaning here is a warning."""
+    name = value_of(file, text, findings)
+    if not isinstance(name, str):
+        return {}
+    path = folder / name
+    try:
+        stack = parse_jgroups_stack(path.read_text("utf-8"))
+    except OSError as error:
+        findings.refuse(file.place, f"{path} cannot be read: {error.strerror}")
+    except ValueError as error:
+        findings.refuse(file.place, f"{path}: {error}")
+    else:
+        for note in stack.notes:
+            findings.warn(file.place, f"{path}: {note}")
+        group = stack.group
+        return {
+            "group_address": group.address,
+            "group_port": group.port,
+            "local_bind_address": group.local_bind_address,
+        }
+    return {}
 
 
 def discovery_group_ref(

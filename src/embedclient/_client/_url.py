@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ from embedclient.model import (
     TCP_CONNECTOR_FACTORY,
     TLS_PARAMETERS,
     TransportConfiguration,
+    describe_name,
     describe_url,
     is_host_name,
     split_members,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_PORT = 61616
 _DISCOVERY = "udp://"
+_STACK = "jgroups://"
 _DISCOVERY_PORT = 9876
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<rest>.*)", re.DOTALL)
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]{1,5}", re.ASCII)
@@ -64,8 +67,7 @@ _SIGNS = frozenset("&;=#:")
 _SWITCHED_OFF = ("", "false", "null")
 _NOT_YET = {
     "udp": "udp:// finds all brokers of its group and stands alone, as in udp://231.7.7.7:9876",
-    "jgroups": "jgroups:// needs a Java library and is not supported: list the brokers, "
-    "as in (tcp://a:61616,tcp://b:61616)",
+    "jgroups": "jgroups:// finds all brokers of its group and stands alone, as in jgroups://channel?file=stack.xml",
 }
 
 
@@ -147,8 +149,10 @@ class _Parser:
         if advice is not None:
             raise self._error(advice)
         members, main_query = self._split()
-        if len(members) == 1 and not self.text.startswith("(") and members[0].lower().startswith(_DISCOVERY):
-            return self._discovery(members[0][len(_DISCOVERY) :], main_query)
+        if len(members) == 1 and not self.text.startswith("("):
+            for scheme in (_DISCOVERY, _STACK):
+                if members[0].lower().startswith(scheme):
+                    return self._discovery(scheme, members[0][len(scheme) :], main_query)
         split = [member.partition("?") for member in members]
         shown = [self._described(member) for member in members]
         queries = [self._pairs(query, where) for (_, _, query), where in zip(split, shown, strict=True)]
@@ -177,10 +181,8 @@ class _Parser:
         factory_settings = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         return ClientURL(self.shown, settings, factory_settings, connectors, tuple(dict.fromkeys(self._ignored)))
 
-    def _discovery(self, place: str, query: str) -> ClientURL:
-        """Read the parts of a URL that names a multicast group in place of brokers."""
-        from embedclient.model import MulticastGroup
-
+    def _discovery(self, scheme: str, place: str, query: str) -> ClientURL:
+        """Read the parts of a URL that names a multicast group, or a file with one, in place of brokers."""
         given: dict[str, int | str] = {}
         for name, value in self._pairs(query, self.shown):
             if name in DISCOVERY_PARAMETERS:
@@ -189,22 +191,47 @@ class _Parser:
                 if name in UNSUPPORTED:
                     raise self._error(f"parameter {name!r} in {self.shown}: {UNSUPPORTED[name]}")
                 raise self._error(
-                    f"parameter {name!r} in {self.shown} concerns one broker, and udp:// leads to brokers that "
+                    f"parameter {name!r} in {self.shown} concerns one broker, and {scheme} leads to brokers that "
                     "announce the parameters of their connections themselves"
                 )
         if "@" in place:
             raise self._error(f"{self.shown!r}: credentials go into the parameters user and password")
-        address, port = self._host_and_port(place.rstrip("/"), self.shown, _DISCOVERY_PORT)
-        interface = str(given.get("localBindAddress", "")) or None
-        try:
-            group = MulticastGroup(address, port, interface, int(given.get("localBindPort", -1)))
-        except ValueError:
-            reason = "names no IPv4 multicast address, from 224.0.0.0 to 239.255.255.255: write udp://231.7.7.7:9876"
-            raise self._error(f"{self.shown!r} {reason}") from None
+        group = self._group(place.rstrip("/"), given) if scheme == _DISCOVERY else self._group_of_stack(place, given)
         wait_ms = int(given.get("discoveryInitialWaitTimeout", 10_000))
         factory = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         ignored = tuple(dict.fromkeys(self._ignored))
         return ClientURL(self.shown, self._settings, factory, (), ignored, DiscoverySettings(group, wait_ms))
+
+    def _group(self, place: str, given: Mapping[str, int | str]) -> MulticastGroup:
+        from embedclient.model import MulticastGroup
+
+        if "file" in given:
+            raise self._error(
+                f"parameter 'file' in {self.shown} needs jgroups://, as in jgroups://channel?file=stack.xml"
+            )
+        address, port = self._host_and_port(place, self.shown, _DISCOVERY_PORT)
+        interface = str(given.get("localBindAddress", "")) or None
+        try:
+            return MulticastGroup(address, port, interface, int(given.get("localBindPort", -1)))
+        except ValueError:
+            reason = "names no IPv4 multicast address, from 224.0.0.0 to 239.255.255.255: write udp://231.7.7.7:9876"
+            raise self._error(f"{self.shown!r} {reason}") from None
+
+    def _group_of_stack(self, channel: str, given: Mapping[str, int | str]) -> MulticastGroup:
+        """Return the multicast group of a JGroups file. The channel is a name for people."""
+        from embedclient.model import parse_jgroups_stack
+
+        file = str(given.get("file", ""))
+        if not file or not channel.strip("/"):
+            raise self._error(f"{self.shown!r} needs a channel and a file, as in jgroups://channel?file=stack.xml")
+        try:
+            group = parse_jgroups_stack(Path(file).read_text("utf-8")).group
+        except OSError as error:
+            raise self._error(f"the JGroups file {describe_name(file)!r} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise self._error(f"the JGroups file {describe_name(file)!r}: {error}") from None
+        interface = str(given.get("localBindAddress", "")) or group.local_bind_address
+        return evolve(group, local_bind_address=interface)
 
     def _described(self, member: str) -> str:
         """Return a member in a form for errors. A part that the whole URL's description hides may be a password."""

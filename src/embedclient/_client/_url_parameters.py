@@ -201,6 +201,7 @@ DISCOVERY_PARAMETERS: dict[str, Callable[[str], int | str]] = {
     "discoveryInitialWaitTimeout": read_wait,
     "refreshTimeout": read_wait,
     "stoppingTimeout": read_wait,
+    "file": read_text,
 }
 # Settings of all connectors that an entry of a list may override for its connector alone.
 CONNECTOR_SETTINGS: dict[str, Callable[[str], bool | int | str]] = {"connect-timeout-millis": read_timeout}

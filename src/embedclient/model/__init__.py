@@ -51,6 +51,7 @@ from ._url import (
 from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
+    from ._jgroups_stack import JGroupsStack, parse_jgroups_stack
     from ._jms_body import ObjectMessage, TextMessage
     from ._jms_bytes import BytesMessage
     from ._jms_map import MapMessage
@@ -92,6 +93,7 @@ __all__ = [
     "Entropy",
     "Headers",
     "Instant",
+    "JGroupsStack",
     "JMSMessage",
     "MapMessage",
     "MemoryChunks",
@@ -140,6 +142,7 @@ __all__ = [
     "number_text",
     "optional",
     "parse_destination",
+    "parse_jgroups_stack",
     "ping_period_ms",
     "read_tls_parameter",
     "selector_text",
@@ -159,6 +162,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "._jgroups_stack": "JGroupsStack parse_jgroups_stack",
         "._jms_body": "ObjectMessage TextMessage",
         "._jms_bytes": "BytesMessage",
         "._jms_map": "MapMessage",

@@ -357,22 +357,56 @@ def test_a_cluster_connection_with_static_connectors(tmp_path: Path) -> None:
 
 def test_of_several_cluster_connections_the_first_is_used(tmp_path: Path) -> None:
     one, two = (
-        f"<cluster-connection name='{name}'><connector-ref>one</connector-ref></cluster-connection>" for name in "ab"
+        f"<cluster-connection name='{name}'><address>{name}</address><connector-ref>one</connector-ref>"
+        "</cluster-connection>"
+        for name in "ab"
     )
     loaded = load(tmp_path, cluster(one, two))
-    assert loaded.config.cluster_connection == ClusterConnection("a", "one")
+    assert loaded.config.cluster_connection == ClusterConnection("a", "one", addresses=("a",))
     assert loaded.warnings == [
         "core/cluster-connections/cluster-connection[b]: has no effect here: only one cluster-connection is used"
     ]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        ("", "eu", "addresses that begin with 'eu'"),
+        ("", "", "addresses"),
+        ("eu", "us,eu.uk", "addresses that begin with 'eu.uk'"),
+        ("!eu", "us", "addresses that begin with 'us'"),
+        ("eu,!eu.uk", "eu,!eu.de", "addresses that begin with 'eu'"),
+        ("eu", "us", None),
+        ("!eu", "eu", None),
+        ("eu,!eu.uk", "eu.uk", None),
+        ("eu.uk.", "eu.uke", None),
+    ],
+)
+def test_cluster_connections_with_addresses_in_common_are_refused(
+    tmp_path: Path, one: str, other: str, common: str | None
+) -> None:
+    core = cluster(*(
+        f"<cluster-connection name='{name}'><address>{address}</address><connector-ref>one</connector-ref>"
+        "</cluster-connection>"
+        for name, address in (("a", one), ("b", other))
+    ))  # fmt: skip
+    if common is None:
+        assert load(tmp_path, core).config.cluster_connection is not None
+    else:
+        [text] = refused(tmp_path, core)
+        start = f"core/cluster-connections/cluster-connection[b]: has {common} in common with cluster-connection 'a': "
+        assert text.startswith(start)
+
+
 def test_or_the_one_that_the_policy_names(tmp_path: Path) -> None:
     one, two = (
-        f"<cluster-connection name='{name}'><connector-ref>one</connector-ref></cluster-connection>" for name in "ab"
+        f"<cluster-connection name='{name}'><address>{name}</address><connector-ref>one</connector-ref>"
+        "</cluster-connection>"
+        for name in "ab"
     )
     named = "<ha-policy><replication><backup><cluster-name>{}</cluster-name></backup></replication></ha-policy>"
     loaded = load(tmp_path, cluster(one, two) + named.format("b"))
-    assert loaded.config.cluster_connection == ClusterConnection("b", "one")
+    assert loaded.config.cluster_connection == ClusterConnection("b", "one", addresses=("b",))
     assert loaded.config.ha_policy == ReplicationBackup(cluster_name="b")
     assert refused(tmp_path, cluster(one, two) + named.format("x")) == [
         "core/cluster-connections: there is no cluster-connection 'x', which the ha-policy names"

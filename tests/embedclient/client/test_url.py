@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -138,7 +139,11 @@ def test_policies_go_by_their_java_names(text: str, policy: str) -> None:
         ("tcp://h?sslEnabled=true&sslContext=x", "'sslContext' in .*ssl.SSLContext"),
         ("vm://me:secret@name", "user and password"),
         ("http://h:1", "unknown scheme 'http'"),
-        ("jgroups://x", "jgroups://.*not supported"),
+        ("jgroups://x", "needs a channel and a file, as in jgroups://channel[?]file=stack.xml"),
+        ("jgroups://?file=x", "needs a channel and a file"),
+        ("jgroups://x?file=missing.xml", "the JGroups file 'missing.xml' cannot be read: No such file"),
+        ("(jgroups://x,tcp://h)", "jgroups:// finds all brokers of its group and stands alone"),
+        ("udp://231.7.7.7:9876?file=x", "'file' in .* needs jgroups://"),
         ("tcp://h:port", "the port is not a number from 1 to 65535"),
         ("tcp://h:0", "the port is not"),
         ("tcp://h:70000", "the port is not"),
@@ -281,6 +286,18 @@ def test_udp_names_a_multicast_group_in_place_of_brokers() -> None:
     assert url.discovery.initial_wait_timeout_ms == 500
     assert url.connectors == ()
     assert (url.settings.reconnect_attempts, url.factory.user, url.ignored) == (3, "me", ("amqpCredits",))
+
+
+def test_a_jgroups_file_names_the_multicast_group(tmp_path: Path) -> None:
+    file = tmp_path / "stack.xml"
+    file.write_text("<config><UDP mcast_addr='231.7.7.9' mcast_port='7' bind_addr='127.0.0.1'/><PING/></config>")
+    url = parse_url(f"jgroups://channel?file={file}&discoveryInitialWaitTimeout=500&reconnectAttempts=3")
+    assert url.discovery is not None
+    assert url.discovery.group == MulticastGroup("231.7.7.9", 7, "127.0.0.1")
+    assert (url.discovery.initial_wait_timeout_ms, url.settings.reconnect_attempts) == (500, 3)
+    file.write_text("<config><TCP/><JDBC_PING/></config>")
+    with pytest.raises(InvalidURLException, match=r"the JGroups file .*JDBC_PING is not supported"):
+        parse_url(f"jgroups://channel?file={file}")
 
 
 def test_udp_has_the_defaults_of_artemis() -> None:
