@@ -2,7 +2,7 @@
 
 Responsible for the multicast group in it, and for one note for each protocol without a meaning here. A channel of Java
 is not joined: its protocols are those of JGroups, and brokers here send the datagrams of broadcast groups. Does not
-depend on files.
+depend on files: the parser gets the whole text, and document types, which could name files, are refused.
 """
 
 from __future__ import annotations
