@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ._bench import Bench, LeftBehind, Surface
+    from ._bindings import BindingState
     from ._blocking import (
         BenchThread,
         BlockingBroker,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ._waiting import WaitTimeout
 
 __all__ = [
+    "BindingState",
     "BlockingBroker",
     "BlockingClock",
     "BlockingCluster",
@@ -72,6 +74,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "._blocking": "BlockingBroker BlockingClock BlockingCluster BlockingFaultPlan BlockingPair",
+        "._bindings": "BindingState",
         "._clock": "BrokerClock",
         "._cluster": "BrokerCluster",
         "._pair": "BrokerPair",

@@ -24,6 +24,7 @@ from embedclient.blocking import ConnectionFactory, Session
 from embedclient.errors import IllegalStateException
 
 from ._bench import Bench
+from ._bindings import BindingState
 from ._broker import ManagedBroker
 from ._cluster import BrokerCluster
 from ._deadline import Deadline, can_interrupt
@@ -395,6 +396,21 @@ class BlockingCluster:
         """
         __tracebackhide__ = True
         self._thread.call(self._cluster.wait_for, queue=queue, **wanted)
+
+    def bindings(self, queue: str) -> list[list[BindingState]]:
+        return self._thread.call_now(self._cluster.bindings, queue)
+
+    def wait_for_bindings(self, *, queue: str, **wanted: Any) -> None:
+        """Wait as `BrokerCluster.wait_for_bindings` does.
+
+        Args:
+            queue: the queue's name.
+            wanted: `count`, `consumers` and `timeout`, as there.
+
+        Raises: as `BrokerCluster.wait_for_bindings`.
+        """
+        __tracebackhide__ = True
+        self._thread.call(self._cluster.wait_for_bindings, queue=queue, **wanted)
 
     def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message on any node.

@@ -395,7 +395,7 @@ class ManagedBroker:
         return lambda: self._version(queue) not in (0, seen)
 
 
-def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
+def wanted_of(queue: str, count: int | None, consumers: int | None, what: str = "messages") -> str:
     """Return a wait in words.
 
     Raises:
@@ -404,11 +404,11 @@ def wanted_of(queue: str, count: int | None, consumers: int | None) -> str:
     """
     check_queue(queue)
     if count is None and consumers is None:
-        raise TypeError("wait_for() needs a count of messages, or of consumers")
-    for what, number in (("a count of messages", count), ("a number of consumers", consumers)):
+        raise TypeError(f"wait_for() needs a count of {what}, or of consumers")
+    for numbered, number in ((f"a count of {what}", count), ("a number of consumers", consumers)):
         if number is not None:
-            check_count(what, number)
-    wishes = [f"{count} messages"] * (count is not None) + [f"{consumers} consumers"] * (consumers is not None)
+            check_count(numbered, number)
+    wishes = [f"{count} {what}"] * (count is not None) + [f"{consumers} consumers"] * (consumers is not None)
     return f"queue {queue} with {' and '.join(wishes)}"
 
 

@@ -14,7 +14,8 @@ from typing import Self
 from embedclient import ConnectionFactory, Session
 from embedclient.errors import IllegalStateException
 
-from ._arguments import check_groups, check_node
+from ._arguments import check_groups, check_node, check_queue
+from ._bindings import BindingState, bindings_in
 from ._broker import ManagedBroker, sums_of, wanted_of
 from ._link import Link
 from ._pair import FAILOVER_OPTIONS, BrokerPair
@@ -90,6 +91,28 @@ class BrokerCluster:
         """
         check_node(node, len(self.nodes))
         return next((broker for broker in self._members[node] if broker.is_live), None)
+
+    def bindings(self, queue: str) -> list[list[BindingState]]:
+        """Return what each node knows of a queue at this moment: its own one first, then those of connected nodes.
+
+        A node that is not live has an empty list.
+
+        Args:
+            queue: the queue's name.
+
+        Raises:
+            TypeError: the name is no str.
+        """
+        check_queue(queue)
+        names = {broker._following.node_id: broker.name for broker in self.brokers if broker._following.node_id}
+        names |= {broker._following.node_id: broker.name for broker in self.brokers if broker.is_live}
+        found = []
+        for index in range(len(self.nodes)):
+            broker = self.live(index)
+            kernel = broker._following.live_kernel() if broker is not None else None
+            known = bindings_in(kernel, queue, broker.name, names) if broker is not None and kernel is not None else []
+            found.append(known)
+        return found
 
     def _states(self) -> str:
         return ", ".join(broker._following.describe() for broker in self.brokers)
@@ -233,6 +256,46 @@ class BrokerCluster:
             return count in (None, messages) and consumers in (None, listeners)
 
         await self._until(holds, timeout, f"over all nodes: {wanted}", self.dump)
+
+    async def wait_for_bindings(
+        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until each node that is live knows of ``count`` queues of a name, with ``consumers`` consumers together.
+
+        From then on, messages are distributed among all of them, wherever they are sent.
+
+        Args:
+            queue: the queue's name.
+            count: queues of this name, on the node itself and on others, 0 or more; None for any number. Either this or
+                ``consumers`` is needed.
+            consumers: 0 or more; None for any number.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises:
+            WaitTimeout: a node did not within ``timeout`` seconds; the text has what each node knows.
+            IllegalStateException: no broker runs.
+        """
+        __tracebackhide__ = True
+        wanted = wanted_of(queue, count, consumers, what="nodes")
+
+        def holds() -> bool:
+            known = [
+                (len(bindings), sum(binding.consumers for binding in bindings))
+                for index, bindings in enumerate(self.bindings(queue))
+                if self.live(index) is not None
+            ]
+            return bool(known) and all(
+                count in (None, queues) and consumers in (None, listeners) for queues, listeners in known
+            )
+
+        async def found() -> str:
+            lines = [self._states()]
+            for node, bindings in zip(self.nodes, self.bindings(queue), strict=True):
+                of_nodes = (f"{each.node} ({each.consumers} consumers, distance {each.distance})" for each in bindings)
+                lines.append(f"{node.name} knows queue {queue} of {', '.join(of_nodes) or 'no node'}")
+            return "\n".join(lines)
+
+        await self._until(holds, timeout, f"known to each node: {wanted}", found)
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message on any node that is live, in delivery or waiting.
