@@ -258,9 +258,15 @@ class BrokerCluster:
         await self._until(holds, timeout, f"over all nodes: {wanted}", self.dump)
 
     async def wait_for_bindings(
-        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
+        self,
+        *,
+        queue: str,
+        count: int | None = None,
+        consumers: int | None = None,
+        nodes: Sequence[int] | None = None,
+        timeout: float | None = None,
     ) -> None:
-        """Wait until each node that is live knows of ``count`` queues of a name, with ``consumers`` consumers together.
+        """Wait until nodes that are live know of ``count`` queues of a name, with ``consumers`` consumers together.
 
         From then on, messages are distributed among all of them, wherever they are sent.
 
@@ -269,19 +275,25 @@ class BrokerCluster:
             count: queues of this name, on the node itself and on others, 0 or more; None for any number. Either this or
                 ``consumers`` is needed.
             consumers: 0 or more; None for any number.
+            nodes: indexes of the nodes that must; None for all.
             timeout: seconds of the test's clock, 0 or more; 10 unless given.
 
         Raises:
+            TypeError: an index is no int.
+            ValueError: there is no such node.
             WaitTimeout: a node did not within ``timeout`` seconds; the text has what each node knows.
             IllegalStateException: no broker runs.
         """
         __tracebackhide__ = True
         wanted = wanted_of(queue, count, consumers, what="nodes")
+        whose = range(len(self.nodes)) if nodes is None else nodes
+        check_groups((whose,), len(self.nodes), at_least=1)
 
         def holds() -> bool:
+            bindings = self.bindings(queue)
             known = [
-                (len(bindings), sum(binding.consumers for binding in bindings))
-                for index, bindings in enumerate(self.bindings(queue))
+                (len(bindings[index]), sum(binding.consumers for binding in bindings[index]))
+                for index in whose
                 if self.live(index) is not None
             ]
             return bool(known) and all(
@@ -295,7 +307,9 @@ class BrokerCluster:
                 lines.append(f"{node.name} knows queue {queue} of {', '.join(of_nodes) or 'no node'}")
             return "\n".join(lines)
 
-        await self._until(holds, timeout, f"known to each node: {wanted}", found)
+        await self._until(
+            holds, timeout, f"known to {'each node' if nodes is None else f'nodes {list(nodes)}'}: {wanted}", found
+        )
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message on any node that is live, in delivery or waiting.

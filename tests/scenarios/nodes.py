@@ -1,0 +1,98 @@
+"""What clients do at the nodes of a cluster again and again: queues, consumers, and numbered messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeAlias
+
+from embedbroker.pytest_plugin import BrokerCluster
+from embedclient import ClientConsumer, ClientSession, RoutingType, ServerLocator
+
+__all__ = ["ADDRESS", "Client", "MakeCluster", "clients_of", "drained", "forwarded", "received", "turns"]
+
+MakeCluster: TypeAlias = Callable[..., BrokerCluster]
+
+ADDRESS = "queues.testaddress"
+#: Of virtual time: no message takes so long from one node to another.
+_LONG_S = 0.5
+
+
+class Client:
+    """A client of one node, with a core session."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self.session = session
+
+    async def queues(
+        self,
+        *names: str,
+        filter: str | None = None,
+        address: str = ADDRESS,
+        routing_type: RoutingType = RoutingType.MULTICAST,
+        durable: bool = True,
+    ) -> None:
+        """Create queues of one address."""
+        for name in names:
+            await self.session.create_queue(address, name, routing_type, filter=filter, durable=durable)
+
+    async def consumer(self, queue: str, filter: str | None = None) -> ClientConsumer:
+        return await self.session.create_consumer(queue, filter=filter)
+
+    async def send(self, first: int, end: int, *, address: str = ADDRESS, **properties: str | int) -> None:
+        """Send numbered messages, each when the one before it is confirmed."""
+        producer = self.session.create_producer(address)
+        for number in range(first, end):
+            message = self.session.create_message(str(number).encode(), durable=True)
+            message.properties["n"] = number
+            for name, value in properties.items():
+                message.properties[name] = value
+            await producer.send(message)
+        await producer.close()
+
+
+@asynccontextmanager
+async def clients_of(cluster: BrokerCluster, nodes: Sequence[int] | None = None) -> AsyncIterator[list[Client]]:
+    """A client at each node, or at some."""
+    async with AsyncExitStack() as stack:
+        clients = []
+        for index in range(len(cluster.nodes)) if nodes is None else nodes:
+            url = (cluster.pairs or cluster.nodes)[index].url
+            factory = await stack.enter_async_context(ServerLocator(url).create_session_factory())
+            session = await stack.enter_async_context(factory.create_session())
+            await session.start()
+            clients.append(Client(session))
+        yield clients
+
+
+async def received(consumer: ClientConsumer) -> list[int]:
+    """The numbers of all messages that a consumer gets, until none comes any more."""
+    found = []
+    while (message := await consumer.receive(timeout=_LONG_S)) is not None:
+        number = message.properties["n"]
+        assert isinstance(number, int)
+        found.append(number)
+        await message.acknowledge()
+    return found
+
+
+async def drained(client: Client, queue: str, filter: str | None = None) -> list[int]:
+    """The numbers of all messages that a new consumer of a queue gets."""
+    consumer = await client.consumer(queue, filter)
+    found = await received(consumer)
+    await consumer.close()
+    return found
+
+
+async def forwarded(cluster: BrokerCluster, node: int) -> int:
+    """The number of messages that a node forwarded to others, all of them confirmed."""
+    management = cluster.nodes[node].broker.management
+    assert await management.get("clusterconnection.cluster", "MessagesPendingAcknowledgement") == 0
+    found = await management.get("clusterconnection.cluster", "MessagesAcknowledged")
+    assert isinstance(found, int)
+    return found
+
+
+def turns(count: int, of: int) -> list[list[int]]:
+    """The numbers 0 to ``count`` dealt out in turn, in order of the first of each."""
+    return [list(range(first, count, of)) for first in range(of)]
