@@ -200,7 +200,9 @@ async def test_mixture_load_balanced_and_non_load_balanced_queues_remove_some_qu
     [1, 0],
     ids=["add queues on target before start source", "add queues on source before start target"],
 )
-async def test_mixture_load_balanced_and_non_load_balanced_queues(broker_cluster: MakeCluster, first: int) -> None:
+async def test_mixture_load_balanced_and_non_load_balanced_queues_in_turn(
+    broker_cluster: MakeCluster, first: int
+) -> None:
     """1.1.11, 1.1.12
 
     Given queues that one node has before the other starts, when ten are sent, then the rotation begins with the queue

@@ -220,13 +220,14 @@ class BrokerCluster:
         expected = {
             live[other]._following.node_id: self._is_whole(other) for other in (reached | near) if other in live
         }
+        targets = [live[target]._following.node_id for target in self._targets[index] if target in live]
         gone = {self.nodes[other]._following.node_id for other in (near | set(range(len(self.nodes))) - set(group))} - {
             broker._following.node_id for broker in live.values()
         }
         return (
             {node_id: seen.get(node_id) for node_id in expected} == expected
             and not gone & set(seen)
-            and all(follows.sees(live[target]._following.node_id) for target in self._targets[index] if target in live)
+            and all(follows.sees(node_id) and follows.has_bridge_to(node_id) for node_id in targets)
         )
 
     async def wait_for(

@@ -84,6 +84,12 @@ class Following:
         member = cluster.topology.members.get(node_id) if cluster is not None else None
         return cluster is not None and member is not None and cluster.sees(member)
 
+    def has_bridge_to(self, node_id: str) -> bool:
+        """Return True if each cluster connection that forwards is connected with a member."""
+        kernel = self.live_kernel()
+        connections = kernel.cluster_connections.values() if kernel is not None else ()
+        return all(node_id in each.connected_nodes for each in connections if each.is_started)
+
     @property
     def node_id(self) -> str:
         """The node id of its pair; empty until it is known."""
