@@ -182,7 +182,7 @@ async def test_cluster_connection_client_id(broker_cluster: MakeCluster) -> None
     Given a client id of the cluster connection, when a node lists its connections, then one carries it.
     """
     cluster = await broker_cluster(2, client_id="of the cluster").start()
-    found = await cluster.nodes[1].broker.management.invoke("broker", "listConnectionsAsJSON")
+    found = await cluster.nodes[1].broker.management.invoke("broker", "listConnections", "", 1, 50)
     assert "of the cluster" in str(found)
 
 
@@ -212,7 +212,7 @@ async def test_send_expire_while_load_balance(broker_cluster: MakeCluster) -> No
     Given store-and-forward queues that are paused, when messages expire in them, then all are in the expiry queue of
     the node where they were sent.
     """
-    cluster = await broker_cluster(3, message_load_balancing="STRICT").start()
+    cluster = await broker_cluster(3, message_load_balancing="STRICT", addresses=["orders"]).start()
     management = cluster.nodes[0].broker.management
     async with cluster.sessions() as sessions:
         consumers = [await session.create_consumer(Queue("orders")) for session in sessions]

@@ -620,7 +620,8 @@ class AddressManager:
         if not name:
             return Refused(ErrorCode.ILLEGAL_STATE, "the message has no address and the session has no default address")
         if self._is_gone(name) or message.is_to_temporary:
-            return _temporary_is_gone(name)
+            # That of a client of another broker has a remote binding.
+            return None if self.resolution.remote_at(name) else _temporary_is_gone(name)
         return self._auto_create(*split_fqqn(name), routing_type, access)
 
     def qualified_queues(self, message: Message, routing_type: int | None) -> list[Queue]:
@@ -696,6 +697,7 @@ class AddressManager:
         settings = self.settings.of(address_name)
         address = self.addresses.get(address_name)
         names = [queue.name for queue in address.queues] if address is not None else []
+        names += [binding.cluster_name for binding in self.resolution.remote_at(address_name)]
         if address_name == "#":
             names = list(self.queues)
         is_reserved = self.is_reserved(address_name)

@@ -51,8 +51,11 @@ def _defaults(attributes: QueueAttributes, state: AddressState) -> QueueAttribut
 
 
 def _has_temporary(state: AddressState) -> bool:
-    """Return True if a temporary destination exists: queues and topics alike have a queue as long as they exist."""
-    return state.exists and bool(state.queue_names)
+    """Return True if a temporary destination exists: queues and topics alike have a queue as long as they exist.
+
+    A broker has no address for one that belongs to a client of another member, and names its queue all the same.
+    """
+    return bool(state.queue_names)
 
 
 def _missing(queue: str) -> JMSException:
