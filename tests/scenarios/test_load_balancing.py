@@ -235,7 +235,7 @@ async def answer(session: Session, count: int) -> None:
             request = await requests.receive(timeout=60)
             assert isinstance(request, TextMessage)
             assert request.reply_to is not None
-            await session.create_producer().send(request.reply_to, f"answer to {request.text}")
+            await session.create_producer(request.reply_to).send(f"answer to {request.text}")
 
 
 async def request(session: Session, replies: object, count: int) -> None:

@@ -95,6 +95,7 @@ class CoreConnection:
         self._arrived: deque[tuple[bytes | bytearray, list[tuple[int, int, int]], int] | bytes] = deque()
         # A request arrived for which a handler exists.
         self.has_identified_itself = False
+        self._client_id: str | None = None
         # The socket is gone, sessions wait for a reattachment.
         self.lost = False
         self.created_ms = service.now.wall_ms
@@ -132,12 +133,12 @@ class CoreConnection:
 
     @property
     def client_id(self) -> str | None:
-        """Return the client id that a JMS client attached to one of its sessions."""
+        """Return the client id that a JMS client attached to one of its sessions, or that a session was created with."""
         for session in self.sessions.values():
             client_id = session.metadata.get(_CLIENT_ID)
             if client_id is not None:
                 return client_id
-        return None
+        return self._client_id
 
     def close_by_management(self) -> None:
         """Close the connection without a notice to the client, as Artemis does: it may reconnect."""
@@ -314,6 +315,8 @@ class CoreConnection:
             return
         if not self.state.peer_version:
             self.state.learn_version(packet.version)
+        if isinstance(packet, CreateSessionV2):
+            self._client_id = packet.client_id
         kernel_session = Session(
             service.kernel,
             packet.name,
