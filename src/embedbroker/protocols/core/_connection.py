@@ -54,6 +54,7 @@ class CoreConnection:
 
     __slots__ = (
         "_arrived",
+        "_client_id",
         "_has_dropped",
         "_is_blocked",
         "_log",
