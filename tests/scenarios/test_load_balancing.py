@@ -299,7 +299,7 @@ async def test_duplicate_cache_cleanup_for_temp_queues(broker_cluster: MakeClust
         for _ in range(COUNT):
             replies = await first.create_temporary_queue()
             await request(first, replies, 1)
-            await replies.delete()
+            await first.delete_temporary(replies)
     await trio.sleep(1)
     for node in cluster.nodes:
         addresses = node._following.require_live().address_manager.addresses

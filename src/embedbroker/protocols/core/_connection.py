@@ -134,7 +134,7 @@ class CoreConnection:
 
     @property
     def client_id(self) -> str | None:
-        """Return the client id that a JMS client attached to one of its sessions, or that a session was created with."""
+        """Return the client id that a client attached to a session, or with which it created one."""
         for session in self.sessions.values():
             client_id = session.metadata.get(_CLIENT_ID)
             if client_id is not None:
