@@ -72,7 +72,8 @@ async def received(consumer: ClientConsumer) -> list[int]:
         number = message.properties["n"]
         assert isinstance(number, int)
         found.append(number)
-        await message.acknowledge()
+    if not consumer.closed:
+        await consumer.acknowledge_received()
     return found
 
 
