@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from embedbroker.pytest_plugin import BrokerCluster
 from embedclient import ClientConsumer, ClientSession, RoutingType, ServerLocator
+from embedclient.model import PropertyType
 
 __all__ = ["ADDRESS", "Client", "MakeCluster", "clients_of", "drained", "forwarded", "received", "turns"]
 
@@ -39,7 +40,9 @@ class Client:
     async def consumer(self, queue: str, filter: str | None = None) -> ClientConsumer:
         return await self.session.create_consumer(queue, filter=filter)
 
-    async def send(self, first: int, end: int, *, address: str = ADDRESS, **properties: str | int) -> None:
+    async def send(
+        self, first: int, end: int, *, address: str = ADDRESS, is_multicast: bool = False, **properties: str | int
+    ) -> None:
         """Send numbered messages, each when the one before it is confirmed."""
         producer = self.session.create_producer(address)
         for number in range(first, end):
@@ -47,6 +50,8 @@ class Client:
             message.properties["n"] = number
             for name, value in properties.items():
                 message.properties[name] = value
+            if is_multicast:
+                message.properties.set("_AMQ_ROUTING_TYPE", RoutingType.MULTICAST.value, PropertyType.BYTE)
             await producer.send(message)
         await producer.close()
 
@@ -59,7 +64,7 @@ async def clients_of(cluster: BrokerCluster, nodes: Sequence[int] | None = None)
         for index in range(len(cluster.nodes)) if nodes is None else nodes:
             url = (cluster.pairs or cluster.nodes)[index].url
             factory = await stack.enter_async_context(ServerLocator(url).create_session_factory())
-            session = await stack.enter_async_context(factory.create_session())
+            session = await stack.enter_async_context(factory.create_session(ack_batch_size=0))
             await session.start()
             clients.append(Client(session))
         yield clients
@@ -72,8 +77,7 @@ async def received(consumer: ClientConsumer) -> list[int]:
         number = message.properties["n"]
         assert isinstance(number, int)
         found.append(number)
-    if not consumer.closed:
-        await consumer.acknowledge_received()
+        await message.acknowledge()
     return found
 
 

@@ -266,7 +266,7 @@ async def test_redistribution_to_remote_multicast_consumer_lb_off_with_redistrib
         await clients[1].queues("queue0")
         consumer = await clients[1].consumer("queue0")
         await cluster.wait_for_bindings(queue="queue0", count=1, consumers=1)
-        await clients[0].send(0, COUNT)
+        await clients[0].send(0, COUNT, is_multicast=True)
         assert await received(consumer) == ALL
 
 
