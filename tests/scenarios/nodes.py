@@ -63,7 +63,8 @@ async def clients_of(cluster: BrokerCluster, nodes: Sequence[int] | None = None)
         clients = []
         for index in range(len(cluster.nodes)) if nodes is None else nodes:
             url = (cluster.pairs or cluster.nodes)[index].url
-            factory = await stack.enter_async_context(ServerLocator(url).create_session_factory())
+            locator = ServerLocator(f"{url}{'&' if '?' in url else '?'}blockOnAcknowledge=true")
+            factory = await stack.enter_async_context(locator.create_session_factory())
             session = await stack.enter_async_context(factory.create_session(ack_batch_size=0))
             await session.start()
             clients.append(Client(session))
