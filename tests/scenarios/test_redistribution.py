@@ -397,6 +397,7 @@ async def test_simple_redistribution(broker_cluster: MakeCluster, kind: str) -> 
             await message.acknowledge()
         await cluster.pairs[1].failover()
         found += await received(consumer)
-        assert found == list(range(100))
+        # What the client had in advance comes again.
+        assert list(dict.fromkeys(found)) == list(range(100))
         await cluster.assert_empty("queue0")
     cluster.assert_nothing_lost()
