@@ -44,7 +44,7 @@ def bindings_in(kernel: Kernel, queue: str, own: str, names: Mapping[str, str]) 
     local = kernel.address_manager.queues.get(queue)
     if local is not None:
         found.append(BindingState(own, 0, local.consumer_count, local.definition.filter or None))
-    for binding in kernel.address_manager.remote_bindings:
+    for binding in kernel.address_manager.resolution.remote:
         if binding.queue_name == queue and binding.is_connected:
             node_id = binding.cluster_name.removeprefix(queue)
             filter = binding.filter.text if binding.filter is not None else None

@@ -125,11 +125,6 @@ class AddressManager:
         """
         return self.resolution.remote_at(address_name)
 
-    @property
-    def remote_bindings(self) -> list[RemoteBinding]:
-        """Return the queues of other brokers that are bound to any address."""
-        return self.resolution.remotes()
-
     # -- addresses -----------------------------------------------------------------------------------------------
 
     def create_address(

@@ -110,10 +110,6 @@ class Resolution:
         """Return the remote bindings of exactly this address, in order of their addition."""
         return list(self._remote_at.get(name, {}).values())
 
-    def remotes(self) -> list[RemoteBinding]:
-        """Return the remote bindings of all addresses."""
-        return [binding for bindings in self._remote_at.values() for binding in bindings.values()]
-
     def _change(self, name: str) -> None:
         """Forget what was resolved with the bindings of an address."""
         self._unlisted.clear()
