@@ -20,6 +20,15 @@ HERE = Path(__file__).parent
 TESTS = HERE.parent
 #: How many lines each section has.
 LINES = {
+    "1.1": 24,
+    "1.2": 10,
+    "1.3": 11,
+    "1.4": 33,
+    "1.5": 5,
+    "1.6": 28,
+    "1.7": 30,
+    "1.8": 3,
+    "1.9": 23,
     "2.1": 13,
     "2.2": 30,
     "2.3": 26,
@@ -33,13 +42,19 @@ LINES = {
     "2.11": 4,
     "2.12": 3,
     "3": 25,
+    "4": 12,
+    "5.3": 4,
+    "6": 2,
+    "7": 1,
 }
 #: Lines that repeat others in another surrounding, or have a letter for a name.
 NAMELESS = [
+    *("1.1.24", "1.2.10", "1.4.32", "1.5.5", "1.7.27", "1.8.3", "1.9.23"),
     *("2.1.6", "2.1.7", "2.1.8", "2.1.9", "2.1.10", "2.3.26", "2.5.7", "2.5.12", "2.9.4", "2.10.3"),
     *(f"3.{number}" for number in range(15, 26)),
+    "4.6",
 ]
-NUMBER = re.compile(r"(?:2\.\d+|3)\.\d+")
+NUMBER = re.compile(r"(?:[125]\.\d+|[3467])\.\d+")
 NOT_YET = "not yet"
 
 
