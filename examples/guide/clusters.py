@@ -14,7 +14,9 @@ def member(name: str) -> EmbeddedBroker:
     return EmbeddedBroker(
         name=name,
         connectors={each: f"vm://{each}" for each in NAMES},
-        cluster_connection=ClusterConnection(connector=name, static_connectors=[each for each in NAMES if each != name]),
+        cluster_connection=ClusterConnection(
+            connector=name, static_connectors=[each for each in NAMES if each != name]
+        ),
         cluster_password="secret",
         # Messages that have no consumer on their broker move on at once.
         address_settings={"#": AddressSettings(redistribution_delay=0)},

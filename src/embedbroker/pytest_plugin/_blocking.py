@@ -19,8 +19,8 @@ import pytest
 import trio
 
 from embedbroker import Role
-from embedclient import Message
-from embedclient.blocking import ConnectionFactory, Session
+from embedclient import Message, Queue
+from embedclient.blocking import ConnectionFactory, MessageConsumer, Session
 from embedclient.errors import IllegalStateException
 
 from ._bench import Bench
@@ -445,6 +445,17 @@ class BlockingCluster:
                 stack.enter_context(ConnectionFactory(node.url).connect()) for node in self.pairs or self.nodes
             ]
             yield [stack.enter_context(connection.session()) for connection in connections]
+
+    @contextmanager
+    def consumers(self, queue: str) -> Iterator[list[MessageConsumer]]:
+        """Open a consumer of a queue at each node, as `BrokerCluster.consumers` does.
+
+        Raises: as `BrokerCluster.consumers`.
+        """
+        with self.sessions() as sessions:
+            found = [session.create_consumer(Queue(queue)) for session in sessions]
+            self._thread.call(self._cluster._wait_for_consumers, queue)
+            yield found
 
     def _twin(self, broker: ManagedBroker) -> BlockingBroker:
         twins = (*self.nodes, *(pair.backup for pair in self.pairs))

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import combinations
 from typing import Self
 
-from embedclient import ConnectionFactory, Session
+from embedclient import ConnectionFactory, MessageConsumer, Queue, Session
 from embedclient.errors import IllegalStateException
 
 from ._arguments import check_groups, check_node, check_queue
@@ -113,6 +113,11 @@ class BrokerCluster:
             known = bindings_in(kernel, queue, broker.name, names) if broker is not None and kernel is not None else []
             found.append(known)
         return found
+
+    def _sums(self, queue: str) -> tuple[int, int]:
+        """Return the numbers of messages and consumers of a queue on all nodes that are live."""
+        kernels = (broker._following.live_kernel() for broker in self.brokers)
+        return sums_of((kernel for kernel in kernels if kernel is not None), queue)
 
     def _states(self) -> str:
         return ", ".join(broker._following.describe() for broker in self.brokers)
@@ -252,8 +257,7 @@ class BrokerCluster:
         wanted = wanted_of(queue, count, consumers)
 
         def holds() -> bool:
-            kernels = [broker._following.live_kernel() for broker in self.brokers]
-            messages, listeners = sums_of([kernel for kernel in kernels if kernel is not None], queue)
+            messages, listeners = self._sums(queue)
             return count in (None, messages) and consumers in (None, listeners)
 
         await self._until(holds, timeout, f"over all nodes: {wanted}", self.dump)
@@ -388,3 +392,27 @@ class BrokerCluster:
                 connection = await stack.enter_async_context(ConnectionFactory(node.url).connect())
                 found.append(await stack.enter_async_context(connection.session()))
             yield found
+
+    @asynccontextmanager
+    async def consumers(self, queue: str) -> AsyncIterator[list[MessageConsumer]]:
+        """Open a consumer of a queue at each node, for the time of a block, which begins when each node knows of all.
+
+        In a topology with direct connections only, the block begins at once: nodes do not know of all others.
+
+        Args:
+            queue: the queue's name.
+
+        Raises:
+            JMSException: a node cannot be reached.
+            WaitTimeout: a node did not learn of all consumers within 10 seconds.
+            TypeError: the name is no str.
+        """
+        check_queue(queue)
+        async with self.sessions() as sessions:
+            found = [await session.create_consumer(Queue(queue)) for session in sessions]
+            await self._wait_for_consumers(queue)
+            yield found
+
+    async def _wait_for_consumers(self, queue: str) -> None:
+        if all(len(targets) == len(self.nodes) - 1 for targets in self._targets):
+            await self.wait_for_bindings(queue=queue, consumers=self._sums(queue)[1])

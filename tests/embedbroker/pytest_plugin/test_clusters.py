@@ -99,6 +99,34 @@ def test_each_node_may_have_a_backup(inner: Inner, kind: str) -> None:
     result.assert_outcomes(passed=1)
 
 
+@SURFACES
+def test_what_each_node_knows_of_a_queue(inner: Inner, options: tuple[str, ...]) -> None:
+    result = inner(
+        """
+        async def test_it(broker_cluster):
+            cluster = await broker_cluster(3, connection_ttl_ms=1_000, check_period_ms=300).start()
+            async with cluster.consumers("orders"):
+                await cluster.wait_for_bindings(queue="orders", count=3, consumers=3)
+                known = cluster.bindings("orders")
+                assert [[each.distance for each in one] for one in known] == [[0, 1, 1]] * 3
+                assert [each.node for each in known[1]] == ["node-1", "node-0", "node-2"]
+                cluster.partition([0, 1], [2])
+                await cluster.wait_for_bindings(queue="orders", count=2, consumers=2, nodes=[0, 1])
+                with pytest.raises(WaitTimeout, match="known to nodes 2: queue orders with 3 nodes: not within 0.1 s"):
+                    await cluster.wait_for_bindings(queue="orders", count=3, nodes=[2], timeout=0.1)
+                await cluster.wait_formed([0, 1], [2])
+                assert [each.node for each in cluster.bindings("orders")[2]] == ["node-2"]
+                cluster.heal()
+                await cluster.wait_for_bindings(queue="orders", consumers=3)
+                await cluster.nodes[0].crash()
+                await cluster.wait_for_bindings(queue="orders", count=2)
+                assert cluster.bindings("orders")[0] == []
+        """,
+        *options,
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_a_topology_and_the_settings_of_one_node(inner: Inner) -> None:
     result = inner(
         """
@@ -172,6 +200,12 @@ def test_a_plain_test_has_a_cluster_too(inner: Inner) -> None:
                 cluster.wait_formed()
                 cluster.wait_for(queue="orders", count=2)
             assert cluster.live(0).name == "node-0-backup"
+            with cluster.consumers("prices") as consumers:
+                assert [[each.consumers for each in known] for known in cluster.bindings("prices")] == [[1, 1]] * 2
+                with cluster.sessions() as sessions:
+                    for price in "1234":
+                        sessions[1].create_producer(Queue("prices")).send(price)
+                assert sorted(consumer.receive(timeout=10).body for consumer in consumers) == ["1", "2"]
             cluster.partition([0], [1])
             cluster.heal()
             cluster.link(0, 1).cut()
