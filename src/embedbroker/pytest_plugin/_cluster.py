@@ -312,9 +312,8 @@ class BrokerCluster:
                 lines.append(f"{node.name} knows queue {queue} of {', '.join(of_nodes) or 'no node'}")
             return "\n".join(lines)
 
-        await self._until(
-            holds, timeout, f"known to {'each node' if nodes is None else f'nodes {list(nodes)}'}: {wanted}", found
-        )
+        to = "each node" if nodes is None else f"nodes {', '.join(map(str, nodes))}"
+        await self._until(holds, timeout, f"known to {to}: {wanted}", found)
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message on any node that is live, in delivery or waiting.
