@@ -244,6 +244,8 @@ class MemberBridge:
                     ways.remove(binding)
                 case BindingConnected(binding) | BindingDisconnected(binding):
                     ways.review(binding)
+                    if binding.id and binding.is_connected:
+                        self._parts.kernel.redistribution.on_remote_consumer(binding)
                 case SessionCreated(connection, peer, client_id, protocol, distance):
                     observers.call(events.remote_session_added, connection, peer, client_id, protocol, distance)
                 case _ if not change.binding.id:
@@ -252,6 +254,7 @@ class MemberBridge:
                     observers.call(events.remote_binding_updated, binding)
                 case ConsumerCreated(binding, address, filter):
                     observers.call(events.remote_consumer_added, binding, address, filter, binding.consumer_count)
+                    self._parts.kernel.redistribution.on_remote_consumer(binding)
                 case ConsumerClosed(binding, filter):
                     observers.call(events.remote_consumer_removed, binding, filter, binding.consumer_count)
 
