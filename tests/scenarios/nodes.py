@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TypeAlias
 
+import trio
+
 from embedbroker.pytest_plugin import BrokerCluster
 from embedclient import ClientConsumer, ClientSession, RoutingType, ServerLocator
 from embedclient.errors import UnblockedException
 from embedclient.model import PropertyType
 
-__all__ = ["ADDRESS", "Client", "MakeCluster", "clients_of", "drained", "forwarded", "received", "turns"]
+__all__ = ["ADDRESS", "Client", "MakeCluster", "clients_of", "drained", "forwarded", "pass_time", "received", "turns"]
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
 
@@ -100,6 +102,11 @@ async def forwarded(cluster: BrokerCluster, node: int) -> int:
     found = await management.get("clusterconnection.cluster", "MessagesAcknowledged")
     assert isinstance(found, int)
     return found
+
+
+async def pass_time(seconds: float) -> None:
+    """Let virtual time pass, with everything that is due in it."""
+    await trio.sleep_until(trio.current_time() + seconds)
 
 
 def turns(count: int, of: int) -> list[list[int]]:

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from embedbroker.pytest_plugin import BrokerCluster
-from tests.scenarios.nodes import Client, MakeCluster, clients_of, drained, forwarded, received, turns
+from tests.scenarios.nodes import Client, MakeCluster, clients_of, drained, forwarded, pass_time, received, turns
 
 ONE_WAY = {0: [1]}
 COUNT = 10
@@ -19,7 +19,7 @@ async def start(broker_cluster: MakeCluster, how: str = "ON_DEMAND") -> BrokerCl
 
 
 async def know(cluster: BrokerCluster, *names: str, count: int = 2, consumers: int | None = None) -> None:
-    """Wait until the source knows of queues."""
+    """Wait until the source has bindings of queues."""
     for name in names:
         await cluster.wait_for_bindings(queue=name, count=count, consumers=consumers, nodes=[0])
 
@@ -31,7 +31,7 @@ async def test_never_start_target_start_source_then_stop_source(broker_cluster: 
     """
     cluster = broker_cluster(2, topology=ONE_WAY)
     await cluster.nodes[0].start()
-    await trio.sleep(0.7)
+    await pass_time(0.7)
     begun = trio.current_time()
     await cluster.nodes[0].stop()
     assert trio.current_time() - begun < 0.1
@@ -50,7 +50,7 @@ async def test_filtered_delivery(broker_cluster: MakeCluster, first: int, second
     """
     cluster = broker_cluster(2, topology=ONE_WAY)
     await cluster.nodes[first].start()
-    await trio.sleep(1)
+    await pass_time(1)
     await cluster.nodes[second].start()
     await cluster.wait_formed()
     async with clients_of(cluster) as (source, target):
@@ -152,7 +152,7 @@ async def mixture(cluster: BrokerCluster, source: Client, target: Client) -> Non
 
 async def counts(cluster: BrokerCluster, name: str) -> list[int]:
     """The number of messages in a queue of either node, when nothing moves any more."""
-    await trio.sleep(1)
+    await pass_time(1)
     return [
         next((queue.count for queue in node.queues() if queue.name == name), 0) if node.is_live else 0
         for node in cluster.nodes

@@ -7,12 +7,11 @@ from contextlib import AsyncExitStack
 from itertools import chain
 
 import pytest
-import trio
 
 from embedbroker import AddressSettings
 from embedbroker.pytest_plugin import BrokerCluster
 from embedclient import ClientConsumer, RoutingType
-from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drained, received, turns
+from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drained, pass_time, received, turns
 
 COUNT = 10
 ALL = list(range(COUNT))
@@ -34,7 +33,7 @@ async def dealt(consumers: Sequence[ClientConsumer]) -> list[list[int]]:
 
 async def counts(cluster: BrokerCluster, name: str) -> list[int]:
     """The number of messages in a queue of each node, when nothing moves any more."""
-    await trio.sleep(1)
+    await pass_time(1)
     return [
         next((queue.count for queue in node.queues() if queue.name == name), 0) if node.is_live else 0
         for node in cluster.nodes
@@ -60,7 +59,7 @@ async def test_simple_with_backup(broker_cluster: MakeCluster) -> None:
 async def test_simple(broker_cluster: MakeCluster, count: int) -> None:
     """1.3.2
 
-    Given several nodes, when each has a queue and a consumer, then each knows of its own and of all others.
+    Given several nodes, when each has a queue and a consumer, then each has a local binding and one per other node.
     """
     cluster = await broker_cluster(count).start()
     async with clients_of(cluster) as clients:
@@ -158,7 +157,7 @@ async def test_simple_round_robbin(broker_cluster: MakeCluster) -> None:
             await clients[0].send(0, 9)
             assert await dealt(consumers) == turns(9, 3)
         await cluster.nodes[2].stop()
-        await trio.sleep(5)
+        await pass_time(5)
         await cluster.wait_for_bindings(queue="queue0", count=2, consumers=2)
         await clients[0].send(0, COUNT)
         assert await dealt(consumers[:2]) == turns(COUNT, 2)
@@ -268,7 +267,7 @@ async def test_multiple_non_load_balanced_queues(broker_cluster: MakeCluster) ->
         await clients[0].send(0, COUNT)
         for number in range(15):
             await cluster.wait_for(queue=f"queue{number}", count=COUNT)
-        await trio.sleep(1)
+        await pass_time(1)
         for number in (0, 7, 14):
             assert sum(await counts(cluster, f"queue{number}")) == COUNT
 
@@ -471,8 +470,8 @@ async def test_no_local_queue_load_balanced_queues(broker_cluster: MakeCluster) 
 async def test_start_stop_servers(broker_cluster: MakeCluster, pairs: bool) -> None:
     """1.4.19, 1.4.30
 
-    Given a mixture on five nodes, when two of them stop and start, then each node knows of exactly what is there, and
-    messages take turns as before.
+    Given a mixture on five nodes, when two of them stop and start, then each node has exactly the bindings of what
+    is there, and messages take turns as before.
     """
     cluster = await broker_cluster(5, pairs=pairs).start()
     async with clients_of(cluster, [0, 1, 2]) as near:
@@ -493,7 +492,7 @@ async def test_start_stop_servers(broker_cluster: MakeCluster, pairs: bool) -> N
                 kept = len(left[name])
                 consumers[name][kept:] = [await far[node - 3].consumer(name) for node in nodes if node > 2]
             await know(cluster, MIXTURE)
-            # What was sent to queues that nobody else has waited for their nodes.
+            # What was sent to queues that no other node has waited for their nodes.
             for each in (consumers["last"], consumers["others"]):
                 for consumer in each:
                     await received(consumer)
@@ -606,7 +605,7 @@ async def test_start_pause_start_other(broker_cluster: MakeCluster) -> None:
     async with clients_of(cluster, [0]) as (first,):
         await first.queues("queue0")
         consumers = [await first.consumer("queue0")]
-        await trio.sleep(5)
+        await pass_time(5)
         await cluster.start()
         async with clients_of(cluster, [1]) as (second,):
             await second.queues("queue0")

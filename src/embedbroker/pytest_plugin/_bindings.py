@@ -1,6 +1,6 @@
-"""What a node of a cluster knows of a queue: its own one, and those of other nodes.
+"""The bindings of a queue on a node of a cluster: the local one, and those of other nodes.
 
-Responsible for one value per queue. Does not depend on how a broker learns of the queues of others.
+Responsible for one value per queue. Does not depend on how a broker is informed of the queues of others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["BindingState", "bindings_in"]
 
 @frozen
 class BindingState:
-    """A queue of a cluster, as one node knows it.
+    """A queue of a cluster, as one node has it among its bindings.
 
     Attributes:
         node: Name of the broker that has the queue; its node id, if it is no broker of this test.
@@ -32,7 +32,7 @@ class BindingState:
 
 
 def bindings_in(kernel: Kernel, queue: str, own: str, names: Mapping[str, str]) -> list[BindingState]:
-    """Return what a broker knows of a queue, its own one first, then in order of distance and name.
+    """Return a broker's bindings of a queue: the local one first, then in order of distance and name.
 
     Args:
         kernel: the broker's kernel.

@@ -93,7 +93,7 @@ class BrokerCluster:
         return next((broker for broker in self._members[node] if broker.is_live), None)
 
     def bindings(self, queue: str) -> list[list[BindingState]]:
-        """Return what each node knows of a queue at this moment: its own one first, then those of connected nodes.
+        """Return the bindings of a queue on each node at this moment: its local one first, then remote ones.
 
         A node that is not live has an empty list.
 
@@ -225,14 +225,14 @@ class BrokerCluster:
         expected = {
             live[other]._following.node_id: self._is_whole(other) for other in (reached | near) if other in live
         }
-        targets = [live[target]._following.node_id for target in self._targets[index] if target in live]
+        connected = [live[target]._following.node_id for target in self._targets[index] if target in live]
         gone = {self.nodes[other]._following.node_id for other in (near | set(range(len(self.nodes))) - set(group))} - {
             broker._following.node_id for broker in live.values()
         }
         return (
             {node_id: seen.get(node_id) for node_id in expected} == expected
             and not gone & set(seen)
-            and all(follows.sees(node_id) and follows.has_bridge_to(node_id) for node_id in targets)
+            and all(follows.sees(node_id) and follows.has_bridge_to(node_id) for node_id in connected)
         )
 
     async def wait_for(
@@ -271,13 +271,13 @@ class BrokerCluster:
         nodes: Sequence[int] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Wait until nodes that are live know of ``count`` queues of a name, with ``consumers`` consumers together.
+        """Wait until nodes that are live have ``count`` bindings of a queue, with ``consumers`` consumers together.
 
         From then on, messages are distributed among all of them, wherever they are sent.
 
         Args:
             queue: the queue's name.
-            count: queues of this name, on the node itself and on others, 0 or more; None for any number. Either this or
+            count: local and remote bindings together, 0 or more; None for any number. Either this or
                 ``consumers`` is needed.
             consumers: 0 or more; None for any number.
             nodes: indexes of the nodes that must; None for all.
@@ -286,7 +286,7 @@ class BrokerCluster:
         Raises:
             TypeError: an index is no int.
             ValueError: there is no such node.
-            WaitTimeout: a node did not within ``timeout`` seconds; the text has what each node knows.
+            WaitTimeout: a node did not within ``timeout`` seconds; the text has the bindings of each node.
             IllegalStateException: no broker runs.
         """
         __tracebackhide__ = True
@@ -309,11 +309,11 @@ class BrokerCluster:
             lines = [self._states()]
             for node, bindings in zip(self.nodes, self.bindings(queue), strict=True):
                 of_nodes = (f"{each.node} ({each.consumers} consumers, distance {each.distance})" for each in bindings)
-                lines.append(f"{node.name} knows queue {queue} of {', '.join(of_nodes) or 'no node'}")
+                lines.append(f"{node.name} has bindings of queue {queue} at {', '.join(of_nodes) or 'no node'}")
             return "\n".join(lines)
 
         to = "each node" if nodes is None else f"nodes {', '.join(map(str, nodes))}"
-        await self._until(holds, timeout, f"known to {to}: {wanted}", found)
+        await self._until(holds, timeout, f"bindings of {to}: {wanted}", found)
 
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message on any node that is live, in delivery or waiting.
@@ -394,16 +394,16 @@ class BrokerCluster:
 
     @asynccontextmanager
     async def consumers(self, queue: str) -> AsyncIterator[list[MessageConsumer]]:
-        """Open a consumer of a queue at each node, for the time of a block, which begins when each node knows of all.
+        """Open a consumer of a queue at each node, for a block that begins when each node has bindings of all.
 
-        In a topology with direct connections only, the block begins at once: nodes do not know of all others.
+        In a topology with direct connections only, the block begins at once: nodes have no bindings of all others.
 
         Args:
             queue: the queue's name.
 
         Raises:
             JMSException: a node cannot be reached.
-            WaitTimeout: a node did not learn of all consumers within 10 seconds.
+            WaitTimeout: a node had no bindings of all consumers within 10 seconds.
             TypeError: the name is no str.
         """
         check_queue(queue)

@@ -235,6 +235,7 @@ class CoreConnection:
             case SubscribeTopology() | SubscribeTopologyV2():
                 self._send_topology()
             case CreateSession() | CreateSessionV2():
+                self._client_id = packet.client_id if isinstance(packet, CreateSessionV2) else None
                 self._create_session(packet)
             case ReattachSession():
                 self._reattach(packet)
@@ -316,8 +317,6 @@ class CoreConnection:
             return
         if not self.state.peer_version:
             self.state.learn_version(packet.version)
-        if isinstance(packet, CreateSessionV2):
-            self._client_id = packet.client_id
         kernel_session = Session(
             service.kernel,
             packet.name,
