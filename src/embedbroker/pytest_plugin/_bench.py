@@ -109,7 +109,16 @@ class Ground:
             settings["data_directory"] = str(directory)
         locks = self._group.locks if directory is None and leases is None else None
         config = BrokerConfig(name=self._name)
-        return EmbeddedBroker(config, disk=self.disk, locks=locks, network=self.port, lock_manager=leases, **settings)
+        has_groups = bool(settings.get("broadcast_groups") or settings.get("discovery_groups"))
+        return EmbeddedBroker(
+            config,
+            disk=self.disk,
+            locks=locks,
+            network=self.port,
+            datagrams=self.port.datagrams if has_groups else None,
+            lock_manager=leases,
+            **settings,
+        )
 
 
 class Bench:

@@ -12,7 +12,8 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Protocol
+from random import Random
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -28,6 +29,9 @@ from embedclient.transport import (
 )
 
 from ._link import Link, PipeEnd
+
+if TYPE_CHECKING:
+    from embedclient.transport import Datagrams, MemoryMulticast
 
 __all__ = ["Fabric", "MemoryFabric", "TcpFabric"]
 
@@ -85,6 +89,10 @@ class Port(Protocol):
 
     url: str
     console_url: str
+
+    @property
+    def datagrams(self) -> Datagrams | None:
+        """Return what opens multicast groups there; None is UDP."""
 
     async def listen(self, config: BrokerConfig) -> list[Listener]: ...
 
@@ -149,6 +157,16 @@ class MemoryFabric:
         self.links = Links(note)
         self.peers: dict[str, _PeerListener] = {}
         self.serials = count(1)
+        self._multicast: MemoryMulticast | None = None
+
+    @property
+    def multicast(self) -> MemoryMulticast:
+        """Return the network for datagrams, which loses none."""
+        if self._multicast is None:
+            from embedclient.transport import MemoryMulticast
+
+            self._multicast = MemoryMulticast(Random(0))
+        return self._multicast
 
     async def place(self, broker: str) -> Port:
         await trio.lowlevel.checkpoint()
@@ -172,6 +190,10 @@ class _MemoryPort:
         self.console_url = f"vm://{broker}.console"
         self._fabric = fabric
         self._broker = broker
+
+    @property
+    def datagrams(self) -> Datagrams | None:
+        return self._fabric.multicast.at(self._broker)
 
     async def listen(self, config: BrokerConfig) -> list[Listener]:
         await trio.lowlevel.checkpoint()
@@ -358,6 +380,10 @@ class _TcpPort:
         self.url = f"tcp://{_HOST}:{self._clients.number}"
         self.console_url = f"tcp://{_HOST}:{self._peers.number}"
         fabric.peers[self._clients.number] = (broker, self._peers.number)
+
+    @property
+    def datagrams(self) -> Datagrams | None:
+        return None
 
     async def listen(self, config: BrokerConfig) -> list[Listener]:
         await trio.lowlevel.checkpoint()

@@ -17,6 +17,7 @@ from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 if TYPE_CHECKING:
     from ._datagrams import Datagrams, DatagramSender
+    from ._memory_datagrams import MemoryMulticast
     from ._udp import UdpDatagrams, joined_socket
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "DatagramSender",
     "Datagrams",
     "Listener",
+    "MemoryMulticast",
     "TLSDial",
     "TLSFailed",
     "TLSListener",
@@ -43,4 +45,11 @@ __all__ = [
     "vm_listen",
 ]
 
-__getattr__ = lazy_names(__name__, {"._datagrams": "DatagramSender Datagrams", "._udp": "UdpDatagrams joined_socket"})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "._datagrams": "DatagramSender Datagrams",
+        "._memory_datagrams": "MemoryMulticast",
+        "._udp": "UdpDatagrams joined_socket",
+    },
+)
