@@ -47,7 +47,7 @@ class BridgeOperator:
 
     def steps(self) -> Steps:
         """The script of the operator."""
-        while not self.finished:
+        while not self.finished or (self.limited and self.scene.phase is not Phase.LEAVE):
             session: Session | None = None
             try:
                 session = yield self.host.agent().create_session_for(SessionMode.AUTO)
@@ -66,7 +66,11 @@ class BridgeOperator:
             if self.scene.phase is not Phase.WORK:
                 yield from self._start_all(desk)
                 self.finished = True
-                return
+                if not self.limited or self.scene.phase is Phase.LEAVE:
+                    return
+                # One that was in the middle of its attempts may give up now.
+                yield 1.0
+                continue
             if self.pause_s:
                 yield from self._act(desk)
             yield self._random.random() * 2 * (self.pause_s or 0.2)

@@ -18,7 +18,7 @@ from tests.simulation.scenario.plan import FaultStrike, QueuePlan
 from .bridge_plan import BridgePlan, BridgeScenarioPlan, PlacePlan, SitePlan
 from .senders import SenderPlan
 
-__all__ = ["draw_bridge_plan"]
+__all__ = ["draw_bridge_plan", "draw_client", "draw_journal"]
 
 _ANYCAST, _MULTICAST = 1, 0
 
@@ -44,14 +44,14 @@ class _Draw:
         kinds = draw_bridge_faults(random, random.randint(4, 9))
         return BridgeScenarioPlan(
             seed=seed,
-            latency_s=random.choice((0.0001, 0.0005, 0.002, 0.01)),
+            latency_s=random.choice((0.0001, 0.0005, 0.002)),
             split_chance=random.choice((0.02, 0.1, 0.3)),
             work_per_step_max=random.choice((1, 5, 50, 2_000)),
-            journal=self._journal(),
+            journal=draw_journal(random),
             sites=tuple(self.sites),
             places=tuple(self.places),
             bridges=tuple(self.bridges),
-            client=self._client(),
+            client=draw_client(random),
             senders=tuple(self.senders),
             operator_pause_s=random.choice((0.0, 0.0, 0.05, 0.2, 0.5)),
             faults=tuple(FaultStrike(kind, random.random() * span_s) for kind in kinds),
@@ -134,7 +134,7 @@ class _Draw:
             adds_property=random.random() < 0.2,
             ha=random.random() < 0.5,
             confirmation_window=random.choice((1, 500, 5_000, 10 * 1024 * 1024, 10 * 1024 * 1024)),
-            producer_window=random.choice((-1, 1, 1_000, 65_536, 1024 * 1024)),
+            producer_window=random.choice((-1, 1_000, 10_000, 65_536, 1024 * 1024)),
             min_large_size=random.choice((500, 2_500, 100 * 1024)),
             ttl_ms=random.choice((1_000, 4_000)),
             retry_ms=random.choice((10, 100, 500)),
@@ -170,7 +170,7 @@ class _Draw:
             think_s=random.choice((0.0, 0.002, 0.01, 0.03)),
             size_max=random.choice((100, 1_000, 3_000)),
             large_chance=0.2 if is_large else 0.0,
-            large_size_max=random.choice((8_000, 40_000, 300_000)),
+            large_size_max=random.choice((8_000, 40_000, 110_000)),
             batch=random.choice((0, 0, 5, 20)),
             durable=random.random() < 0.85,
             identifies=identifies,
@@ -178,38 +178,40 @@ class _Draw:
             routing_types=routing_types,
         )
 
-    def _journal(self) -> JournalSettings:
-        random = self.random
-        return JournalSettings(
-            identity=random.getrandbits(62),
-            segment_size_bytes=random.choice((16, 64)) * 1024,
-            batch_bytes_max=random.choice((4_096, 16_384)),
-            seal_after_s=random.choice((0.05, 0.3, 1.0)),
-            recovery_slice_bytes=random.choice((2_048, 65_536)),
-            compaction_slice_bytes=random.choice((2_048, 16_384)),
-            compaction_live_ratio_max=random.choice((0.5, 0.8)),
-            compaction_segments_min=random.choice((1, 2, 4)),
-            spare_segments_max=random.choice((0, 1, 2)),
-        )
-
-    def _client(self) -> LocatorSettings:
-        random = self.random
-        return LocatorSettings(
-            call_timeout_ms=random.choice((1_000, 5_000)),
-            call_failover_timeout_ms=1_000,
-            client_failure_check_period_ms=300,
-            connection_ttl_ms=1_000,
-            connect_timeout_ms=1_000,
-            # A send that is done is stored.
-            block_on_non_durable_send=True,
-            initial_connect_attempts=5,
-            reconnect_attempts=random.choice((0, -1)),
-            retry_interval_ms=random.choice((10, 100)),
-            producer_window_size=random.choice((65_536, 3_000)),
-            confirmation_window_size=random.choice((-1, -1, 500, 10_000)),
-            min_large_message_size=random.choice((2_500, 100 * 1024)),
-        )
-
 
 def _names(place: PlacePlan) -> list[str]:
     return [queue.name for queue in (*place.anycast, *place.multicast)]
+
+
+def draw_journal(random: Random) -> JournalSettings:
+    """A journal small enough to change segments and to compact in a short scenario."""
+    return JournalSettings(
+        identity=random.getrandbits(62),
+        segment_size_bytes=random.choice((16, 64)) * 1024,
+        batch_bytes_max=random.choice((4_096, 16_384)),
+        seal_after_s=random.choice((0.05, 0.3, 1.0)),
+        recovery_slice_bytes=random.choice((2_048, 65_536)),
+        compaction_slice_bytes=random.choice((2_048, 16_384)),
+        compaction_live_ratio_max=random.choice((0.5, 0.8)),
+        compaction_segments_min=random.choice((1, 2, 4)),
+        spare_segments_max=random.choice((0, 1, 2)),
+    )
+
+
+def draw_client(random: Random) -> LocatorSettings:
+    """Settings of users."""
+    return LocatorSettings(
+        call_timeout_ms=random.choice((1_000, 5_000)),
+        call_failover_timeout_ms=1_000,
+        client_failure_check_period_ms=300,
+        connection_ttl_ms=1_000,
+        connect_timeout_ms=1_000,
+        # A send that is done is stored.
+        block_on_non_durable_send=True,
+        initial_connect_attempts=5,
+        reconnect_attempts=random.choice((0, -1)),
+        retry_interval_ms=random.choice((10, 100)),
+        producer_window_size=random.choice((65_536, 3_000)),
+        confirmation_window_size=random.choice((-1, -1, 500, 10_000)),
+        min_large_message_size=random.choice((2_500, 100 * 1024)),
+    )

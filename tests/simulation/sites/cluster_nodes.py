@@ -1,0 +1,149 @@
+"""The nodes of a scenario with a cluster, made from its plan, and what each must know of the others.
+
+Responsible for the configuration, and for comparing bindings with the truth. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from embedbroker.config import (
+    AddressConfiguration,
+    AddressSettings,
+    BrokerConfig,
+    ClusterConnection,
+    MessageLoadBalancing,
+    QueueConfiguration,
+)
+from embedbroker.kernel import Kernel
+from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._locks import SimulatedLocks
+from embedbroker.testing._messages import selector_of
+from embedbroker.testing._network import Network
+from embedbroker.testing._node_host import NodeHost
+from tests.simulation.scenario.plan import QueuePlan
+
+from .cluster_plan import QUEUE, TOPIC, ClusterPlan, NodePlan
+from .site import Site, live_kernel
+
+__all__ = ["ClusterTruth", "make_nodes"]
+
+_PORT = 61616
+
+
+def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
+    """Create all nodes that a plan names."""
+    sites = {}
+    for node in plan.nodes:
+        # Each node has a lock store: it keeps the node id.
+        host = NodeHost(network, _config(plan, node), SimulatedDisk(), plan.journal, SimulatedLocks())
+        host.speed.factor = node.disk_factor
+        sites[node.name] = Site(node.name, [host])
+    return sites
+
+
+def _config(plan: ClusterPlan, node: NodePlan) -> BrokerConfig:
+    connection = ClusterConnection(
+        connector=node.name,
+        static_connectors=node.finds,
+        allow_direct_connections_only=plan.direct_only,
+        message_load_balancing=MessageLoadBalancing(plan.load_balancing),
+        max_hops=plan.max_hops,
+        use_duplicate_detection=plan.detects_duplicates,
+        confirmation_window_size=plan.confirmation_window,
+        retry_interval_ms=200,
+        call_timeout_ms=2_000,
+        check_period_ms=300,
+        connection_ttl_ms=1_000,
+    )
+    subscriptions = {queue.name: _queue(queue) for queue in node.subscriptions}
+    return BrokerConfig(
+        name=node.name,
+        addresses={
+            QUEUE: AddressConfiguration(anycast={QUEUE: QueueConfiguration()}),
+            TOPIC: AddressConfiguration(multicast=subscriptions),
+        },
+        address_settings={"#": AddressSettings(auto_create_addresses=False, auto_create_queues=False)},
+        connectors={each.name: f"tcp://{each.name}:{_PORT}" for each in plan.nodes},
+        cluster_connection=connection,
+        cluster_user="cluster",
+        cluster_password="of the cluster",
+        connection_check_interval_ms=500,
+        work_per_step_max=plan.work_per_step_max,
+    )
+
+
+def _queue(queue: QueuePlan) -> QueueConfiguration:
+    return QueueConfiguration(filter=selector_of(queue.color) if queue.color is not None else None)
+
+
+@define(eq=False)
+class ClusterTruth:
+    """What each node must know of the queues of the others."""
+
+    plan: ClusterPlan
+    sites: dict[str, Site]
+    #: The node ids, which stay the same in all lives.
+    _node_ids: dict[str, str] = field(factory=dict, init=False)
+
+    def note_node_ids(self) -> None:
+        """Note the node ids, when all nodes run."""
+        for name, site in self.sites.items():
+            assert site.live is not None and site.live.node is not None
+            self._node_ids[name] = site.live.node.node_id
+
+    @property
+    def is_formed(self) -> bool:
+        """True if each node knows all others, their queues, and the consumers of these."""
+        return not self.complaint()
+
+    def complaint(self) -> str:
+        """Return what a node does not know, or knows and is not true; empty if all is right."""
+        node_ids = {site.live.node.node_id for site in self.sites.values() if site.live is not None and site.live.node}
+        for name, site in self.sites.items():
+            host = site.live
+            kernel = live_kernel(host)
+            if host is None or host.node is None or kernel is None:
+                return f"{name} is down"
+            assert host.node.cluster is not None
+            members = set(host.node.cluster.topology.members)
+            if members != node_ids:
+                return f"{name} knows {len(members)} members, {len(members - node_ids)} of them are not there"
+            if complaint := self._of_bindings(name, kernel):
+                return complaint
+        return ""
+
+    def knows_subscriptions(self, name: str) -> bool:
+        """Return True if a node knows all subscriptions of the others that it must reach, connected or not."""
+        kernel = live_kernel(self.sites[name].live)
+        if kernel is None:
+            return False
+        others = [node for node in self.plan.nodes if node.name != name and self.plan.distance(name, node.name)]
+        wanted = {f"{queue.name}{self._node_ids[node.name]}" for node in others for queue in node.subscriptions}
+        return wanted <= {binding.cluster_name for binding in kernel.address_manager.remote_bindings_of(TOPIC)}
+
+    def _of_bindings(self, name: str, kernel: Kernel) -> str:
+        for address in (QUEUE, TOPIC):
+            wanted = self._wanted(name, address)
+            if wanted is None:
+                return f"not all nodes that {name} must know run"
+            found = {
+                binding.cluster_name: (binding.consumer_count, binding.is_connected)
+                for binding in kernel.address_manager.remote_bindings_of(address)
+            }
+            if found != wanted:
+                return f"{name} has bindings {found} of {address}, and there are {wanted}"
+        return ""
+
+    def _wanted(self, name: str, address: str) -> dict[str, tuple[int, bool]] | None:
+        wanted: dict[str, tuple[int, bool]] = {}
+        for other, site in self.sites.items():
+            if other == name or self.plan.distance(name, other) is None:
+                continue
+            kernel = live_kernel(site.live)
+            if kernel is None or site.live is None or site.live.node is None:
+                return None
+            for queue in kernel.address_manager.queues.values():
+                if queue.definition.address == address:
+                    wanted[f"{queue.name}{site.live.node.node_id}"] = len(queue.consumers), True
+        return wanted

@@ -1,0 +1,74 @@
+"""The plan of a scenario with a cluster: nodes, their queues and subscriptions, users and faults, as plain values.
+
+It holds values; it runs nothing.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from embedbroker.storage import JournalSettings
+from embedclient.agent import LocatorSettings
+from tests.simulation.scenario.plan import FaultStrike, QueuePlan
+
+from .senders import SenderPlan
+
+__all__ = ["QUEUE", "TOPIC", "ClusterPlan", "NodePlan", "TakerPlan"]
+
+QUEUE, TOPIC = "orders", "news"
+"""The addresses: each node has the anycast queue of the first, and its own subscriptions of the second."""
+
+
+@frozen
+class NodePlan:
+    """One node. ``finds``: the nodes whose connectors it is configured with."""
+
+    name: str
+    finds: tuple[str, ...]
+    subscriptions: tuple[QueuePlan, ...] = ()
+    disk_factor: float = 1.0
+
+
+@frozen
+class TakerPlan:
+    """A consumer of one queue of a node, while others work. ``color`` is its filter."""
+
+    name: str
+    node: str
+    queue: str
+    think_s: float
+    leave_chance: float = 0.0
+    color: str | None = None
+
+
+@frozen
+class ClusterPlan:
+    """Everything that is decided before the first event. What is decided later is drawn from ``seed``."""
+
+    seed: int
+    latency_s: float
+    split_chance: float
+    work_per_step_max: int
+    journal: JournalSettings
+    nodes: tuple[NodePlan, ...]
+    direct_only: bool
+    max_hops: int
+    load_balancing: str
+    detects_duplicates: bool
+    confirmation_window: int
+    client: LocatorSettings
+    senders: tuple[SenderPlan, ...]
+    takers: tuple[TakerPlan, ...]
+    faults: tuple[FaultStrike, ...]
+
+    def distance(self, one: str, other: str) -> int | None:
+        """Return the number of bridges between two nodes; None if no way is short enough."""
+        names = {node.name: node.finds for node in self.nodes}
+        reached, distance = {one}, 0
+        while other not in reached and distance < self.max_hops:
+            distance += 1
+            found = {near for name in reached for near in (names if not self.direct_only else names[name])}
+            if found <= reached:
+                return None
+            reached |= found
+        return distance if other in reached else None

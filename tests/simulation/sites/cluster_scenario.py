@@ -1,0 +1,223 @@
+"""One scenario of a cluster: a seed becomes nodes and users under faults, and each message must be taken once.
+
+The nodes form a cluster first. In the end everything heals: each node must know the truth about all others in a bounded
+time, users drain all queues, and nothing must move any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import define, field
+
+from embedbroker.ledger import Ledger
+from embedbroker.testing._checkers import BrokerChecker
+from embedbroker.testing._clients import ClientHost
+from embedbroker.testing._network import Network
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Phase, Scene
+from embedbroker.testing._world import World
+from tests.simulation.scenario import SeedResult
+from tests.simulation.scenario.scenario import failing_with, run_until
+
+from .cluster_account import ClusterAccount, ClusterSendBook
+from .cluster_nodes import ClusterTruth, make_nodes
+from .cluster_plan import QUEUE, ClusterPlan, TakerPlan
+from .draw_clusters import draw_cluster_plan
+from .senders import Sender
+from .site import Site, live_kernel
+from .site_faults import SiteFaults
+from .takers import TakeBook, Taker
+
+__all__ = ["run_cluster_plan", "run_cluster_seed"]
+
+#: Virtual seconds that each phase may last.
+_SETUP_S, _FORM_S, _WORK_S, _DRAIN_S, _LEAVE_S = 20.0, 30.0, 300.0, 120.0, 60.0
+#: So long nothing must move in the end.
+_QUIET_S = 2.0
+_INTERNAL = "$.artemis.internal."
+
+
+def run_cluster_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Run the scenario of one seed.
+
+    Raises:
+        ScenarioFailed: Whatever went wrong, an assertion inside the broker or the client included.
+    """
+    return run_cluster_plan(draw_cluster_plan(seed), trace_tail_lines=trace_tail_lines)
+
+
+def run_cluster_plan(plan: ClusterPlan, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Run a scenario that was drawn before.
+
+    Raises:
+        ScenarioFailed: As for `run_cluster_seed`.
+    """
+    world = World(plan.seed, trace_tail_lines=trace_tail_lines)
+    return failing_with(world, lambda: _ClusterScenario(plan, world).run())
+
+
+@define(eq=False)
+class _ClusterScenario:
+    plan: ClusterPlan
+    world: World
+    scene: Scene = field(init=False)
+    network: Network = field(init=False)
+    sites: dict[str, Site] = field(init=False)
+    truth: ClusterTruth = field(init=False)
+    book: ClusterSendBook = field(init=False)
+    taken: TakeBook = field(factory=TakeBook, init=False)
+    checkers: list[BrokerChecker] = field(factory=list, init=False)
+    senders: list[Sender] = field(factory=list, init=False)
+    takers: list[Taker] = field(factory=list, init=False)
+    clients: list[ClientHost] = field(factory=list, init=False)
+    faults: SiteFaults = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        plan = self.plan
+        self.scene = Scene(self.world, Ledger())
+        self.network = Network(self.world, latency_s=plan.latency_s)
+        self.network.split_chance = plan.split_chance
+        self.sites = make_nodes(plan, self.network)
+        self.truth = ClusterTruth(plan, self.sites)
+        homes = {sender.name: sender.site for sender in plan.senders}
+        self.book = ClusterSendBook(knows=self._life_that_knows, homes=homes)
+        names = tuple(self.sites)
+        for host in self._hosts:
+            checker = BrokerChecker(self.scene, host, (), names)
+            checker.watch()
+            self.checkers.append(checker)
+        for sender in plan.senders:
+            self.senders.append(Sender(self.scene, self._client(sender.name, sender.site), sender, self.book))
+        for taker in plan.takers:
+            self.takers.append(Taker(self.scene, self._client(taker.name, taker.node), taker, self.taken))
+        parts = self._is_forwarding, self._on_disturbed, self._on_crash
+        self.faults = SiteFaults(self.scene, self.network, list(self.sites.values()), *parts)
+
+    def _client(self, name: str, node: str) -> ClientHost:
+        host = ClientHost(self.network, name, self.sites[node].names, self.plan.client)
+        self.clients.append(host)
+        return host
+
+    @property
+    def _hosts(self) -> list[NodeHost]:
+        return [host for site in self.sites.values() for host in site.hosts]
+
+    def _life_that_knows(self, node: str) -> int | None:
+        """Return the number of a node's life if it knows all subscriptions that it must reach."""
+        host = self.sites[node].live
+        return host.life if host is not None and self.truth.knows_subscriptions(node) else None
+
+    # Phases
+
+    def run(self) -> SeedResult:
+        """All phases."""
+        for host in self._hosts:
+            host.start()
+        self._run_until(lambda: all(site.live for site in self.sites.values()), _SETUP_S, "the set-up does not end")
+        self.truth.note_node_ids()
+        self._form()
+        self._work()
+        self._drain()
+        self._leave()
+        return SeedResult(
+            seed=self.world.seed,
+            digest=self.world.trace.digest(),
+            operations=self.scene.operations,
+            faults=self.faults.struck,
+            events=self.world.events,
+            virtual_s=self.world.now,
+            hits=tuple(self.scene.hits),
+            verdict=self.scene.ledger.verdict(drained=True),
+        )
+
+    def _form(self) -> None:
+        """Wait until each node knows the truth about all others."""
+        self._run_until(lambda: self.truth.is_formed, _FORM_S, self.truth.complaint)
+        self.scene.hit(Moment.CLUSTER_FORMED)
+
+    def _work(self) -> None:
+        for sender in self.senders:
+            sender.host.run(sender.plan.name, sender.steps())
+        for taker in self.takers:
+            taker.host.run(taker.plan.name, taker.steps())
+        self.faults.schedule((strike.kind, strike.at_s) for strike in self.plan.faults)
+        self._compare_replays()
+        self._run_until(
+            lambda: self.faults.over and all(sender.finished for sender in self.senders),
+            _WORK_S,
+            "the workload does not end",
+        )
+
+    def _drain(self) -> None:
+        """Everything works again: the nodes know each other, and users of all queues take what is there."""
+        self.network.heal()
+        self.scene.phase = Phase.DRAIN
+        # Consumers come and go meanwhile: each of them is news for all nodes.
+        self._form()
+        for node in self.plan.nodes:
+            for queue in (QUEUE, *(subscription.name for subscription in node.subscriptions)):
+                plan = TakerPlan(f"last-{node.name}-{queue}", node.name, queue, think_s=0.0)
+                taker = Taker(self.scene, self._client(plan.name, node.name), plan, self.taken, stays=True)
+                taker.host.run(plan.name, taker.steps())
+        self._run_until(lambda: not self._left(), _DRAIN_S, lambda: f"queues do not drain: {self._left()}")
+        self._form()
+        before = self._figures()
+        self.world.run(self.world.now + _QUIET_S)
+        if self._figures() != before:
+            self.scene.fail(f"messages move on and on: {before}, then {self._figures()}")
+        self.scene.hits[Moment.FORWARDED] += sum(forwarded for _, forwarded in before.values())
+        account = ClusterAccount(self.scene, self.plan, self.book, self.taken)
+        account.check(lives_ended=any(host.life > 1 for host in self._hosts))
+
+    def _leave(self) -> None:
+        self.scene.phase = Phase.LEAVE
+        self._run_until(lambda: all(host.idle for host in self.clients), _LEAVE_S, "clients do not come to an end")
+        for host in self.clients:
+            host.leave()
+        self._compare_replays()
+        self._run_until(
+            lambda: all(checker.compared for checker in self.checkers), _LEAVE_S, "the nodes do not come to rest"
+        )
+
+    def _compare_replays(self) -> None:
+        for checker in self.checkers:
+            checker.compare_replay_soon()
+
+    def _run_until(self, condition: Callable[[], bool], limit_s: float, complaint: str | Callable[[], str]) -> None:
+        run_until(self.scene, condition, limit_s, complaint, brokers=len(self._hosts))
+
+    # What is on its way
+
+    def _left(self) -> dict[str, int]:
+        """Return the queues that hold messages, those of what goes to other nodes included."""
+        left: dict[str, int] = {}
+        for name, site in self.sites.items():
+            kernel = live_kernel(site.live)
+            if kernel is None:
+                return {name: -1}
+            for queue in kernel.address_manager.queues.values():
+                if queue.message_count and (queue.definition.durable or queue.name.startswith(_INTERNAL)):
+                    left[f"{name} {queue.name}"] = queue.message_count
+        return left
+
+    def _figures(self) -> dict[str, tuple[int, int]]:
+        """Return how many messages users took, and how many each node has forwarded."""
+        operations = self.scene.operations
+        return {host.name: (operations, self._counts(host)[1]) for host in self._hosts}
+
+    def _counts(self, host: NodeHost) -> tuple[int, int]:
+        kernel = live_kernel(host)
+        found = [each.counts() or (0, 0) for each in kernel.cluster_connections.values()] if kernel is not None else []
+        return sum(pending for pending, _ in found), sum(confirmed for _, confirmed in found)
+
+    def _is_forwarding(self, host: NodeHost) -> bool:
+        """Return True if the node, or any other one, waits for confirmations."""
+        return any(self._counts(each)[0] for each in self._hosts)
+
+    def _on_disturbed(self) -> None:
+        if any(self._counts(host)[0] for host in self._hosts):
+            self.scene.hit(Moment.DISTURBED_WITH_SENDS)
+
+    def _on_crash(self, host: NodeHost) -> None:
+        self.scene.hits[Moment.SOURCE_CRASHED] += self._counts(host)[0] > 0

@@ -1,0 +1,144 @@
+"""Draws the plan of a scenario with a cluster from a seed: nodes, topology, users, settings and faults.
+
+It chooses; it runs nothing.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from attrs import define, evolve
+
+from embedbroker.testing._messages import COLORS
+from embedclient.agent import LocatorSettings
+from tests.simulation.scenario.fault_kinds import draw_bridge_faults
+from tests.simulation.scenario.plan import FaultStrike, QueuePlan
+
+from .cluster_plan import QUEUE, TOPIC, ClusterPlan, NodePlan, TakerPlan
+from .draw_bridges import draw_client, draw_journal
+from .senders import SenderPlan
+
+__all__ = ["draw_cluster_plan"]
+
+_ANYCAST, _MULTICAST = 1, 0
+_MESSAGES_MIN, _MESSAGES_MAX = 80, 200
+#: A subscription of this name exists on several nodes, and they share its messages.
+_SHARED = "shared"
+
+
+def draw_cluster_plan(seed: int) -> ClusterPlan:
+    """The plan of a seed: two to eight nodes that all reach each other, in a chain, or in a ring of one direction."""
+    return _Draw(Random(f"cluster {seed}")).plan(seed)
+
+
+@define(eq=False)
+class _Draw:
+    random: Random
+
+    def plan(self, seed: int) -> ClusterPlan:
+        random = self.random
+        count = random.choice((2, 2, 3, 3, 3, 4, 5, 8))
+        names = [f"n{number}" for number in range(count)]
+        shape = random.choice(("symmetric", "symmetric", "chain", "ring")) if count > 2 else "symmetric"
+        nodes = self._subscribed(
+            [NodePlan(name, self._finds(names, number, shape)) for number, name in enumerate(names)]
+        )
+        load_balancing = random.choice(("STRICT", "ON_DEMAND", "ON_DEMAND", "OFF"))
+        span_s = random.choice((0.5, 1.5, 3.0))
+        kinds = draw_bridge_faults(random, random.randint(3, 7))
+        return ClusterPlan(
+            seed=seed,
+            latency_s=random.choice((0.0001, 0.0005, 0.002)),
+            split_chance=random.choice((0.02, 0.1)),
+            work_per_step_max=random.choice((5, 50, 2_000)),
+            journal=draw_journal(random),
+            nodes=tuple(nodes),
+            direct_only=shape != "symmetric",
+            max_hops=1 if shape == "symmetric" else count - 1,
+            load_balancing=load_balancing,
+            detects_duplicates=random.random() < 0.9,
+            confirmation_window=random.choice((1, 2_000, 10 * 1024 * 1024, 10 * 1024 * 1024)),
+            client=self._client(),
+            senders=tuple(self._senders(names, is_off=load_balancing == "OFF")),
+            takers=tuple(self._takers(nodes)),
+            faults=tuple(FaultStrike(kind, random.random() * span_s) for kind in kinds),
+        )
+
+    def _finds(self, names: list[str], number: int, shape: str) -> tuple[str, ...]:
+        match shape:
+            case "chain":
+                return tuple(names[max(number - 1, 0) : number] + names[number + 1 : number + 2])
+            case "ring":
+                return (names[(number + 1) % len(names)],)
+            case _ if self.random.random() < 0.5:
+                return tuple([name for name in names if name != names[number]])
+            case _:
+                # The others come from the topology.
+                return (names[0] if number else names[1],)
+
+    def _subscribed(self, nodes: list[NodePlan], *, may_share: bool) -> list[NodePlan]:
+        random, shares = self.random, self.random.random() < 0.4 and may_share
+        found = []
+        for node in nodes:
+            colors = random.choices((None, None, *COLORS), k=random.choice((0, 1, 1, 2)))
+            queues = [QueuePlan(f"{node.name}.{number}", color) for number, color in enumerate(colors)]
+            if shares and random.random() < 0.7:
+                queues.append(QueuePlan(_SHARED))
+            factor = random.choice((1.0, 1.0, 10.0))
+            found.append(evolve(node, subscriptions=tuple(queues), disk_factor=factor))
+        return found
+
+    def _senders(self, names: list[str], *, is_off: bool) -> list[SenderPlan]:
+        """Where nothing is balanced, only messages with a routing type reach subscriptions of other nodes."""
+        random = self.random
+        senders: list[SenderPlan] = []
+        left = random.randint(_MESSAGES_MIN, _MESSAGES_MAX)
+        while left > 0:
+            count = min(left, random.randint(20, 70))
+            left -= count
+            address = random.choice((QUEUE, TOPIC))
+            typed = (_ANYCAST if address == QUEUE else _MULTICAST,)
+            senders.append(
+                SenderPlan(
+                    name=f"s{len(senders)}",
+                    site=random.choice(names),
+                    address=address,
+                    count=count,
+                    think_s=random.choice((0.002, 0.01, 0.03)),
+                    size_max=random.choice((100, 1_000, 3_000)),
+                    batch=random.choice((0, 0, 5)),
+                    durable=random.random() < 0.85,
+                    identifies=random.random() < 0.5,
+                    routing_types=typed if is_off else random.choice(((-1,), typed)),
+                )
+            )
+        return senders
+
+    def _takers(self, nodes: list[NodePlan]) -> list[TakerPlan]:
+        random = self.random
+        takers: list[TakerPlan] = []
+        for node in nodes:
+            for queue in (QUEUE, *(subscription.name for subscription in node.subscriptions)):
+                if random.random() < 0.5:
+                    takers.append(
+                        TakerPlan(
+                            f"t{len(takers)}",
+                            node.name,
+                            queue,
+                            think_s=random.choice((0.0, 0.005, 0.02)),
+                            leave_chance=random.choice((0.0, 0.0, 0.05)),
+                            color=random.choice(COLORS) if random.random() < 0.15 else None,
+                        )
+                    )
+        return takers
+
+    def _client(self) -> LocatorSettings:
+        """Users stay with their node, and know what became of each acknowledgement."""
+        return evolve(
+            draw_client(self.random),
+            reconnect_attempts=0,
+            ack_batch_size=0,
+            block_on_acknowledge=True,
+            use_topology_for_load_balancing=False,
+            min_large_message_size=100 * 1024,
+        )
