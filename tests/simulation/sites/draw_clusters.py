@@ -40,9 +40,8 @@ class _Draw:
         count = random.choice((2, 2, 3, 3, 3, 4, 5, 8))
         names = [f"n{number}" for number in range(count)]
         shape = random.choice(("symmetric", "symmetric", "chain", "ring")) if count > 2 else "symmetric"
-        nodes = self._subscribed(
-            [NodePlan(name, self._finds(names, number, shape)) for number, name in enumerate(names)]
-        )
+        nodes = [NodePlan(name, self._finds(names, number, shape)) for number, name in enumerate(names)]
+        nodes = self._subscribed(nodes, may_share=shape == "symmetric")
         load_balancing = random.choice(("STRICT", "ON_DEMAND", "ON_DEMAND", "OFF"))
         span_s = random.choice((0.5, 1.5, 3.0))
         kinds = draw_bridge_faults(random, random.randint(3, 7))
