@@ -25,7 +25,14 @@ from tests.simulation.scenario import Campaign, ScenarioFailed, SeedResult, draw
 from .scenario.draw_group import draw_group_plan
 from .scenario.plan import GroupMode
 from .scenario.scenario import run_group_seed, varied
-from .sites import BRIDGE_MINIMA_PER_1000, draw_bridge_plan, run_bridge_seed
+from .sites import (
+    BRIDGE_MINIMA_PER_1000,
+    CLUSTER_MINIMA_PER_1000,
+    draw_bridge_plan,
+    draw_cluster_plan,
+    run_bridge_seed,
+    run_cluster_seed,
+)
 
 #: About two minutes on two cores.
 SEEDS = 600
@@ -34,6 +41,7 @@ GROUP_SEEDS = 200
 #: A world with so many brokers takes its time.
 VOTE_SEEDS = 60
 BRIDGE_SEEDS = 100
+CLUSTER_SEEDS = 100
 HASH_CHECK_SEEDS = 25
 GROUP_HASH_CHECK_SEEDS = 10
 VOTE_HASH_CHECK_SEEDS = 3
@@ -75,6 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         "first_seed": options.first_seed,
         "groups": options.groups,
         "bridges": options.bridges,
+        "cluster": options.cluster,
         "mode": options.mode,
         "large_bodies": options.large_bodies,
         "administrator": options.administrator,
@@ -95,6 +104,8 @@ def _first_plan(options: argparse.Namespace) -> object:
     seed = options.first_seed
     if options.bridges:
         return draw_bridge_plan(seed)
+    if options.cluster:
+        return draw_cluster_plan(seed)
     plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
     return varied(plan, large_bodies=options.large_bodies, administrator=options.administrator)
 
@@ -102,6 +113,8 @@ def _first_plan(options: argparse.Namespace) -> object:
 def _make_campaign(options: argparse.Namespace) -> Campaign:
     if options.bridges:
         return Campaign.of_sites(BRIDGE_MINIMA_PER_1000)
+    if options.cluster:
+        return Campaign.of_sites(CLUSTER_MINIMA_PER_1000)
     campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
     if options.administrator:
         campaign.add_administrator(has_acceptor=not options.groups)
@@ -115,6 +128,8 @@ def _set_numbers(options: argparse.Namespace) -> None:
         seeds, hash_check = VOTE_SEEDS, VOTE_HASH_CHECK_SEEDS
     elif options.bridges:
         seeds, hash_check = BRIDGE_SEEDS, GROUP_HASH_CHECK_SEEDS
+    elif options.cluster:
+        seeds, hash_check = CLUSTER_SEEDS, VOTE_HASH_CHECK_SEEDS
     elif options.groups:
         seeds, hash_check = GROUP_SEEDS, GROUP_HASH_CHECK_SEEDS
     options.seeds = seeds if options.seeds is None else options.seeds
@@ -126,10 +141,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seeds",
         type=int,
-        help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS}, of bridges {BRIDGE_SEEDS})",
+        help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS}, of bridges and clusters {BRIDGE_SEEDS})",
     )
     parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
     parser.add_argument("--bridges", action="store_true", help="two or three brokers with bridges between them")
+    parser.add_argument("--cluster", action="store_true", help="a cluster of two to eight brokers")
     parser.add_argument(
         "--mode",
         choices=list(_MODES),
@@ -148,7 +164,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SEEDS",
         help="compare digests of so many seeds under other hash seeds"
         f" (default {HASH_CHECK_SEEDS}, of groups and bridges {GROUP_HASH_CHECK_SEEDS},"
-        f" of votes {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
+        f" of votes and clusters {VOTE_HASH_CHECK_SEEDS}, 0: do not)",
     )
     parser.add_argument(
         "--interpreter", action="append", metavar="PYTHON", help="compare with this Python version, too"
@@ -189,8 +205,8 @@ def _mode(options: argparse.Namespace) -> GroupMode | None:
 
 
 def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
-    if options.bridges:
-        return run_bridge_seed
+    if options.bridges or options.cluster:
+        return run_bridge_seed if options.bridges else run_cluster_seed
     run = partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
     given = {name: True for name in ("large_bodies", "administrator") if getattr(options, name)}
     return partial(run, **given) if given else run
@@ -200,6 +216,7 @@ def _ways(options: argparse.Namespace) -> list[str]:
     """The options that say what a seed stands for."""
     groups = ["--groups"] if options.groups else []
     groups += ["--bridges"] if options.bridges else []
+    groups += ["--cluster"] if options.cluster else []
     groups += ["--large-bodies"] if options.large_bodies else []
     groups += ["--administrator"] if options.administrator else []
     return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]

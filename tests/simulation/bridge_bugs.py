@@ -9,10 +9,12 @@ import pytest
 from attrs import evolve
 
 from embedbroker.config import BridgeRoutingType
-from embedbroker.kernel import Outcome
+from embedbroker.kernel import Message, Outcome
 from embedbroker.outbound import Bridge, Bridges
 from embedbroker.outbound._bridge_consumer import BridgeConsumer
+from embedbroker.outbound._bridged_message import AddressForwarding
 from embedbroker.outbound._bridged_upload import BridgedUpload
+from embedclient.agent import CoreMessage
 
 from .fault_points import fault_point, replace
 from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids
@@ -28,12 +30,13 @@ def give_a_repeated_message_another_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_a_message_without_its_id(patch: pytest.MonkeyPatch) -> None:
-    forwarded, omits = fault_point("copy a message"), every(2)
+    forwarded, omits = AddressForwarding.forwarded, every(2)
 
-    def careless(message: Any, config: Any, node: bytes) -> Any:
-        return forwarded(message, evolve(config, use_duplicate_detection=not omits()), node)
+    def careless(self: AddressForwarding, message: Message) -> CoreMessage:
+        config = evolve(self._config, use_duplicate_detection=not omits())
+        return forwarded(AddressForwarding(config, self._node), message)
 
-    replace(patch, "copy a message", careless)
+    patch.setattr(AddressForwarding, "forwarded", careless)
 
 
 def identify_messages_by_a_node_of_this_life(patch: pytest.MonkeyPatch) -> None:
@@ -113,12 +116,13 @@ def ignore_the_filter_of_a_bridge(patch: pytest.MonkeyPatch) -> None:
 
 
 def leave_the_routing_type_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    forwarded = fault_point("copy a message")
+    forwarded = AddressForwarding.forwarded
 
-    def careless(message: Any, config: Any, node: bytes) -> Any:
-        return forwarded(message, evolve(config, routing_type=BridgeRoutingType.PASS), node)
+    def careless(self: AddressForwarding, message: Message) -> CoreMessage:
+        config = evolve(self._config, routing_type=BridgeRoutingType.PASS)
+        return forwarded(AddressForwarding(config, self._node), message)
 
-    replace(patch, "copy a message", careless)
+    patch.setattr(AddressForwarding, "forwarded", careless)
 
 
 def never_try_again(patch: pytest.MonkeyPatch) -> None:

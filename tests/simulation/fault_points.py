@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from embedbroker.cluster import RemoteBindings
 from embedbroker.ha.quorum import VoteRound
 from embedbroker.ha.quorum._voter import Voter
 from embedbroker.ha.replication._activation import ReplicationActivation
@@ -29,9 +30,10 @@ from embedbroker.kernel.xa._commit_set import CommitSets
 from embedbroker.locks import Claim, _lease_activation
 from embedbroker.locks._memory import _MemorySession
 from embedbroker.management import _acceptor_control, _queue_control
-from embedbroker.outbound import Bridge, _bridge_consumer, _bridged_message
+from embedbroker.outbound import Bridge, _bridged_message
 from embedbroker.outbound._bridge_consumer import BridgeConsumer
 from embedbroker.outbound._bridged_upload import BridgedUpload
+from embedbroker.protocols.core import _session
 from embedbroker.protocols.core._connection import CoreConnection
 from embedbroker.protocols.core._large_delivery import LargeDelivery
 from embedbroker.replication import Replica, Replicator
@@ -133,7 +135,11 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "confirm a forwarded message": (BridgeConsumer, "_on_done"),
         "wait before the next attempt": (Bridge, "_pause_before_retry"),
         "read a part of a body": (BridgedUpload, "_on_read"),
-        "copy a message": (_bridge_consumer, "forwarded"),
+    },
+    "CLUSTERS": {
+        "remove bindings": (RemoteBindings, "_remove"),
+        "read the distance of a queue": (RemoteBindings, "_distance"),
+        "read what a bridge added": (_session, "from_bridge"),
     },
 }
 _BY_NAME = {name: point for points in FAULT_POINTS.values() for name, point in points.items()}

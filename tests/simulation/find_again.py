@@ -24,12 +24,13 @@ from . import test_readers as readers
 from .administration_bugs import ADMINISTRATION_BUGS
 from .body_bugs import BODY_BUGS
 from .bridge_bugs import BRIDGE_BUGS
+from .cluster_bugs import CLUSTER_BUGS
 from .divert_bugs import DIVERT_BUGS
 from .hunting import SEEDS_MAX, Bug, failed_by_itself
 from .permission_bugs import PERMISSION_BUGS
 from .replica_bugs import REPLICA_BUGS
 from .set_bugs import SET_BUGS
-from .sites import run_bridge_seed
+from .sites import run_bridge_seed, run_cluster_seed
 from .test_diverts import seed_with_diverts
 from .test_permissions import seed_with_visitors
 from .test_sets_catch_bugs import seed_with_sets
@@ -64,6 +65,7 @@ def hunts() -> list[Hunt]:
         *(("PERMISSIONS", bug, _seed_with_visitors) for bug in PERMISSION_BUGS),
         *(("ADMINISTRATION", bug, partial(run_seed, administrator=True)) for bug in ADMINISTRATION_BUGS),
         *(("BRIDGES", bug, run_bridge_seed) for bug in BRIDGE_BUGS),
+        *(("CLUSTERS", bug, run_cluster_seed) for bug in CLUSTER_BUGS),
         *(("LARGE_BODIES", bug, partial(run_seed, large_bodies=True)) for bug in BODY_BUGS),
     ]
 

@@ -29,7 +29,7 @@ from .site import Site, live_kernel
 from .site_faults import SiteFaults
 from .takers import TakeBook, Taker
 
-__all__ = ["run_cluster_plan", "run_cluster_seed"]
+__all__ = ["form_cluster", "run_cluster_plan", "run_cluster_seed"]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _FORM_S, _WORK_S, _DRAIN_S, _LEAVE_S = 20.0, 30.0, 300.0, 120.0, 60.0
@@ -55,6 +55,22 @@ def run_cluster_plan(plan: ClusterPlan, *, trace_tail_lines: int = 200) -> SeedR
     """
     world = World(plan.seed, trace_tail_lines=trace_tail_lines)
     return failing_with(world, lambda: _ClusterScenario(plan, world).run())
+
+
+def form_cluster(plan: ClusterPlan) -> SeedResult:
+    """Start the nodes of a plan, wait until they are a cluster, and do nothing else.
+
+    Raises:
+        ScenarioFailed: As for `run_cluster_seed`.
+    """
+    world = World(plan.seed)
+
+    def run() -> SeedResult:
+        scenario = _ClusterScenario(plan, world)
+        scenario.start()
+        return scenario.result()
+
+    return failing_with(world, run)
 
 
 @define(eq=False)
@@ -112,14 +128,22 @@ class _ClusterScenario:
 
     def run(self) -> SeedResult:
         """All phases."""
+        self.start()
+        self._work()
+        self._drain()
+        self._leave()
+        return self.result()
+
+    def start(self) -> None:
+        """All nodes start, and become a cluster."""
         for host in self._hosts:
             host.start()
         self._run_until(lambda: all(site.live for site in self.sites.values()), _SETUP_S, "the set-up does not end")
         self.truth.note_node_ids()
         self._form()
-        self._work()
-        self._drain()
-        self._leave()
+
+    def result(self) -> SeedResult:
+        """What was done so far."""
         return SeedResult(
             seed=self.world.seed,
             digest=self.world.trace.digest(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from embedbroker.testing._scene import Moment
 
-__all__ = ["BRIDGE_MINIMA_PER_1000"]
+__all__ = ["BRIDGE_MINIMA_PER_1000", "CLUSTER_MINIMA_PER_1000"]
 
 BRIDGE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.BRIDGED: 55_000,
@@ -39,4 +39,29 @@ BRIDGE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.COMMIT_IN_DOUBT: 130,
     Moment.DUPLICATE_REJECTED: 20,
     Moment.REPLAY_COMPARED: 1_500,
+}
+
+CLUSTER_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CLUSTER_FORMED: 3_000,
+    Moment.FORWARDED: 20_000,
+    Moment.TAKEN: 60_000,
+    Moment.TAKEN_ELSEWHERE: 33_000,
+    Moment.SENT_IN_FORMED_CLUSTER: 37_000,
+    Moment.SENT_IN_PART_OF_CLUSTER: 4_000,
+    Moment.ACKNOWLEDGED_IN_DOUBT: 70,
+    Moment.DISTURBED_WITH_SENDS: 650,
+    Moment.SOURCE_CRASHED: 80,
+    Moment.CRASH: 500,
+    Moment.CRASH_WITH_UNSYNCED_RECORDS: 150,
+    Moment.CRASH_DURING_RECOVERY: 60,
+    Moment.ORDERLY_RESTART: 80,
+    Moment.CONNECTION_CUT: 600,
+    Moment.HALF_OPEN: 100,
+    Moment.FROZEN_LIVE: 60,
+    Moment.PARTED_BOTH_WAYS: 150,
+    Moment.PARTED_ONE_WAY: 100,
+    Moment.LINK_SLOWED: 90,
+    Moment.SLOW_DISK: 70,
+    Moment.SEND_IN_DOUBT: 120,
+    Moment.REPLAY_COMPARED: 2_000,
 }

@@ -1,0 +1,69 @@
+"""Clusters under faults, and their checkers: each bug is put into the broker, and ordinary seeds must find it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from attrs import evolve
+
+from tests.simulation.scenario import Campaign, Moment, plan_of, values_of
+
+from .cluster_bugs import CLUSTER_BUGS
+from .hunting import Bug, hunt
+from .sites import (
+    CLUSTER_MINIMA_PER_1000,
+    ClusterPlan,
+    draw_cluster_plan,
+    form_cluster,
+    run_cluster_plan,
+    run_cluster_seed,
+)
+from .sites.cluster_plan import NodePlan
+
+pytestmark = [pytest.mark.timeout(300)]
+
+
+def test_each_message_is_taken_once_while_nodes_crash() -> None:
+    campaign = Campaign.of_sites(CLUSTER_MINIMA_PER_1000)
+    for seed in range(1, 5):
+        campaign.add(run_cluster_seed(seed))
+    assert campaign.passed, campaign.shortcomings()
+    hits = campaign.hits
+    assert hits[Moment.CLUSTER_FORMED] == 3 * campaign.seeds and hits[Moment.FORWARDED] >= 50
+    assert min(hits[Moment.TAKEN_ELSEWHERE], hits[Moment.SENT_IN_FORMED_CLUSTER]) >= 40
+
+
+def test_plans_have_clusters_of_all_kinds() -> None:
+    plans = [draw_cluster_plan(seed) for seed in range(1, 100)]
+    assert {len(plan.nodes) for plan in plans} == {2, 3, 4, 5, 8}
+    assert {plan.load_balancing for plan in plans} == {"STRICT", "ON_DEMAND", "OFF"}
+    assert {plan.direct_only for plan in plans} == {plan.detects_duplicates for plan in plans} == {False, True}
+    assert any(plan.distance("n0", "n2") == 2 for plan in plans if len(plan.nodes) > 2)
+
+
+def test_a_plan_comes_back_from_its_file_and_runs_the_same() -> None:
+    plan = draw_cluster_plan(1)
+    again = plan_of(ClusterPlan, json.loads(json.dumps(values_of(plan))))
+    assert again == plan and run_cluster_plan(again).digest == run_cluster_seed(1).digest
+
+
+def test_distances_in_a_ring_follow_its_direction() -> None:
+    names = ("n0", "n1", "n2", "n3")
+    nodes = tuple([NodePlan(name, (names[(number + 1) % 4],)) for number, name in enumerate(names)])
+    ring = evolve(draw_cluster_plan(1), nodes=nodes, direct_only=True, max_hops=2)
+    assert [ring.distance("n1", name) for name in names] == [None, 0, 1, 2]
+
+
+def test_32_nodes_that_know_one_of_them_find_each_other() -> None:
+    names = [f"n{number}" for number in range(32)]
+    nodes = tuple([NodePlan(name, (names[0],) if number else ()) for number, name in enumerate(names)])
+    plan = evolve(draw_cluster_plan(1), nodes=nodes, direct_only=False, max_hops=1, senders=(), takers=(), faults=())
+    assert form_cluster(plan).virtual_s <= 5.0
+
+
+@pytest.mark.search
+@pytest.mark.parametrize("bug", CLUSTER_BUGS)
+def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]) -> None:
+    hunt("CLUSTERS", bug, run_cluster_seed, monkeypatch, record_property)
