@@ -141,7 +141,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seeds",
         type=int,
-        help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS}, of bridges and clusters {BRIDGE_SEEDS})",
+        help=f"how many (default {SEEDS}, of groups {GROUP_SEEDS}, of votes {VOTE_SEEDS}, of bridges {BRIDGE_SEEDS},"
+        f" of clusters {CLUSTER_SEEDS})",
     )
     parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
     parser.add_argument("--bridges", action="store_true", help="two or three brokers with bridges between them")

@@ -50,6 +50,8 @@ def of_kind(kind: str) -> list[Hunt]:
 
 def observed(found: object, name: str, note: Callable[[], None]) -> object:
     """Return what notes each use of an attribute, and otherwise does the same."""
+    if isinstance(found, staticmethod):
+        return staticmethod(cast(FunctionType, observed(found.__func__, name, note)))
     if isinstance(found, FunctionType):
 
         def call(*arguments: Any, **options: Any) -> Any:

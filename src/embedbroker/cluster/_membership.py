@@ -102,6 +102,8 @@ class Membership:
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self._deadline_is_old = True
+        # The changes of the members that the last review has seen.
+        self._reviewed = -1
         self._logged: dict[str, None] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
             self._report("the cluster password is the default, which is public: set cluster_user and cluster_password")
@@ -301,6 +303,7 @@ class Membership:
     def _review(self) -> None:
         """Dial new places and give up old ones, because the members or the role changed."""
         self.rearm()
+        self._reviewed = self.topology.changes
         wanted = self._wanted()
         for outbound in [each for each in self._outbound_peers if not _among(each.connector, wanted)]:
             self._outbound_peers.remove(outbound)
@@ -455,7 +458,11 @@ class Membership:
                 handler = self.handlers.get(type(enclosed))
                 if handler is not None:
                     handler(link, enclosed)
-        self._review()
+        # A cluster of n members sends n * n times what is known already to each of them.
+        if self.topology.changes != self._reviewed:
+            self._review()
+        else:
+            self.rearm()
 
     def _on_member_up(self, member: Member) -> NewsResult:
         if (self._is_found and self._is_here(member)) or self._is_waited_at(member):

@@ -86,6 +86,8 @@ class Topology:
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
+        #: Number of changes so far.
+        self.changes = 0
         self._removals: dict[str, int] = {}
         self._listeners: dict[Listener, None] = {}
         # The node id for which this broker is active: no other broker may be, and none may remove it.
@@ -105,6 +107,7 @@ class Topology:
         self._listeners.pop(listener, None)
 
     def _notify(self, change: Change) -> None:
+        self.changes += 1
         for listener in list(self._listeners):
             listener(change)
 

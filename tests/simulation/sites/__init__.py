@@ -1,7 +1,7 @@
 """Scenarios of several brokers that forward messages to each other: over bridges, and in clusters.
 
-Of each kind there is a function that shows what a seed stands for (`draw_bridge_plan`, `draw_cluster_plan`), and one that
-runs it. Minima are what a campaign must meet.
+Of each kind there is a function that shows what a seed stands for (`draw_bridge_plan`, `draw_cluster_plan`), and one
+that runs it. Minima are what a campaign must meet.
 """
 
 from .bridge_plan import BridgeScenarioPlan
