@@ -38,7 +38,7 @@ def test_each_message_is_taken_once_while_nodes_crash() -> None:
 def test_plans_have_clusters_of_all_kinds() -> None:
     plans = [draw_cluster_plan(seed) for seed in range(1, 100)]
     assert {len(plan.nodes) for plan in plans} == {2, 3, 4, 5, 8}
-    assert {plan.load_balancing for plan in plans} == {"STRICT", "ON_DEMAND", "OFF"}
+    assert {plan.load_balancing for plan in plans} == {"STRICT", "ON_DEMAND", "OFF", "OFF_WITH_REDISTRIBUTION"}
     assert {plan.direct_only for plan in plans} == {plan.detects_duplicates for plan in plans} == {False, True}
     assert any(plan.distance("n0", "n2") == 2 for plan in plans if len(plan.nodes) > 2)
 

@@ -22,26 +22,26 @@ __all__ = ["ClusterAccount", "ClusterSendBook"]
 
 @define(eq=False)
 class ClusterSendBook(SendBook):
-    """It notes for each message whether its node knew the whole cluster, from the first send to the confirmation.
+    """Note for each message whether its node had the whole cluster, from the first send to the confirmation.
 
-    ``knows`` returns what changes with each life of a node, or None if the node does not know all subscriptions.
+    ``life_of`` returns what changes with each life of a node, or None if the node lacks bindings of subscriptions.
     """
 
-    knows: Callable[[str], int | None] = field(kw_only=True)
+    life_of: Callable[[str], int | None] = field(kw_only=True)
     homes: dict[str, str] = field(kw_only=True)
     complete: dict[str, int | None] = field(factory=dict, init=False)
 
     def sent(self, sender: str, letter: Letter) -> None:
         first = letter.key not in self.entries
         super().sent(sender, letter)
-        known = self.knows(self.homes[sender])
+        known = self.life_of(self.homes[sender])
         if first or self.complete[letter.key] != known:
             self.complete[letter.key] = known if first else None
 
     def confirmed(self, letter: Letter) -> None:
         super().confirmed(letter)
         home = self.homes[self.entries[letter.key].sender]
-        if self.complete[letter.key] != self.knows(home):
+        if self.complete[letter.key] != self.life_of(home):
             self.complete[letter.key] = None
 
 

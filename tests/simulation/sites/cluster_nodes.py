@@ -63,7 +63,13 @@ def _config(plan: ClusterPlan, node: NodePlan) -> BrokerConfig:
             QUEUE: AddressConfiguration(anycast={QUEUE: QueueConfiguration()}),
             TOPIC: AddressConfiguration(multicast=subscriptions),
         },
-        address_settings={"#": AddressSettings(auto_create_addresses=False, auto_create_queues=False)},
+        address_settings={
+            "#": AddressSettings(
+                auto_create_addresses=False,
+                auto_create_queues=False,
+                redistribution_delay=plan.redistribution_delay_ms,
+            )
+        },
         connectors={each.name: f"tcp://{each.name}:{_PORT}" for each in plan.nodes},
         cluster_connection=connection,
         cluster_user="cluster",
@@ -94,11 +100,11 @@ class ClusterTruth:
 
     @property
     def is_formed(self) -> bool:
-        """True if each node knows all others, their queues, and the consumers of these."""
+        """True if each node has all others, their queues, and the consumers of these."""
         return not self.complaint()
 
     def complaint(self) -> str:
-        """Return what a node does not know, or knows and is not true; empty if all is right."""
+        """Return what a node lacks, or has and is not true; empty if all is right."""
         node_ids = {site.live.node.node_id for site in self.sites.values() if site.live is not None and site.live.node}
         for name, site in self.sites.items():
             host = site.live
@@ -108,19 +114,27 @@ class ClusterTruth:
             assert host.node.cluster is not None
             members = set(host.node.cluster.topology.members)
             if members != node_ids:
-                return f"{name} knows {len(members)} members, {len(members - node_ids)} of them are not there"
+                return f"{name} has {len(members)} members, {len(members - node_ids)} of them are not there"
             if complaint := self._of_bindings(name, kernel):
                 return complaint
         return ""
 
-    def knows_subscriptions(self, name: str) -> bool:
-        """Return True if a node knows all subscriptions of the others that it must reach, connected or not."""
+    def has_subscriptions(self, name: str) -> bool:
+        """Return True if a node has all subscriptions of the others that it must reach, connected or not.
+
+        A longer way than that of the plan leads back: another node announces what this one has announced before.
+        """
         kernel = live_kernel(self.sites[name].live)
         if kernel is None:
             return False
-        others = [node for node in self.plan.nodes if node.name != name and self.plan.distance(name, node.name)]
-        wanted = {f"{queue.name}{self._node_ids[node.name]}" for node in others for queue in node.subscriptions}
-        return wanted <= {binding.cluster_name for binding in kernel.address_manager.remote_bindings_of(TOPIC)}
+        wanted = {
+            (f"{queue.name}{self._node_ids[node.name]}", distance)
+            for node in self.plan.nodes
+            if (distance := self.plan.distance(name, node.name)) and node.name != name
+            for queue in node.subscriptions
+        }
+        found = kernel.address_manager.remote_bindings_of(TOPIC)
+        return wanted <= {(binding.cluster_name, binding.distance) for binding in found}
 
     def _of_bindings(self, name: str, kernel: Kernel) -> str:
         for address in (QUEUE, TOPIC):
@@ -128,23 +142,22 @@ class ClusterTruth:
             if wanted is None:
                 return f"not all nodes that {name} must know run"
             found = {
-                binding.cluster_name: (binding.consumer_count, binding.is_connected, binding.distance)
+                binding.cluster_name: (binding.consumer_count, binding.is_connected)
                 for binding in kernel.address_manager.remote_bindings_of(address)
             }
             if found != wanted:
                 return f"{name} has bindings {found} of {address}, and there are {wanted}"
         return ""
 
-    def _wanted(self, name: str, address: str) -> dict[str, tuple[int, bool, int]] | None:
-        wanted: dict[str, tuple[int, bool, int]] = {}
+    def _wanted(self, name: str, address: str) -> dict[str, tuple[int, bool]] | None:
+        wanted: dict[str, tuple[int, bool]] = {}
         for other, site in self.sites.items():
-            distance = self.plan.distance(name, other)
-            if other == name or distance is None:
+            if other == name or self.plan.distance(name, other) is None:
                 continue
             kernel = live_kernel(site.live)
             if kernel is None or site.live is None or site.live.node is None:
                 return None
             for queue in kernel.address_manager.queues.values():
                 if queue.definition.address == address:
-                    wanted[f"{queue.name}{site.live.node.node_id}"] = len(queue.consumers), True, distance
+                    wanted[f"{queue.name}{site.live.node.node_id}"] = len(queue.consumers), True
         return wanted

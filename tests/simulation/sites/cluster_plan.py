@@ -57,6 +57,8 @@ class ClusterPlan:
     detects_duplicates: bool
     confirmation_window: int
     client: LocatorSettings
+    #: -1: a message stays in the queue that has got it.
+    redistribution_delay_ms: int
     senders: tuple[SenderPlan, ...]
     takers: tuple[TakerPlan, ...]
     faults: tuple[FaultStrike, ...]

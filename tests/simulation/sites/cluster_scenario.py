@@ -97,7 +97,7 @@ class _ClusterScenario:
         self.sites = make_nodes(plan, self.network)
         self.truth = ClusterTruth(plan, self.sites)
         homes = {sender.name: sender.site for sender in plan.senders}
-        self.book = ClusterSendBook(knows=self._life_that_knows, homes=homes)
+        self.book = ClusterSendBook(life_of=self._life_that_reaches, homes=homes)
         names = tuple(self.sites)
         for host in self._hosts:
             checker = BrokerChecker(self.scene, host, (), names)
@@ -119,10 +119,10 @@ class _ClusterScenario:
     def _hosts(self) -> list[NodeHost]:
         return [host for site in self.sites.values() for host in site.hosts]
 
-    def _life_that_knows(self, node: str) -> int | None:
-        """Return the number of a node's life if it knows all subscriptions that it must reach."""
+    def _life_that_reaches(self, node: str) -> int | None:
+        """Return the number of a node's life if it has all subscriptions that it must reach."""
         host = self.sites[node].live
-        return host.life if host is not None and self.truth.knows_subscriptions(node) else None
+        return host.life if host is not None and self.truth.has_subscriptions(node) else None
 
     # Phases
 
@@ -156,7 +156,7 @@ class _ClusterScenario:
         )
 
     def _form(self) -> None:
-        """Wait until each node knows the truth about all others."""
+        """Wait until each node has the truth about all others."""
         self._run_until(lambda: self.truth.is_formed, _FORM_S, self.truth.complaint)
         self.scene.hit(Moment.CLUSTER_FORMED)
 

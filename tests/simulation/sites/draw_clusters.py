@@ -42,7 +42,7 @@ class _Draw:
         shape = random.choice(("symmetric", "symmetric", "chain", "ring")) if count > 2 else "symmetric"
         nodes = [NodePlan(name, self._finds(names, number, shape)) for number, name in enumerate(names)]
         nodes = self._subscribed(nodes, may_share=shape == "symmetric")
-        load_balancing = random.choice(("STRICT", "ON_DEMAND", "ON_DEMAND", "OFF"))
+        load_balancing = random.choice(("STRICT", "ON_DEMAND", "ON_DEMAND", "OFF", "OFF_WITH_REDISTRIBUTION"))
         span_s = random.choice((0.5, 1.5, 3.0))
         kinds = draw_bridge_faults(random, random.randint(3, 7))
         return ClusterPlan(
@@ -57,8 +57,9 @@ class _Draw:
             load_balancing=load_balancing,
             detects_duplicates=random.random() < 0.9,
             confirmation_window=random.choice((1, 2_000, 10 * 1024 * 1024, 10 * 1024 * 1024)),
+            redistribution_delay_ms=random.choice((-1, 0, 200)),
             client=self._client(),
-            senders=tuple(self._senders(names, is_off=load_balancing == "OFF")),
+            senders=tuple(self._senders(names, is_off=load_balancing.startswith("OFF"))),
             takers=tuple(self._takers(nodes)),
             faults=tuple(FaultStrike(kind, random.random() * span_s) for kind in kinds),
         )
