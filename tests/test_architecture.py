@@ -434,7 +434,8 @@ def test_clients_reach_the_kernel_through_their_session() -> None:
 # What operations of management call on parts of the kernel, beside the verbs of their session.
 MANAGEMENT_READS = """
     address_manager.addresses.get address_manager.addresses.values address_manager.find_queue address_manager.is_bound
-    address_manager.queues.get address_manager.queues.values address_manager.resolution.diverts_at
+    address_manager.queues.get address_manager.queues.values address_manager.remote_bindings_of
+    address_manager.resolution.diverts_at
     address_manager.selector branches.outcomes branches.prepared branches.transactions duplicates.is_in_force
     bridges.connectors.values memory.address_bytes memory.has_room message_counters.of router.reaches_queues
     settings.given settings.of settings_table.security_of

@@ -28,10 +28,18 @@ def _queue_names(call: Call) -> list[str]:
     return [queue.name for queue in _of(call).queues]
 
 
+def _remote_queue_names(call: Call) -> list[str]:
+    """Return the names of queues of other brokers, as Artemis: with the node id of the broker behind each."""
+    return [binding.cluster_name for binding in call.kernel.address_manager.remote_bindings_of(_of(call).name)]
+
+
+def _all_queue_names(call: Call) -> list[str]:
+    return _queue_names(call) + _remote_queue_names(call)
+
+
 def _binding_names(call: Call) -> list[str]:
-    address = _of(call)
-    diverts = call.kernel.address_manager.resolution.diverts_at(address.name)
-    return [queue.name for queue in address.queues] + [divert.name for divert in diverts]
+    diverts = call.kernel.address_manager.resolution.diverts_at(_of(call).name)
+    return _all_queue_names(call) + [divert.name for divert in diverts]
 
 
 def _message_count(call: Call) -> int:
@@ -59,9 +67,9 @@ _ATTRIBUTES = (
         "The same as JSON.",
     ),
     Attribute("QueueNames", "String[]", _queue_names, "Names of its queues."),
-    Attribute("AllQueueNames", "String[]", _queue_names, "Names of its queues, remote ones too."),
-    Attribute("RemoteQueueNames", "String[]", lambda call: [], "Names of remote queues; not available yet."),
-    Attribute("BindingNames", "String[]", _binding_names, "Names of its queues and diverts."),
+    Attribute("AllQueueNames", "String[]", _all_queue_names, "Names of its queues, remote ones too."),
+    Attribute("RemoteQueueNames", "String[]", _remote_queue_names, "Names of queues of other brokers."),
+    Attribute("BindingNames", "String[]", _binding_names, "Names of its queues, remote ones too, and diverts."),
     Attribute("QueueCount", "long", lambda call: len(_of(call).queues), "Queues."),
     Attribute("MessageCount", "long", _message_count, "Messages in its queues."),
     Attribute("NumberOfMessages", "long", _message_count, "The same, under an older name."),

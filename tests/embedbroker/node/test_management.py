@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from embedbroker.config import SharedStoreBackup, SharedStorePrimary
-from embedbroker.kernel import Session
+from embedbroker.config import MessageLoadBalancing, SharedStoreBackup, SharedStorePrimary
+from embedbroker.kernel import RemoteBinding, Session
 from embedbroker.locks import Acquire, LiveState, Lock, StoreRecord, WriteRecord
 from embedbroker.management import CONTROLS
 from embedbroker.management._dates import time_text
@@ -372,6 +372,19 @@ def test_a_client_creates_a_disabled_queue_and_queries_it(manager: Manager) -> N
     peer.send(SessionQueueQuery("q"))
     (view,) = [each for each in peer.clear() if isinstance(each, SessionQueueQueryResponseV3)]
     assert view.enabled is False
+
+
+def test_an_address_names_queues_of_other_brokers(manager: Manager) -> None:
+    manager.peer.create_queue("q")
+    addresses = manager.peer.stage.node.kernel.address_manager
+    sf = addresses.queues["DLQ"]
+    binding = RemoteBinding("q", "q-node", "q", 7, 1, sf, MessageLoadBalancing.OFF)
+    addresses.add_remote_binding(binding)
+    names = ("QueueNames", "RemoteQueueNames", "AllQueueNames", "BindingNames")
+    found = [manager.read("address.q", name) for name in names]
+    assert found == [["q"], ["q-node"], ["q", "q-node"], ["q", "q-node"]]
+    addresses.remove_remote_binding(binding)
+    assert manager.read("address.q", "RemoteQueueNames") == []
 
 
 # -- diverts ---------------------------------------------------------------------------------------------------------
