@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import frozen
+
 from embedclient.agent import Agent, ConnectionFailed, LocatorSettings, Notification
 from embedclient.engine import (
     BytesReceived,
@@ -24,18 +26,35 @@ from embedclient.engine import (
     TransportOutput,
     Written,
 )
+from embedclient.errors import ErrorCode
 from embedclient.model import Instant
 
 from ._target import Target
 
-__all__ = ["AgentLink"]
+__all__ = ["AgentLink", "Departure"]
 
 
-class _Only:
-    """Choose the only connector."""
+@frozen
+class Departure:
+    """Report that the other broker has ended the connection because it stops.
+
+    Args:
+        scale_down_target: Node id of the broker that gets its messages; None without one.
+    """
+
+    scale_down_target: str | None
+
+
+class _InOrder:
+    """Choose the connectors in their order."""
+
+    def __init__(self) -> None:
+        self._next = 0
 
     def __call__(self, count: int) -> int:
-        return 0
+        chosen = self._next % count
+        self._next += 1
+        return chosen
 
 
 class _FailureListener:
@@ -46,6 +65,8 @@ class _FailureListener:
 
     def __call__(self, notification: Notification) -> None:
         if isinstance(notification, ConnectionFailed):
+            if notification.error.error_code == ErrorCode.DISCONNECTED:
+                self._link.departure = Departure(notification.scale_down_target)
             self._link.fail(str(notification.error))
 
 
@@ -63,10 +84,12 @@ class AgentLink:
         self, settings: LocatorSettings, target: Target, dialer: ConnectionDialer, wake: Callable[[], None]
     ) -> None:
         self.failure: str | None = None
-        self.agent = Agent(settings, target.connectors, _Only(), target.entropy, target.topology)
+        #: Set with the failure if the other broker announced its end.
+        self.departure: Departure | None = None
+        self.agent = Agent(settings, target.connectors, _InOrder(), target.entropy, target.topology)
         self.agent.on_notification = _FailureListener(self)
         self._dialer = dialer
-        self._wake = wake
+        self.wake = wake
         # The number that the agent has given to its connection, and that of the node for the same one.
         self._local = 0
         self._number: int | None = None
@@ -80,12 +103,11 @@ class AgentLink:
         """Note that the connection is of no use any more. The first reason counts."""
         if self.failure is None:
             self.failure = reason
-            self._wake()
+            self.wake()
 
     def close(self, reason: str, now: Instant) -> None:
         """End the connection at once. Calls that are not done fail."""
-        if self.failure is None:
-            self.failure = reason
+        self.fail(reason)
         self.agent.abort(reason)
         self.flush(now)
 
@@ -123,7 +145,7 @@ class AgentLink:
 
     def _step(self, input: TransportInput, now: Instant) -> None:
         self._carry_out(self.agent.step(input, now))
-        self._wake()
+        self.wake()
 
     def flush(self, now: Instant) -> None:
         """Pass on what was requested since the last call."""

@@ -41,9 +41,10 @@ from embedclient.model import (
     uuid_text,
 )
 
+from ._agent_link import Departure
 from ._binding_subscription import BindingSubscription, NotificationQueue
 from ._bridge import Bridge
-from ._bridge_link import BridgeLink, Departure
+from ._bridge_link import BridgeLink
 from ._bridged_message import NodeForwarding
 from ._target import MemberTarget
 from ._ways import Ways

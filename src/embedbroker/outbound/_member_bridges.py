@@ -12,7 +12,7 @@ from embedbroker.kernel import Kernel, Refused
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant, TransportConfiguration, can_be_dialled
 
-from ._bridge_link import Departure
+from ._agent_link import Departure
 from ._member_bridge import BridgeParts, MemberBridge, store_and_forward_queue
 from ._ways import Ways
 
