@@ -280,6 +280,9 @@ class BlockingBroker(_Assertions):
     def stop(self, *, failover: bool = False) -> None:
         self._thread.call(self._broker.stop, failover=failover)
 
+    def scale_down(self, to: BlockingBroker | str | None = None) -> int:
+        return self._thread.call(self._broker.scale_down, to._broker if isinstance(to, BlockingBroker) else to)
+
     def crash(self, *, torn: bool = False) -> None:
         self._thread.call(self._broker.crash, torn=torn)
 

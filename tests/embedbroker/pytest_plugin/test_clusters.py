@@ -149,6 +149,22 @@ def test_a_topology_and_the_settings_of_one_node(inner: Inner) -> None:
     result.assert_outcomes(passed=2)
 
 
+def test_a_node_of_a_plain_test_scales_down(inner: Inner) -> None:
+    result = inner(
+        """
+        def test_it(broker_cluster_blocking):
+            cluster = broker_cluster_blocking(2).start()
+            with cluster.sessions() as sessions:
+                for text in ("one", "two"):
+                    sessions[0].create_producer(ORDERS).send(text)
+            assert cluster.nodes[0].scale_down(cluster.nodes[1]) == 2
+            cluster.wait_formed()
+            cluster.nodes[1].wait_for(queue="orders", count=2)
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
 def test_wrong_use_of_a_cluster_fails_at_once(inner: Inner) -> None:
     result = inner(
         """
