@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ._failure import Refused
-from ._management_client import Change, Client, Columns, Manager, cell, changing, managing, print_json, print_table
+from ._management_client import ADD_HEADERS, Change, Client, Columns, Manager, changing, managing, print_controls
 from ._properties import as_properties
 
 __all__ = ["bridge"]
@@ -31,7 +31,6 @@ _MORE = (
     "FilterString", "StaticConnectors", "TransformerClassName", "TransformerPropertiesAsJSON", "RetryInterval",
     "RetryIntervalMultiplier", "MaxRetryInterval", "ReconnectAttempts", "UseDuplicateDetection", "HA",
 )  # fmt: skip
-_ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 
 
 @click.group(short_help="Show, create, stop and destroy bridges.")
@@ -46,18 +45,7 @@ def list_bridges(client: Client, as_json: bool) -> None:
     """Show bridges, in order of their names."""
 
     async def work(manager: Manager) -> None:
-        attributes = (*_BRIDGES.values(), *(_MORE if as_json else ()))
-        rows = [
-            {attribute: await manager.read(f"bridge.{name}", attribute) for attribute in attributes}
-            for name in sorted(await manager.read("broker", "BridgeNames"))
-        ]
-        if not as_json:
-            print_table(list(_BRIDGES), [[cell(value) for value in row.values()] for row in rows])
-            return
-        for row in rows:
-            added = row.pop("TransformerPropertiesAsJSON")
-            row["TransformerProperties"] = json.loads(added) if added else {}
-            print_json(row)
+        await print_controls(manager, "bridge", _BRIDGES, _MORE, as_json=as_json)
 
     client.manage(work)
 
@@ -107,7 +95,7 @@ def create_bridge(
     }
     configuration |= {key: value for key, value in optional.items() if value is not None}
     if properties:
-        added = {"class-name": _ADD_HEADERS, "properties": properties}
+        added = {"class-name": ADD_HEADERS, "properties": properties}
         configuration["transformer-configuration"] = added
 
     async def work(manager: Manager) -> Change:

@@ -14,16 +14,15 @@ import click
 
 from ._failure import Refused
 from ._management_client import (
+    ADD_HEADERS,
     Change,
     Client,
     Columns,
     Manager,
-    cell,
     changing,
     managing,
-    print_json,
+    print_controls,
     print_rows,
-    print_table,
 )
 from ._settings import settings
 
@@ -90,7 +89,6 @@ _DIVERTS: Columns = {
     "FILTER": "Filter",
 }
 _MORE_OF_DIVERTS = ("RoutingName", "TransformerClassName", "TransformerPropertiesAsJSON")
-_ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
 _ROUTING_TYPES = ("STRIP", "PASS", "ANYCAST", "MULTICAST")
 _SCHEDULED: Columns = {"ID": "messageID", "DELIVER AT": "_AMQ_SCHED_DELIVERY"} | dict(list(_MESSAGES.items())[1:])
 _TEXT_MESSAGE = 3
@@ -712,18 +710,7 @@ def list_diverts(client: Client, as_json: bool) -> None:
     """Show diverts, in order of their names."""
 
     async def work(manager: Manager) -> None:
-        attributes = (*_DIVERTS.values(), *(_MORE_OF_DIVERTS if as_json else ()))
-        rows = [
-            {attribute: await manager.read(f"divert.{name}", attribute) for attribute in attributes}
-            for name in sorted(await manager.read("broker", "DivertNames"))
-        ]
-        if not as_json:
-            print_table(list(_DIVERTS), [[cell(value) for value in row.values()] for row in rows])
-            return
-        for row in rows:
-            added = row.pop("TransformerPropertiesAsJSON")
-            row["TransformerProperties"] = json.loads(added) if added else {}
-            print_json(row)
+        await print_controls(manager, "divert", _DIVERTS, _MORE_OF_DIVERTS, as_json=as_json)
 
     client.manage(work)
 
@@ -764,7 +751,7 @@ def create_divert(
     if chosen["routing_name"] is not None:
         configuration["routing-name"] = chosen["routing_name"]
     if properties:
-        added = {"class-name": _ADD_HEADERS, "properties": _texts(properties)}
+        added = {"class-name": ADD_HEADERS, "properties": _texts(properties)}
         configuration["transformer-configuration"] = added
 
     async def work(manager: Manager) -> Change:

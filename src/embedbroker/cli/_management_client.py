@@ -20,6 +20,7 @@ from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused, TooFew
 
 __all__ = [
+    "ADD_HEADERS",
     "Change",
     "Client",
     "Columns",
@@ -27,10 +28,14 @@ __all__ = [
     "cell",
     "changing",
     "managing",
+    "print_controls",
     "print_json",
     "print_rows",
     "print_table",
 ]
+
+ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+"""Class of Artemis' transformer that adds properties."""
 
 _ADDRESS = "activemq.management"
 _REPLY_SECONDS_MAX = 60.0
@@ -192,6 +197,30 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Columns, *, as_jso
             print_json(row)
         return
     print_table(list(columns), [[cell(row.get(key)) for key in columns.values()] for row in rows])
+
+
+async def print_controls(manager: Manager, kind: str, columns: Columns, more: Sequence[str], *, as_json: bool) -> None:
+    """Print the attributes of all controls of a kind that may have a transformer, in order of their names.
+
+    Args:
+        manager: Session with the broker.
+        kind: Kind of the controls, "bridge" or "divert".
+        columns: Titles of the table, with the attribute of each.
+        more: Attributes that only JSON lines have.
+        as_json: Whether each control is a JSON line.
+    """
+    attributes = (*columns.values(), *(more if as_json else ()))
+    rows = [
+        {attribute: await manager.read(f"{kind}.{name}", attribute) for attribute in attributes}
+        for name in sorted(await manager.read("broker", f"{kind.title()}Names"))
+    ]
+    if not as_json:
+        print_table(list(columns), [[cell(value) for value in row.values()] for row in rows])
+        return
+    for row in rows:
+        added = row.pop("TransformerPropertiesAsJSON")
+        row["TransformerProperties"] = json.loads(added) if added else {}
+        print_json(row)
 
 
 def cell(value: object) -> str:
