@@ -126,7 +126,7 @@ class Kernel:
         self._compose_settling()
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
-            self.dead_letters, self.diversion, self.forwarding, self.transactions,
+            self.dead_letters, self.diversion, self.forwarding, self.transactions, log,
         )  # fmt: skip
         self._compose_branches()
         self.cursors = Cursors(self.address_manager, self.store, self.ids, self.deferred, self.removal, self.clock)

@@ -6,7 +6,7 @@ permissions, which `Session` checks, and on records, which `Placement` writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
@@ -14,8 +14,9 @@ from embedclient.errors import ErrorCode
 from ._authority import Access
 from ._clock import Clock
 from ._ids import Ids
+from ._log_once import LogOnce
 from ._memory import MemoryAccount
-from ._refusal import Refused
+from ._refusal import Refused, name_in_text
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._bindings import Chosen
@@ -46,6 +47,7 @@ class Router:
         "_duplicates",
         "_forwarding",
         "_ids",
+        "_log_once",
         "_memory",
         "_placement",
         "_settings",
@@ -65,6 +67,7 @@ class Router:
         diversion: Diversion,
         forwarding: Forwarding,
         transactions: Transactions,
+        log: Callable[[str], None],
     ) -> None:
         self._ids = ids
         self._clock = clock
@@ -79,6 +82,7 @@ class Router:
         self._diversion = diversion
         self._forwarding = forwarding
         self._transactions = transactions
+        self._log_once = LogOnce(log)
 
     def send(
         self,
@@ -129,7 +133,7 @@ class Router:
                 message = adjusted
             owner.routed_count += 1
             if queue_ids or owner.others is not None:
-                chosen = owner.chosen(queue_ids) if queue_ids else None
+                chosen = self._chosen(owner, queue_ids) if queue_ids else None
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access, chosen)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
             return self._send_unlisted(message, routing_type, transaction, access, queue_ids)
@@ -160,6 +164,18 @@ class Router:
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
 
+    def _chosen(self, address: Address, ids: frozenset[int]) -> Chosen:
+        """Return the bindings that another broker has chosen for a message, and log once that some are gone."""
+        chosen = address.chosen(ids)
+        if sum(map(len, chosen)) < len(ids):
+            name = name_in_text(address.name)
+            self._log_once(
+                address.name,
+                f"address {name!r}: another broker of the cluster sent a message for a queue that does not exist any "
+                "more; its other queues get it, or without any the queues here that take it",
+            )
+        return chosen
+
     def _prepare(
         self, message: Message, routing_type: int | None, access: Access | None, queue_ids: frozenset[int]
     ) -> Refused | None:
@@ -187,7 +203,7 @@ class Router:
                 transaction.fail(adjusted.text)
             return adjusted
         address.is_plain = None
-        chosen = address.chosen(queue_ids) if queue_ids else None
+        chosen = self._chosen(address, queue_ids) if queue_ids else None
         return self._send_to_others(adjusted, address, routing_type, transaction, None, access, chosen)
 
     def _send_to_others(

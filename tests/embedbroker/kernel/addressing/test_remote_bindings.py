@@ -162,6 +162,9 @@ def test_what_another_broker_sent_goes_to_no_other_broker_again(stage: Stage) ->
     send(stage, letter("c"), letter("d"), queue_ids=frozenset((1 << 60,)))
     assert (stage.waiting("orders"), stage.waiting("other"), queue_ids(stage)) == (["a", "b", "c"], ["d"], [])
     assert other.message_count == 1
+    # Once for the address.
+    (line,) = stage.log
+    assert "for a queue that does not exist any more" in line
 
 
 def test_what_another_broker_chose_may_be_one_broker_further(stage: Stage) -> None:
