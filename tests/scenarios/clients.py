@@ -15,6 +15,7 @@ from embedclient import (
     Session,
     TemporaryQueue,
     TextMessage,
+    Topic,
     XAConnectionFactory,
     XASession,
 )
@@ -71,7 +72,7 @@ async def xa_session_at(url: str) -> AsyncIterator[XASession]:
 
 
 async def put(
-    session: Session, texts: Iterable[str], queue: Queue | TemporaryQueue = ORDERS, *, durable: bool = True
+    session: Session, texts: Iterable[str], queue: Queue | TemporaryQueue | Topic = ORDERS, *, durable: bool = True
 ) -> None:
     """Send texts, each when the one before it is confirmed."""
     producer = session.create_producer(queue)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
+
+import pytest
+import trio
 
 from embedbroker.kernel import Kernel
 from embedbroker.node import Node
 from embedbroker.outbound import STORE_AND_FORWARD_PREFIX, MemberBridge
-from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, BrokerPair, ManagedBroker
 from embedbroker.runtime._embedded import life_of
+from embedclient import ConnectionFactory, MessageConsumer, TextMessage, Topic
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
 #: Name of a queue, filters of its consumers, distance.
 Table: TypeAlias = dict[str, tuple[list[str | None], int]]
-FOREVER_S = 60.0
 
 
 def node_of(broker: ManagedBroker) -> Node:
@@ -59,6 +63,12 @@ def truth(broker: ManagedBroker, distance: int = 1) -> Table:
             filters = [each.filter_text for each in queue.consumers]
             found[queue.name + node_of(broker).node_id] = sorted(filters, key=str), distance
     return found
+
+
+def waiting(broker: ManagedBroker) -> int:
+    """The messages in store-and-forward queues."""
+    queues = kernel_of(broker).address_manager.queues.values()
+    return sum(queue.message_count for queue in queues if queue.definition.internal)
 
 
 async def until(clock: BrokerClock, done: Callable[[], bool]) -> None:
@@ -181,3 +191,181 @@ async def test_messages_reach_a_consumer_of_another_member(
     assert await queued(b, "orders") == [*numbered(0, 100), "x" * 300_000]
     figures = await a.broker.management.get("clusterconnection.cluster", "Metrics")
     assert figures == {"messagesPendingAcknowledgement": 0, "messagesAcknowledged": 101}
+
+
+COUNT = 300
+PRICES = Topic("prices")
+
+
+@asynccontextmanager
+async def subscriber_at(broker: ManagedBroker | BrokerPair) -> AsyncIterator[MessageConsumer]:
+    """A durable subscription: its queue is at one member alone."""
+    async with ConnectionFactory(broker.url, client_id="reader").connect() as connection:
+        async with connection.session() as session, session.create_durable_consumer(PRICES, "prices") as consumer:
+            yield consumer
+
+
+async def produce(clock: BrokerClock, url: str, pause_s: float = 0.004) -> None:
+    async with session_at(url) as session:
+        for number in range(COUNT):
+            await put(session, [str(number)], PRICES)
+            await clock.advance(pause_s)
+
+
+async def read(broker: ManagedBroker | BrokerPair) -> list[str]:
+    async with subscriber_at(broker) as consumer:
+        texts = []
+        while isinstance(message := await consumer.receive(timeout=2), TextMessage):
+            texts.append(message.text)
+        return texts
+
+
+@pytest.mark.parametrize("settings", [{}, {"confirmation_window_size": 500, "producer_window_size": 300}])
+async def test_a_target_that_crashes_again_and_again(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, settings: dict[str, int]
+) -> None:
+    """Confirmations are late, so that each loss leaves sends in doubt: they are repeated, in order.
+
+    Where the connection is cut, the target has them already.
+    """
+    cluster = broker_cluster(2, retry_interval_ms=100, **settings)
+    (a, b), link = cluster.nodes, cluster.link(0, 1)
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    b.disk.slow_down(0.02)
+    link.delay(0.03)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce, broker_clock, a.url)
+        for _ in range(3):
+            await broker_clock.advance(0.31)
+            link.cut()
+            await broker_clock.advance(0.31)
+            await b.crash()
+            await broker_clock.advance(0.05)
+            await b.restart()
+    link.heal()
+    b.disk.heal()
+    await until(broker_clock, lambda: not waiting(a))
+    assert await read(b) == numbered(0, COUNT)
+
+
+async def test_a_source_that_crashes_has_its_messages_behind_it(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """The store-and-forward queue is used again: what was sent and not confirmed has the same ids in the next start."""
+    cluster = broker_cluster(2, retry_interval_ms=100)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    await b.crash()
+    await produce(broker_clock, a.url, 0)
+    assert waiting(a) == COUNT
+    await b.restart()
+    b.disk.slow_down(0.01)
+    for _ in range(3):
+        await broker_clock.advance(0.15)
+        await a.crash()
+        await a.restart()
+    await until(broker_clock, lambda: not waiting(a) and bool(remote(a)))
+    assert await read(b) == numbered(0, COUNT)
+
+
+@pytest.mark.parametrize("kind", ["shared-store", "replication"])
+async def test_a_bridge_follows_its_member_to_the_backup(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, kind: str
+) -> None:
+    cluster = broker_cluster(2, pairs=kind, retry_interval_ms=100)
+    await cluster.start()
+    (a, b), pair = cluster.nodes, cluster.pairs[1]
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce, broker_clock, a.url)
+        await broker_clock.advance(0.5)
+        await pair.failover()
+        await broker_clock.advance(0.5)
+    await until(broker_clock, lambda: not waiting(a))
+    assert await read(pair) == numbered(0, COUNT)
+
+
+async def test_a_member_that_is_given_up_returns_with_its_announcement(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = broker_cluster(2, reconnect_attempts=3, retry_interval_ms=100)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    node_id, management = node_of(b).node_id, a.broker.management
+    assert list(await management.get("clusterconnection.cluster", "Nodes")) == [node_id]
+    await b.crash()
+    await produce(broker_clock, a.url, 0)
+    await broker_clock.advance(5)
+    assert await management.get("clusterconnection.cluster", "NodesDown") == [node_id]
+    assert await management.get("clusterconnection.cluster", "Nodes") == {}
+    (line,) = [line for line in caplog.messages if "permanently down" in line]
+    assert f"node {node_id} is permanently down: 4 attempts failed" in line
+    assert remote(a) == []
+    await b.restart()
+    await until(broker_clock, lambda: table(a, b) == truth(b) and not waiting(a))
+    assert await management.get("clusterconnection.cluster", "NodesDown") == []
+    assert await read(b) == numbered(0, COUNT)
+
+
+async def test_without_duplicate_detection_one_message_is_under_way(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    cluster = broker_cluster(2, use_duplicate_detection=False, retry_interval_ms=100)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    (bridge,) = bridges_of(a).values()
+    await produce(broker_clock, a.url, 0)
+    assert bridge.bridge.pending_count <= 1 or waiting(a) == 0
+    await until(broker_clock, lambda: not waiting(a))
+    assert await read(b) == numbered(0, COUNT)
+
+
+async def test_a_stopped_cluster_connection_forwards_nothing(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    cluster = broker_cluster(2)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    management, resource = a.broker.management, "clusterconnection.cluster"
+    await management.invoke(resource, "stop")
+    assert (remote(a), await management.get(resource, "Started")) == ([], False)
+    await management.invoke(resource, "start")
+    await equal(broker_clock, a, b)
+    assert await management.get(resource, "Started") is True
+    node_id = node_of(b).node_id
+    assert await management.invoke(resource, "getBridgeMetrics", node_id) == {
+        "messagesPendingAcknowledgement": 0,
+        "messagesAcknowledged": 0,
+    }
+    assert node_id in await management.get(resource, "Topology")
+
+
+async def test_a_message_of_a_client_in_a_store_and_forward_queue_is_a_dead_letter(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = broker_cluster(2)
+    a, b = cluster.nodes
+    await cluster.start()
+    await equal(broker_clock, a, b)
+    (bridge,) = bridges_of(a).values()
+    async with session_at(a.url) as session:
+        await put(session, ["astray"], Topic(bridge.queue.name))
+    await a.wait_for(queue="DLQ", count=1)
+    assert any("do not send to this queue" in line for line in caplog.messages)
