@@ -200,9 +200,12 @@ PRICES = Topic("prices")
 @asynccontextmanager
 async def subscriber_at(broker: ManagedBroker | BrokerPair) -> AsyncIterator[MessageConsumer]:
     """A durable subscription: its queue is at one member alone."""
-    async with ConnectionFactory(broker.url, client_id="reader").connect() as connection:
-        async with connection.session() as session, session.create_durable_consumer(PRICES, "prices") as consumer:
-            yield consumer
+    async with (
+        ConnectionFactory(broker.url, client_id="reader").connect() as connection,
+        connection.session() as session,
+        session.create_durable_consumer(PRICES, "prices") as consumer,
+    ):
+        yield consumer
 
 
 async def produce(clock: BrokerClock, url: str, pause_s: float = 0.004) -> None:
