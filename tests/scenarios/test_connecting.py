@@ -206,7 +206,7 @@ async def test_auto_created_queue_after_failover_without_ha(make_brokers: MakeBr
     await start_all(brokers.values())
     url = f"({','.join(broker.url for broker in brokers.values())})?ha=false&reconnectAttempts=1&failoverAttempts=3"
     async with session_at(url) as session, session.create_consumer(ORDERS) as consumer:
-        (first,) = [broker for broker in brokers.values() if any(q.consumers for q in broker.queues())]
+        (first,) = [broker for broker in brokers.values() if any(q.name == "orders" for q in broker.queues())]
         (second,) = {*brokers.values()} - {first}
         await first.crash()
         await second.wait_for(queue="orders", consumers=1)

@@ -5,6 +5,7 @@ Responsible for everything in which the copy differs from the message in the que
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig, BridgeRoutingType
@@ -14,9 +15,18 @@ from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
 from embedclient.wire.core import ROUTE_TO
 
-__all__ = ["AddressForwarding", "BridgedMessage", "Forwarding", "NodeForwarding", "NotForwarded"]
+__all__ = [
+    "BRIDGE_DUPLICATE_ID",
+    "AddressForwarding",
+    "BridgedMessage",
+    "Forwarding",
+    "NodeForwarding",
+    "NotForwarded",
+    "bridge_id",
+]
 
-_BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
+BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
+_BRIDGE_DUPLICATE_ID_TEXT: Final = BRIDGE_DUPLICATE_ID.encode("utf-16-le")
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _TYPES: Final = {
     BridgeRoutingType.ANYCAST: int(RoutingType.ANYCAST),
@@ -84,15 +94,15 @@ class AddressForwarding:
         assert isinstance(original, CoreMessage), original
         address = config.forwarding_address or split_fqqn(original.address)[0]
         try:
-            if _only_adds_id(config) and original.property(_BRIDGE_DUPLICATE_ID) is None:
+            if _only_adds_id(config) and original.property(BRIDGE_DUPLICATE_ID) is None:
                 # The other properties stay bytes: to decode them and encode them again costs several times that.
-                return original.with_bytes_behind(address, _BRIDGE_DUPLICATE_ID, _id_of(node, message))
+                return original.with_bytes_behind(address, BRIDGE_DUPLICATE_ID, bridge_id(node, message))
         except RemoteProtocolError as error:
             raise NotForwarded(f"it cannot be copied: {error}") from None
         changes: dict[str, PropertyValue | TypedValue] = {**config.properties}
         removals: list[str] = []
         if config.use_duplicate_detection:
-            changes[_BRIDGE_DUPLICATE_ID] = _id_of(node, message)
+            changes[BRIDGE_DUPLICATE_ID] = bridge_id(node, message)
         if config.routing_type in _TYPES:
             changes[_ROUTING_TYPE] = TypedValue(_TYPES[config.routing_type], PropertyType.BYTE)
         elif config.routing_type is BridgeRoutingType.STRIP:
@@ -130,21 +140,35 @@ class NodeForwarding:
         """
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
+        address = split_fqqn(original.address)[0]
+        others = [(BRIDGE_DUPLICATE_ID, bridge_id(self._node, message))] if self._detects_duplicates else []
         try:
-            chosen = original.route_in(self._queue)
-            if chosen is None:
-                raise NotForwarded("it was not routed to a queue of another broker: do not send to this queue")
-            removals = [name for name in original.properties if name.startswith(ROUTE_TO)]
-            changes: dict[str, PropertyValue | TypedValue] = {ROUTE_TO: TypedValue(chosen, PropertyType.BYTES)}
-            if self._detects_duplicates:
-                changes[_BRIDGE_DUPLICATE_ID] = TypedValue(_id_of(self._node, message), PropertyType.BYTES)
-            address = split_fqqn(original.address)[0]
-            return original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
+            copy = None
+            # A message that a member had which has scaled down keeps its id.
+            if original.raw.find(_BRIDGE_DUPLICATE_ID_TEXT, original.properties_at) < 0:
+                copy = original.on_route(address, self._queue, others)
+            return self._decoded(original, address, others) if copy is None else copy
         except RemoteProtocolError as error:
             raise NotForwarded(f"it cannot be copied: {error}") from None
 
+    def _decoded(self, original: CoreMessage, address: str, others: Sequence[tuple[str, bytes]]) -> CoreMessage:
+        """Return the copy of a message whose route is not its last property: it has been changed since.
 
-def _id_of(node: bytes, message: Message) -> bytes:
+        Raises:
+            NotForwarded: It has no route.
+        """
+        chosen = original.route_in(self._queue)
+        if chosen is None:
+            raise NotForwarded("it was not routed to a queue of another broker: do not send to this queue")
+        removals = [name for name in original.properties if name.startswith(ROUTE_TO)]
+        changes: dict[str, PropertyValue | TypedValue] = {ROUTE_TO: chosen}
+        if original.property(BRIDGE_DUPLICATE_ID) is None:
+            changes.update(others)
+        return original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
+
+
+def bridge_id(node: bytes, message: Message) -> bytes:
+    """Return the id of a message of this broker for duplicate detection."""
     return node + message.message_id.to_bytes(8, "big")
 
 

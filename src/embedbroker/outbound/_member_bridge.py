@@ -84,6 +84,11 @@ class BridgeParts:
         """Return the time of the step."""
         return Instant(self.kernel.monotonic, self.kernel.now_ms)
 
+    @property
+    def node(self) -> bytes:
+        """Return the 16 bytes of the node id of this broker."""
+        return bytes.fromhex(self.own_node_id.replace("-", ""))
+
 
 class MemberBridgeOwner(Protocol):
     """The owner of a bridge to a member."""
@@ -129,8 +134,7 @@ class MemberBridge:
             settings.call_timeout_ms,
             settings.call_failover_timeout_ms,
         )
-        node = bytes.fromhex(parts.own_node_id.replace("-", ""))
-        forwarding = NodeForwarding(queue.name, node, detects_duplicates=settings.use_duplicate_detection)
+        forwarding = NodeForwarding(queue.name, parts.node, detects_duplicates=settings.use_duplicate_detection)
         self.bridge = Bridge(
             bridge_settings(settings, queue.name, member.node_id),
             parts.kernel,
@@ -150,6 +154,18 @@ class MemberBridge:
     def note_gone(self) -> None:
         """Note that the member is announced as gone. The bridge finds out by itself, and tries again."""
         self._was_gone = True
+
+    @property
+    def queue_names(self) -> dict[int, str]:
+        """Return the names of the queues that the member has announced, by their ids there."""
+        return {each.remote_queue_id: each.queue_name for each in self.bindings.by_cluster_name.values()}
+
+    def is_replaced_by(self, members: Iterable[Member]) -> bool:
+        """Return True if another member is where this one was, and nothing waits for this one."""
+        place = self.member.live
+        if place is None or self.bridge.is_connected or self.queue.message_count:
+            return False
+        return any(member.live is not None and member.live.leads_where(place) for member in members)
 
     @property
     def place(self) -> str | None:

@@ -14,12 +14,18 @@ from embedclient.model import Entropy, Instant, TransportConfiguration, can_be_d
 
 from ._agent_link import Departure
 from ._member_bridge import BridgeParts, MemberBridge, store_and_forward_queue
+from ._rerouting import Rerouting
 from ._ways import Ways
 
 __all__ = ["MemberBridges"]
 
 _ENDED_MAX = 1_000
 _ABSENT = object()
+# How long the queues of a member that has scaled down may take to be announced by the broker that has them now, in
+# seconds, and how often they are looked for.
+_REROUTING_WAIT_S = 10.0
+_REROUTING_PAUSE_S = 0.1
+_LEAVING_S = 10.0
 
 
 class MemberBridges:
@@ -59,6 +65,10 @@ class MemberBridges:
         # Event ids of members whose bridge has ended: only what they announce later counts.
         self._ended: dict[str, int] = {}
         self._given_up: dict[str, None] = {}
+        self._reroutings: list[Rerouting] = []
+        # Members that scale down, which may announce themselves until they are through, and until when, in monotonic
+        # seconds, their announcements are ignored.
+        self._leaving: dict[str, float] = {}
         self._parts: BridgeParts | None = None
         # When each bridge is due, and the first of them: a bridge changes its deadline only when it works.
         self._dues: dict[str, float | None] = {}
@@ -133,6 +143,8 @@ class MemberBridges:
         self.by_node_id.clear()
         self._ended.clear()
         self._given_up.clear()
+        self._reroutings.clear()
+        self._leaving.clear()
         self.active.clear()
         self._dues.clear()
         self._due = None
@@ -146,9 +158,11 @@ class MemberBridges:
     def _review(self) -> None:
         """Make missing bridges, and let the others follow the news."""
         members = self._membership.topology.members
-        for bridge in self.by_node_id.values():
+        for bridge in list(self.by_node_id.values()):
             if bridge.node_id not in members:
                 bridge.note_gone()
+                if bridge.is_replaced_by(members.values()):
+                    self._forget(bridge)
         for member in list(members.values()):
             known = self.by_node_id.get(member.node_id)
             if known is not None:
@@ -159,7 +173,7 @@ class MemberBridges:
     def _wants(self, member: Member) -> bool:
         if member.live is None or member.node_id == self._membership.node_id or not can_be_dialled(member.live):
             return False
-        if member.event_id <= self._ended.get(member.node_id, -1):
+        if member.node_id in self._leaving or member.event_id <= self._ended.get(member.node_id, -1):
             return False
         if not self.settings.allow_direct_connections_only:
             return True
@@ -180,8 +194,21 @@ class MemberBridges:
         bridge.bridge.start()
 
     def on_departed(self, bridge: MemberBridge, departure: Departure, now: Instant) -> None:
-        """Forget a member that has stopped: the queues that it announced are gone, until it is announced anew."""
+        """Forget a member that has stopped: the queues that it announced are gone, until it is announced anew.
+
+        What waits for it follows its queues if they have moved to another broker.
+        """
+        target = departure.scale_down_target
+        names = bridge.queue_names
         self._end(bridge, bridge.known_event_id, now)
+        if target is None or self._parts is None:
+            return
+        self._leaving[bridge.node_id] = now.monotonic + _LEAVING_S
+        other = self.by_node_id.get(target)
+        if target == self._parts.own_node_id or other is not None:
+            until = now.monotonic + _REROUTING_WAIT_S
+            node = self._parts.node
+            self._reroutings.append(Rerouting(self._kernel, node, bridge.queue, names, other, until))
 
     def on_given_up(self, bridge: MemberBridge, attempts: int, reason: str, now: Instant) -> None:
         """Count a member as permanently down, until it is announced anew."""
@@ -192,6 +219,15 @@ class MemberBridges:
         )
         self._given_up[bridge.node_id] = None
         self._end(bridge, bridge.member.event_id, now)
+
+    def _forget(self, bridge: MemberBridge) -> None:
+        """End the bridge to a member that does not come back, with its empty queue.
+
+        A broker that keeps nothing on disk has another node id after each start.
+        """
+        assert self._parts is not None
+        self._end(bridge, bridge.member.event_id, self._parts.now)
+        self._kernel.teardown.delete_queue(bridge.queue)
 
     def _end(self, bridge: MemberBridge, event_id: int, now: Instant) -> None:
         del self.by_node_id[bridge.node_id]
@@ -215,8 +251,14 @@ class MemberBridges:
 
     def run(self, now: Instant) -> None:
         """Let the bridges work that have to, or that are due."""
+        for node_id in [each for each, until in self._leaving.items() if now.monotonic >= until]:
+            del self._leaving[node_id]
+            self.active[self] = None
         if self.active.pop(self, _ABSENT) is None:
             self._review()
+        for rerouting in [each for each in self._reroutings if each.is_due(now.monotonic)]:
+            self._reroutings.remove(rerouting)
+            rerouting.begin()
         # What is left there is of bridges that have ended.
         active = dict(self.active)
         self.active.clear()
@@ -227,7 +269,8 @@ class MemberBridges:
                 self._dues[bridge.node_id] = bridge.next_deadline()
         for node_id in self._dues.keys() - self.by_node_id.keys():
             del self._dues[node_id]
-        self._due = min([due for due in self._dues.values() if due is not None], default=None)
+        dues = [due for due in (*self._dues.values(), *self._leaving.values()) if due is not None]
+        self._due = min([*dues, *(now.monotonic + _REROUTING_PAUSE_S for _ in self._reroutings[:1])], default=None)
 
     def next_deadline(self, now: Instant) -> float | None:
         """Return when `run` is due, in monotonic seconds; the present moment if work was left."""

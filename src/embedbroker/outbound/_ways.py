@@ -52,6 +52,8 @@ class Ways:
         bound = _bound(ways)
         if bound is not None:
             self._improve(ways, bound)
+        if binding.id and binding.is_connected and binding.consumer_count:
+            self._kernel.redistribution.on_remote_consumer(binding)
 
     def _improve(self, ways: list[RemoteBinding], bound: RemoteBinding) -> None:
         best = min((way for way in ways if way.distance <= bound.distance), key=_rank)
@@ -67,6 +69,8 @@ class Ways:
         unfiltered = repeat(None, binding.consumer_count - len(filters))
         for count, filter in enumerate(chain(unfiltered, filters), 1):
             observers.call(observers.commit.remote_consumer_added, binding, binding.address, filter, count)
+        if binding.consumer_count:
+            self._kernel.redistribution.on_remote_consumer(binding)
 
     def _unbind(self, binding: RemoteBinding) -> None:
         observers, binding_id = self._kernel.observers, binding.id

@@ -9,12 +9,14 @@ from typing import Any, TypeAlias
 import pytest
 import trio
 
+from embedbroker import AddressSettings
 from embedbroker.kernel import Kernel
 from embedbroker.node import Node
 from embedbroker.outbound import STORE_AND_FORWARD_PREFIX, MemberBridge
 from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, BrokerPair, ManagedBroker
 from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, MessageConsumer, TextMessage, Topic
+from tests.embedbroker.cluster.town import Town
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
@@ -219,7 +221,7 @@ async def read(broker: ManagedBroker | BrokerPair) -> list[str]:
     async with subscriber_at(broker) as consumer:
         texts = []
         while isinstance(message := await consumer.receive(timeout=2), TextMessage):
-            texts.append(message.text)
+            texts.append(str(message.text))
         return texts
 
 
@@ -372,3 +374,63 @@ async def test_a_message_of_a_client_in_a_store_and_forward_queue_is_a_dead_lett
         await put(session, ["astray"], Topic(bridge.queue.name))
     await a.wait_for(queue="DLQ", count=1)
     assert any("do not send to this queue" in line for line in caplog.messages)
+
+
+# -- members that leave for good ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heir", [0, 2], ids=["to-this-broker", "to-a-third-one"])
+async def test_what_waits_for_a_member_follows_its_queues(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, heir: int
+) -> None:
+    """The member has got the first half, but that is not confirmed: it is sent again, and is not doubled."""
+    cluster = broker_cluster(3, retry_interval_ms=100)
+    a, b, c = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b, c)
+    bridge = bridges_of(a)[node_of(b).node_id]
+    queue = bridge.queue
+    cluster.link(0, 1).delay(0.05)
+    async with session_at(a.url) as session:
+        await put(session, numbered(0, COUNT // 2), PRICES)
+        queue.set_paused(itself=True)
+        await put(session, numbered(COUNT // 2, COUNT), PRICES)
+    assert waiting(a) >= COUNT // 2
+    await b.broker.scale_down(cluster.nodes[heir].url)
+    await until(broker_clock, lambda: queue.deleted and not waiting(a))
+    assert sorted(await read(cluster.nodes[heir]), key=int) == numbered(0, COUNT)
+    assert [*bridges_of(a)] == [node_of(c).node_id]
+
+
+async def test_messages_follow_a_consumer_to_another_member(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """Redistribution, over the bridge: what waits where no consumer is goes where one comes."""
+    cluster = broker_cluster(2, brokers={"address_settings": {"#": AddressSettings(redistribution_delay=0)}})
+    a, b = cluster.nodes
+    await cluster.start()
+    async with session_at(a.url) as session:
+        await put(session, numbered(0, COUNT))
+    await equal(broker_clock, a, b)
+    async with session_at(b.url) as there, there.create_consumer(ORDERS) as consumer:
+        received = [await consumer.receive(timeout=5) for _ in range(COUNT)]
+        assert [each.text for each in received if isinstance(each, TextMessage)] == numbered(0, COUNT)
+        await a.assert_empty("orders")
+
+
+def test_a_member_whose_place_another_one_takes_is_forgotten() -> None:
+    """A broker that keeps nothing has another node id after each start."""
+    town = Town()
+    town.start("A", "B", max_hops=1)
+    for _ in range(2):
+        town.start("B", "A", max_hops=1)
+        town.run(10.0)
+        node = town.hosts["A"].node
+        assert node is not None
+        assert [*node.member_bridges[0].by_node_id] == [town.node_id("B")]
+        queues = [name for name in node.kernel.address_manager.queues if name.startswith(STORE_AND_FORWARD_PREFIX)]
+        assert queues == [f"{STORE_AND_FORWARD_PREFIX}cluster.{town.node_id('B')}"]
+        town.hosts.pop("B").crash()
+        town.run(1.0)

@@ -90,6 +90,7 @@ _GROUP_SEQUENCE_KEY: Final = property_key(_GROUP_SEQUENCE)
 _TEMPORARY_ADDRESS: Final = "_AMQ_TEMPORARY"
 _HOPS: Final = "_AMQ_Hops"
 ROUTE_TO: Final = "_AMQ_ROUTE_TO"
+_BYTES_TAG: Final = bytes([PropertyType.BYTES])
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 _ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
@@ -450,27 +451,57 @@ class CoreMessage:
 
         The others are not decoded. The message must not have the property. Raise RemoteProtocolError.
         """
+        count, _last, end = self._entries()
+        return self._with_entries(address, count, end, ((name, value),))
+
+    def on_route(self, address: str, queue_name: str, others: Sequence[tuple[str, bytes]]) -> CoreMessage | None:
+        """Return a copy without id of a message in a store-and-forward queue, as the other broker must receive it.
+
+        Its route, which `with_route` has put behind the other properties, has the name that the other broker reads.
+        The other properties are not decoded. None: the route is not there. Raise RemoteProtocolError.
+
+        Args:
+            address: Address of the copy.
+            queue_name: Name of the store-and-forward queue.
+            others: Further properties.
+        """
+        source = self.raw
+        count, last, end = self._entries()
+        name = encode_simple_string(route_property(queue_name))
+        value_at = last + len(name) + 5
+        if not count or source[last : value_at - 4] != name + _BYTES_TAG:
+            return None
+        return self._with_entries(address, count - 1, last, ((ROUTE_TO, bytes(source[value_at:end])), *others))
+
+    def _entries(self) -> tuple[int, int, int]:
+        """Return the number of properties, where the last one begins, and where it ends. Raise RemoteProtocolError."""
+        source, flag_at = self.raw, self.properties_at
+        count, last, end = 0, flag_at + 1, flag_at + 1
+        try:
+            if source[flag_at]:
+                count, end = _I32.unpack_from(source, end)[0], end + 4
+                for _ in range(count):
+                    last, end = end, _entry_end(source, end)
+        except (StructError, IndexError) as error:
+            raise RemoteProtocolError(f"malformed properties: {error}") from error
+        return count, last, end
+
+    def _with_entries(self, address: str, count: int, end: int, others: Sequence[tuple[str, bytes]]) -> CoreMessage:
+        """Return a copy without id for an address, with the first properties, which end there, and with others."""
         source, flag_at = self.raw, self.properties_at
         raw = source[: self._body_end]
         raw += _NO_ID_AND_ADDRESS_FLAG
         raw += encode_simple_string(address)
         raw += source[self._user_id_at : flag_at]
-        count, end = 0, flag_at + 1
-        try:
-            if source[flag_at]:
-                count, end = _I32.unpack_from(source, end)[0], end + 4
-                for _ in range(count):
-                    end = _entry_end(source, end)
-        except (StructError, IndexError) as error:
-            raise RemoteProtocolError(f"malformed properties: {error}") from error
         raw.append(1)
-        raw += _I32.pack(count + 1)
+        raw += _I32.pack(count + len(others))
         if count:
             raw += source[flag_at + 5 : end]
-        raw += encode_simple_string(name)
-        raw.append(PropertyType.BYTES)
-        raw += _I32.pack(len(value))
-        raw += value
+        for name, value in others:
+            raw += encode_simple_string(name)
+            raw.append(PropertyType.BYTES)
+            raw += _I32.pack(len(value))
+            raw += value
         return CoreMessage.parse(raw)
 
     def with_expiration(self, expiration: int) -> CoreMessage:
