@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 import trio
 
-from embedbroker import AddressSettings
+from embedbroker import AddressSettings, SecuritySetting, User
 from embedbroker.kernel import Kernel
 from embedbroker.node import Node
 from embedbroker.outbound import STORE_AND_FORWARD_PREFIX, MemberBridge
@@ -193,6 +193,29 @@ async def test_messages_reach_a_consumer_of_another_member(
     assert await queued(b, "orders") == [*numbered(0, 100), "x" * 300_000]
     figures = await a.broker.management.get("clusterconnection.cluster", "Metrics")
     assert figures == {"messagesPendingAcknowledgement": 0, "messagesAcknowledged": 101}
+
+
+async def test_a_secured_cluster_bridges_as_the_cluster_user(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """The cluster user needs no permission, and forwarded messages are still those of their sender."""
+    users = {"users": [User("joe", "joe", roles=["staff"])], "security_settings": {"#": SecuritySetting.all("staff")}}
+    cluster = broker_cluster(2, brokers=users)
+    a, b = cluster.nodes
+    await cluster.start()
+    await equal(broker_clock, a, b)
+    as_joe = {"user": "joe", "password": "joe"}
+    async with (
+        ConnectionFactory(a.url, **as_joe).connect() as here,
+        here.session() as source,
+        ConnectionFactory(b.url, **as_joe).connect() as there,
+        there.session() as target,
+        target.create_consumer(ORDERS) as consumer,
+    ):
+        await equal(broker_clock, a, b)
+        await put(source, numbered(0, 10))
+        received = [await consumer.receive(timeout=5) for _ in range(10)]
+        assert [each.text for each in received if isinstance(each, TextMessage)] == numbered(0, 10)
 
 
 COUNT = 300

@@ -40,3 +40,24 @@ def test_malformed_properties_are_refused() -> None:
     cut = CoreMessage.parse(message(a="text").raw[:-9])
     with pytest.raises(RemoteProtocolError):
         CoreMessage.parse(cut.raw[:-6]).with_bytes_behind("orders", NAME, b"id")
+
+
+# -- the route of a message in a store-and-forward queue ---------------------------------------------------------------
+
+QUEUE, IDS = "$.artemis.internal.sf.c.n", (7).to_bytes(8, "big") + (9).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize("properties", [{}, {"a": 1, "b": "two", "c": b"3"}])
+def test_a_route_gets_the_name_that_the_other_broker_reads(properties: dict[str, str | int | bytes]) -> None:
+    original = message(**properties)
+    copy = original.with_route(QUEUE, IDS).on_route("there", QUEUE, [("id", b"x")])
+    assert copy is not None
+    assert (copy.address, bytes(copy.body)) == ("there", bytes(original.body))
+    assert dict(copy.properties) == {**dict(original.properties), "_AMQ_ROUTE_TO": IDS, "id": b"x"}
+
+
+def test_a_route_that_is_not_the_last_property_or_of_another_queue_is_not_there() -> None:
+    assert message(a=1).on_route("there", QUEUE, []) is None
+    assert message().on_route("there", QUEUE, []) is None
+    assert message().with_route(QUEUE, IDS).on_route("there", QUEUE + "x", []) is None
+    assert message().with_route(QUEUE, IDS).with_property("z", 1).on_route("there", QUEUE, []) is None
