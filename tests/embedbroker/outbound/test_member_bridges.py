@@ -204,11 +204,10 @@ async def test_a_secured_cluster_bridges_as_the_cluster_user(
     a, b = cluster.nodes
     await cluster.start()
     await equal(broker_clock, a, b)
-    as_joe = {"user": "joe", "password": "joe"}
     async with (
-        ConnectionFactory(a.url, **as_joe).connect() as here,
+        ConnectionFactory(a.url, user="joe", password="joe").connect() as here,
         here.session() as source,
-        ConnectionFactory(b.url, **as_joe).connect() as there,
+        ConnectionFactory(b.url, user="joe", password="joe").connect() as there,
         there.session() as target,
         target.create_consumer(ORDERS) as consumer,
     ):
