@@ -12,7 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from embedbroker.kernel import Kernel, Leaving, Message, Outcome, Queue, Reference, Refused, Transaction
+from embedbroker.kernel import (
+    BRIDGE_ID_PREFIX,
+    Kernel,
+    Leaving,
+    Message,
+    Outcome,
+    Queue,
+    Reference,
+    Refused,
+    Transaction,
+)
 from embedclient.agent import CoreMessage
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import PropertyValue
@@ -23,7 +33,6 @@ from ._member_bridge import MemberBridge
 
 __all__ = ["Rerouting"]
 
-_ID_PREFIX = b"BRIDGE."
 # Share of a step's work that moving one message takes: it is copied, recorded and counted in a transaction.
 _COST = 32
 
@@ -124,7 +133,7 @@ class Rerouting:
         if self._target is None:
             queues = kernel.address_manager.queues
             chosen = frozenset(queues[name].id for name in names if name in queues)
-            return kernel.router.send(copy, routing_type, transaction, _ID_PREFIX + duplicate_id, None, chosen)
+            return kernel.router.send(copy, routing_type, transaction, BRIDGE_ID_PREFIX + duplicate_id, None, chosen)
         there = self._ids_there()
         ids = b"".join(there[name].to_bytes(8, "big", signed=True) for name in names if name in there)
         if not ids:
