@@ -99,6 +99,9 @@ class MemberBridgeOwner(Protocol):
     def on_given_up(self, bridge: MemberBridge, attempts: int, reason: str, now: Instant) -> None:
         """Handle that the member was not reached with all attempts."""
 
+    def on_queue_deleted(self, bridge: MemberBridge, now: Instant) -> None:
+        """Handle that the store-and-forward queue was deleted, by management for example."""
+
 
 class MemberBridge:
     """One bridge to a member: it exists from the member's announcement until its departure."""
@@ -224,6 +227,8 @@ class MemberBridge:
         self._apply(self.bindings.disconnect())
         if link.departure is not None:
             self._owner.on_departed(self, link.departure, now)
+        elif self.queue.deleted:
+            self._owner.on_queue_deleted(self, now)
 
     def on_given_up(self, attempts: int, reason: str, now: Instant) -> None:
         """Pass it on."""

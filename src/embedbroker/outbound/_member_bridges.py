@@ -220,6 +220,10 @@ class MemberBridges:
         self._given_up[bridge.node_id] = None
         self._end(bridge, bridge.member.event_id, now)
 
+    def on_queue_deleted(self, bridge: MemberBridge, now: Instant) -> None:
+        """Begin anew with another queue: nothing must be routed to one that is gone."""
+        self._end(bridge, bridge.member.event_id - 1, now)
+
     def _forget(self, bridge: MemberBridge) -> None:
         """End the bridge to a member that does not come back, with its empty queue.
 

@@ -426,6 +426,21 @@ async def test_what_waits_for_a_member_follows_its_queues(
     assert [*bridges_of(a)] == [node_of(c).node_id]
 
 
+async def test_a_queue_that_is_deleted_is_made_anew(broker_cluster: MakeCluster, broker_clock: BrokerClock) -> None:
+    cluster = broker_cluster(2)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    name = bridges_of(a)[node_of(b).node_id].queue.name
+    await a.broker.management.delete_queue(name, closes_consumers=True)
+    await equal(broker_clock, a, b)
+    await produce(broker_clock, a.url, 0)
+    await until(broker_clock, lambda: not waiting(a))
+    assert await read(b) == numbered(0, COUNT)
+
+
 async def test_messages_follow_a_consumer_to_another_member(
     broker_cluster: MakeCluster, broker_clock: BrokerClock
 ) -> None:
