@@ -266,8 +266,6 @@ class MemberBridge:
                     ways.remove(binding)
                 case BindingConnected(binding) | BindingDisconnected(binding):
                     ways.review(binding)
-                    if binding.id and binding.is_connected:
-                        self._parts.kernel.redistribution.on_remote_consumer(binding)
                 case SessionCreated(connection, peer, client_id, protocol, distance):
                     observers.call(events.remote_session_added, connection, peer, client_id, protocol, distance)
                 case _ if not change.binding.id:
