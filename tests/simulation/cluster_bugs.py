@@ -55,8 +55,8 @@ def route_a_forwarded_message_again(patch: pytest.MonkeyPatch) -> None:
     """It goes on to other nodes, and comes back."""
     from_bridge = fault_point("read what a bridge added")
 
-    def forgetful(message: Any, duplicate_id: bytes | None) -> Any:
-        return (*from_bridge(message, duplicate_id)[:2], frozenset())
+    def forgetful(*arguments: Any) -> Any:
+        return (*from_bridge(*arguments)[:2], frozenset())
 
     replace(patch, "read what a bridge added", forgetful)
 

@@ -65,12 +65,13 @@ FOUND_BY: dict[str, dict[str, int]] = {
     "CLUSTERS": {
         "acknowledge_before_the_confirmation": 3,
         "drop_a_message_that_was_not_sent": 3,
-        "give_a_repeated_message_another_id": 6,
-        "keep_a_copy_at_home": 3,
+        "forget_a_consumer": 2,
+        "give_a_repeated_message_another_id": 3,
+        "keep_a_copy_at_home": 2,
         "keep_messages_when_the_connection_is_lost": 3,
-        "keep_the_bindings_of_a_node_that_left": 7,
+        "keep_the_bindings_of_a_node_that_left": 24,
         "name_one_queue_of_each_node": 4,
-        "route_a_forwarded_message_again": 3,
+        "route_a_forwarded_message_again": 2,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 75,

@@ -142,22 +142,23 @@ class ClusterTruth:
             if wanted is None:
                 return f"not all nodes that {name} must know run"
             found = {
-                binding.cluster_name: (binding.consumer_count, binding.is_connected)
+                binding.cluster_name: (binding.consumer_count, binding.is_connected, binding.distance)
                 for binding in kernel.address_manager.remote_bindings_of(address)
             }
             if found != wanted:
                 return f"{name} has bindings {found} of {address}, and there are {wanted}"
         return ""
 
-    def _wanted(self, name: str, address: str) -> dict[str, tuple[int, bool]] | None:
-        wanted: dict[str, tuple[int, bool]] = {}
+    def _wanted(self, name: str, address: str) -> dict[str, tuple[int, bool, int]] | None:
+        wanted: dict[str, tuple[int, bool, int]] = {}
         for other, site in self.sites.items():
-            if other == name or self.plan.distance(name, other) is None:
+            distance = self.plan.distance(name, other)
+            if other == name or distance is None:
                 continue
             kernel = live_kernel(site.live)
             if kernel is None or site.live is None or site.live.node is None:
                 return None
             for queue in kernel.address_manager.queues.values():
                 if queue.definition.address == address:
-                    wanted[f"{queue.name}{site.live.node.node_id}"] = len(queue.consumers), True
+                    wanted[f"{queue.name}{site.live.node.node_id}"] = len(queue.consumers), True, distance
         return wanted
