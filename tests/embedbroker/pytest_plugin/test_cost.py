@@ -12,6 +12,7 @@ from embedbroker.node import Input, Node, Output
 from embedbroker.pytest_plugin import PAIR_MODES
 from embedbroker.pytest_plugin._bench import Bench, Surface
 from embedbroker.pytest_plugin._run import run_test
+from embedbroker.pytest_plugin._topologies import make_cluster
 from embedclient import ConnectionFactory, Queue
 from embedclient.model import Instant
 
@@ -86,6 +87,35 @@ def test_a_failover_takes_a_bounded_number_of_steps(kind: str, monkeypatch: pyte
         with_a_failover(kind)
         counts.append(len(steps))
     assert 20 < max(counts) <= STEPS_MAX[kind], counts
+
+
+#: Steps of four nodes from their start to eight messages that their consumers shared. Each of the twelve bridges takes
+#: about twenty of them.
+CLUSTER_STEPS_MAX = 620  # measured: 522 to 535
+
+
+def test_four_nodes_that_share_messages_take_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[object] = []
+    step = Node.step
+
+    def counted(node: Node, input: Input, now: Instant) -> list[Output]:
+        steps.append(input)
+        return step(node, input, now)
+
+    one = bench()
+    cluster = make_cluster(one, 4, pairs=False, topology="symmetric", brokers={}, connection={})
+
+    async def body() -> None:
+        await cluster.start()
+        async with cluster.sessions() as sessions, cluster.consumers("orders") as consumers:
+            for number in range(8):
+                await sessions[0].create_producer(ORDERS).send(str(number))
+            found = [[await consumer.receive_body(str) for _ in range(2)] for consumer in consumers]
+            assert found == [[str(number), str(number + 4)] for number in range(4)]
+
+    monkeypatch.setattr(Node, "step", counted)
+    run_test(one, body)
+    assert 200 < len(steps) <= CLUSTER_STEPS_MAX, len(steps)
 
 
 @pytest.mark.parametrize("kind", PAIR_MODES)
