@@ -23,6 +23,7 @@ from embedbroker import (
     BrokerConfig,
     ClusterConnection,
     DiscoveryGroup,
+    GroupingHandlerConfig,
     MessageLoadBalancing,
     ReplicationBackup,
     ReplicationPrimary,
@@ -146,6 +147,12 @@ def test_every_setting_of_a_bridge_is_there_with_its_default() -> None:
         name: "" if value is NOTHING else value.value if isinstance(value, BridgeRoutingType) else repr(value)
         for name, value in defaults.items()
     }
+
+
+def test_every_setting_of_a_grouping_handler_is_there_with_its_default() -> None:
+    shown = {codes(row[0])[0]: "".join(codes(row[1])) for row in only_table("clusters", "Message groups")}
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(GroupingHandlerConfig)}
+    assert shown == {name: "" if value is NOTHING else repr(value) for name, value in defaults.items()}
 
 
 @pytest.mark.parametrize(

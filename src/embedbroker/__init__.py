@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         DiscoveryGroup,
         DivertConfiguration,
         DivertRoutingType,
+        GroupingHandlerConfig,
+        GroupingHandlerType,
         GuestLogin,
         HAPolicy,
         LockManager,
@@ -72,6 +74,8 @@ __all__ = [
     "DivertedMessage",
     "EmbeddedBroker",
     "GroupInfo",
+    "GroupingHandlerConfig",
+    "GroupingHandlerType",
     "GuestLogin",
     "HAPolicy",
     "LockManager",
@@ -103,10 +107,10 @@ __getattr__ = lazy_names(
     {
         ".config": (
             "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BroadcastGroup "
-            "BrokerConfig ClusterConnection DiscoveryGroup DivertConfiguration DivertRoutingType GuestLogin HAPolicy "
-            "LockManager MessageLoadBalancing PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary "
-            "ResourceLimits Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User "
-            "WildcardConfiguration"
+            "BrokerConfig ClusterConnection DiscoveryGroup DivertConfiguration DivertRoutingType "
+            "GroupingHandlerConfig GroupingHandlerType GuestLogin HAPolicy LockManager MessageLoadBalancing "
+            "PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits Role ScaleDown "
+            "SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
         ),
         ".kernel": "DivertedMessage",
         ".outbound": "BridgedMessage",

@@ -5,6 +5,7 @@ from embedclient.wire.core import enclose
 from ._control_link import ControlLink, LinkEnd, LinkState, where
 from ._discovery import Discovery, DiscoveryLog
 from ._foreign_backups import refuse_foreign_backups
+from ._grouping import TRIES_MAX, GroupingOwner, LocalGrouping, RemoteGrouping
 from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
 from ._notification_queue import notification_filter, notification_queue_name, snapshot_request
@@ -28,6 +29,7 @@ __all__ = [
     "CONTROL_CHANNEL",
     "PING_CHANNEL",
     "STREAM_CHANNEL",
+    "TRIES_MAX",
     "BindingAdded",
     "BindingChange",
     "BindingConnected",
@@ -40,11 +42,13 @@ __all__ = [
     "ControlLink",
     "Discovery",
     "DiscoveryLog",
+    "GroupingOwner",
     "InboundPeer",
     "InboundPeers",
     "LinkEnd",
     "LinkState",
     "Listener",
+    "LocalGrouping",
     "Member",
     "MemberDown",
     "MemberUp",
@@ -52,6 +56,7 @@ __all__ = [
     "NewsResult",
     "OutboundPeer",
     "RemoteBindings",
+    "RemoteGrouping",
     "Send",
     "SessionCreated",
     "Topology",

@@ -13,7 +13,16 @@ from typing import TypeAlias
 from attrs import frozen
 
 from embedbroker.config import MessageLoadBalancing
-from embedbroker.kernel import InvalidSelector, Queue, RemoteBinding, Selector, SelectorCache, name_in_text
+from embedbroker.kernel import (
+    GroupNotice,
+    GroupNoticeKind,
+    InvalidSelector,
+    Queue,
+    RemoteBinding,
+    Selector,
+    SelectorCache,
+    name_in_text,
+)
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage
@@ -109,6 +118,7 @@ BindingChange: TypeAlias = (
     | ConsumerCreated
     | ConsumerClosed
     | SessionCreated
+    | GroupNotice
 )
 
 
@@ -219,7 +229,7 @@ class RemoteBindings:
         if kind == "SESSION_CREATED":
             return self._on_session(properties)
         if kind in _GROUPING:
-            raise _Ignored("this broker has no grouping handler")
+            return [_group_notice(kind, properties)]
         raise _Ignored("the type is unknown, or of no use to another broker")
 
     # -- bindings ------------------------------------------------------------------------------------------------
@@ -359,6 +369,19 @@ class RemoteBindings:
             return self._selectors.find(filter)
         except InvalidSelector as error:
             raise _Ignored(f"_AMQ_FilterString: {error}") from None
+
+
+def _group_notice(kind: str, properties: Properties) -> GroupNotice:
+    distance = _number(properties, "_AMQ_Distance")
+    if distance < 0:
+        raise _Ignored(f"_AMQ_Distance is {distance}, it must be at least 0")
+    return GroupNotice(
+        GroupNoticeKind(kind),
+        _text(properties, "_JBM_ProposalGroupId"),
+        _text(properties, "_JBM_ProposalValue"),
+        _optional_text(properties, "_JBM_ProposalAltValue") or None,
+        distance,
+    )
 
 
 def _unknown(cluster_name: str) -> _Ignored:

@@ -21,6 +21,7 @@ from ._cluster import (
 )
 from ._discovery import BroadcastGroup, DiscoveryGroup
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
+from ._grouping import GroupingHandlerConfig, GroupingHandlerType
 from ._ha_policy import (
     HAPolicy,
     LockManager,
@@ -73,6 +74,8 @@ __all__ = [
     "DiscoveryGroup",
     "DivertConfiguration",
     "DivertRoutingType",
+    "GroupingHandlerConfig",
+    "GroupingHandlerType",
     "GuestLogin",
     "HAPolicy",
     "LockManager",

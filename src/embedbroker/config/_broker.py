@@ -26,6 +26,7 @@ from ._discovery import (
     check_discovery_group,
 )
 from ._diverts import DivertConfiguration, as_diverts
+from ._grouping import GroupingHandlerConfig
 from ._ha_policy import HAPolicy, PrimaryOnly
 from ._matches import check_markers, check_match
 from ._security import (
@@ -303,6 +304,8 @@ class BrokerConfig:
             AddressConfiguration(anycast={"orders": QueueConfiguration()})}``.
         diverts: Diverts that exist from the start: ``{"copy": DivertConfiguration("orders", "audit")}``.
         bridges: Bridges to other brokers: ``[BridgeConfig("to-b", queue="orders", static_connectors=["b"])]``.
+        grouping_handler: Keeps the messages of each group on one queue of the cluster; None: on one consumer of
+            whichever queue a message goes to.
         security_enabled: Whether clients must log in and need permissions; None: if there are users, a guest login or
             security settings.
         users: Users with their passwords and roles.
@@ -409,6 +412,9 @@ class BrokerConfig:
     addresses: dict[str, AddressConfiguration] = field(factory=dict, converter=as_addresses)
     diverts: dict[str, DivertConfiguration] = field(factory=dict, converter=as_diverts)
     bridges: tuple[BridgeConfig, ...] = field(default=(), converter=as_bridges, validator=_bridges)
+    grouping_handler: GroupingHandlerConfig | None = field(
+        default=None, validator=optional(instance(GroupingHandlerConfig))
+    )
     security_enabled: bool | None = field(default=None, validator=optional(instance(bool)))
     users: tuple[User, ...] = field(default=(), converter=as_users)
     guest: GuestLogin | None = field(default=None, validator=optional(instance(GuestLogin)))

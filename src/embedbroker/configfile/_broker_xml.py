@@ -20,6 +20,7 @@ from ._discovery import broadcast_groups, discovery_groups
 from ._diverts import diverts, wildcards
 from ._document import Element
 from ._findings import Findings
+from ._grouping import grouping_handler
 from ._ha import ha_policy
 from ._mapping import Fields, attribute_of, built, store, value_of, values_of
 from ._security import Codec, security_values
@@ -119,6 +120,7 @@ def broker_config(
     values["addresses"] = addresses(root, core, findings)
     values["diverts"] = diverts(core, findings)
     values["bridges"] = bridges(core, connectors, groups, codec, findings)
+    values["grouping_handler"] = grouping_handler(core, findings)
     values |= security_values(core, folder, properties, findings)
     values |= _notifications(core, findings)
     password = core.take("cluster-password")

@@ -13,11 +13,14 @@ from ._definitions import (
     CursorRemoved,
     DivertDefinition,
     DivertRemoved,
+    GroupDecision,
+    GroupDecisionRemoved,
     QueueDefinition,
     SettingsDefinition,
     SettingsRemoved,
 )
 from ._facts import CommitSet, DuplicateId, FencingToken, FencingTokenRemoved, HeuristicOutcome
+from ._group_notices import GroupNotice, GroupNoticeKind
 from ._host_tasks import HostTask, TaskKind
 from ._kernel import Kernel
 from ._large_bodies import LargeBodies
@@ -32,6 +35,7 @@ from ._statistics import BacklogStatistics, KernelStatistics, QueueStatistics
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
+from .addressing._cluster_groups import ClusterGroups, GroupingHandler, GroupUndecided
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
 from .addressing._internal_bindings import InternalBinding
@@ -93,6 +97,7 @@ __all__ = [
     "Clients",
     "Clock",
     "ClusterConnectionView",
+    "ClusterGroups",
     "Codec",
     "CommitObserver",
     "CommitSet",
@@ -121,6 +126,12 @@ __all__ = [
     "FencingTokenMoved",
     "FencingTokenRemoved",
     "FencingTokens",
+    "GroupDecision",
+    "GroupDecisionRemoved",
+    "GroupNotice",
+    "GroupNoticeKind",
+    "GroupUndecided",
+    "GroupingHandler",
     "HeuristicOutcome",
     "HostTask",
     "InternalBinding",

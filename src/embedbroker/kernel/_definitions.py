@@ -14,6 +14,8 @@ __all__ = [
     "CursorRemoved",
     "DivertDefinition",
     "DivertRemoved",
+    "GroupDecision",
+    "GroupDecisionRemoved",
     "QueueDefinition",
     "SettingsDefinition",
     "SettingsRemoved",
@@ -89,6 +91,25 @@ class DivertDefinition:
     filter: str | None = None
     routing_type: str = "STRIP"
     properties: dict[str, str] = field(factory=dict)
+
+
+@frozen
+class GroupDecision:
+    """Record that the messages of a group go to one queue of a cluster.
+
+    ``key`` is the id of the group with a dot and the routing name; ``queue`` is the name of the queue in the cluster.
+    """
+
+    id: int
+    key: str
+    queue: str
+
+
+@frozen
+class GroupDecisionRemoved:
+    """Record that a decision on a group is no longer in force."""
+
+    id: int
 
 
 @frozen

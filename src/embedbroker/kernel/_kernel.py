@@ -33,6 +33,7 @@ from ._statistics import KernelStatistics
 from ._store import MemoryStore, Store
 from ._teardown import Teardown
 from .addressing._addresses import AddressManager
+from .addressing._cluster_groups import ClusterGroups
 from .addressing._configured_addresses import ConfiguredAddresses
 from .addressing._divert_table import DivertTable
 from .addressing._settings_table import SettingsTable
@@ -117,6 +118,7 @@ class Kernel:
             config.addresses_max, config.queues_max, self.observers, config.wildcard_addresses,
             self.memory,
         )  # fmt: skip
+        self.cluster_groups = ClusterGroups(self.clock)
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self.settings_table = SettingsTable(
             self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,

@@ -16,14 +16,18 @@ from ._refusal import Refused
 from ._teardown import Teardown
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, names_of, serves, split_fqqn
+from .addressing._cluster_groups import ClusterGroups
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import Cursors
+from .message._message import Message
 from .queueing._queue import Queue
 from .transactions._duplicate_ids import DuplicateIds
 
 __all__ = ["SessionAddresses"]
+
+_ALL_QUEUES: frozenset[int] = frozenset()
 
 
 class SessionAddresses:
@@ -77,6 +81,34 @@ class SessionAddresses:
         if refused is not None:
             return refused
         return self._manager.create_address(name, anycast=anycast, multicast=multicast, auto_created=auto_created)
+
+    def prepare_group(self, message: Message, routing_type: int | None, groups: ClusterGroups) -> frozenset[int]:
+        """Make sure that the group of a message has its queues in the cluster, before it is sent.
+
+        What a first message creates is created here. Reasons to refuse the message are left to `Session.send`.
+
+        Args:
+            message: Message of a group.
+            routing_type: 0 for multicast, 1 for anycast; None if the sender named none.
+            groups: Groups of the cluster.
+
+        Returns:
+            Ids of the queues that the message is for; empty: all that take it.
+
+        Raises:
+            GroupUndecided: Another broker has yet to decide. The message must wait, and is then sent anew.
+        """
+        manager, name = self._manager, message.address
+        if groups.handler is None or "::" in name or name in manager.internal:
+            return _ALL_QUEUES
+        if not self._access.allows(Permission.SEND, name):
+            return _ALL_QUEUES
+        address = manager.resolution.find(name)
+        if address is None or not (address.has_queues or address.queues_exist(routing_type)):
+            if manager.prepare_send(message, routing_type, self._access) is not None:
+                return _ALL_QUEUES
+            address = manager.resolution.find(name)
+        return _ALL_QUEUES if address is None else groups.prepare(message, address, routing_type)
 
     def create_queue(self, request: QueueRequest) -> Queue | Refused:
         """Create a queue, and its address where settings allow that."""

@@ -16,6 +16,8 @@ from ._definitions import (
     CursorRemoved,
     DivertDefinition,
     DivertRemoved,
+    GroupDecision,
+    GroupDecisionRemoved,
     QueueDefinition,
     SettingsDefinition,
     SettingsRemoved,
@@ -34,6 +36,8 @@ Fact: TypeAlias = (
     | CursorRemoved
     | DivertDefinition
     | DivertRemoved
+    | GroupDecision
+    | GroupDecisionRemoved
     | SettingsDefinition
     | SettingsRemoved
 )

@@ -14,6 +14,8 @@ from embedbroker.kernel import (
     CommitObserver,
     Consumer,
     Divert,
+    GroupNotice,
+    GroupNoticeKind,
     Kernel,
     Permission,
     Principal,
@@ -69,6 +71,7 @@ class Notifications(CommitObserver):
         self._publisher = publisher
         # Whether events that other brokers count are dropped since the broker is full.
         self._drops = False
+        kernel.cluster_groups.publisher = self
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
@@ -316,6 +319,22 @@ class Notifications(CommitObserver):
             properties = Properties()
             properties.set("name", name, _STRING)
             self._publish(kind, properties)
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def publish_group_notice(self, notice: GroupNotice) -> None:
+        """Publish PROPOSAL, PROPOSAL_RESPONSE or UNPROPOSAL."""
+        handler = self._kernel.config.grouping_handler
+        if handler is not None and self._is_needed():
+            properties = Properties()
+            properties.set("_JBM_ProposalGroupId", notice.key, _STRING)
+            properties.set("_JBM_ProposalValue", notice.queue, _STRING)
+            if notice.kind is GroupNoticeKind.RESPONSE:
+                set_text(properties, "_JBM_ProposalAltValue", notice.decided)
+            properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
+            properties.set("_AMQ_Address", handler.address, _STRING)
+            properties.set("_AMQ_Distance", notice.distance, _INT)
+            self._publish(notice.kind.value, properties)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

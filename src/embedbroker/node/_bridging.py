@@ -18,6 +18,8 @@ from ._outgoing_connections import OutgoingConnections
 if TYPE_CHECKING:
     from embedbroker.outbound import Bridges, MemberBridges
 
+    from ._grouping import Grouping, GroupingPart
+
 __all__ = ["Bridging"]
 
 
@@ -44,6 +46,13 @@ class Bridging:
         self._entropy = entropy
         self._discovered = None if roles.discovery is None else roles.discovery.places
         self._node_id = ""
+        self.grouping: Grouping | None = None
+        self.grouping_part: GroupingPart | None = None
+        if config.grouping_handler is not None:
+            from ._grouping import Grouping, GroupingPart
+
+            self.grouping = Grouping(config.grouping_handler, kernel)
+            self.grouping_part = GroupingPart(self.grouping, kernel)
         kernel.bridges.connect(self)
         if config.bridges:
             self._load()
@@ -69,6 +78,8 @@ class Bridging:
     def become_live(self, node_id: str) -> None:
         """Start the bridges of the configuration, and those that management had added before a restart."""
         self._node_id = node_id
+        if self.grouping is not None:
+            self.grouping.become_live(node_id, Instant(self._kernel.monotonic, self._kernel.now_ms))
         if self.bridges is not None or self._kernel.bridges.added:
             self._load().become_live(node_id)
         for each in self.of_members:
@@ -90,6 +101,8 @@ class Bridging:
 
     def leave(self, now: Instant) -> None:
         """Return to their queues what bridges have not got confirmed."""
+        if self.grouping is not None:
+            self.grouping.leave()
         if self.bridges is not None:
             self.bridges.leave(now)
         for each in self.of_members:

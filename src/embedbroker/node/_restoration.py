@@ -39,6 +39,7 @@ class Restoration:
         for divert in recovered.diverts:
             kernel.diverts.restore(divert)
         kernel.fencing_tokens.restore(recovered.fencing_tokens)
+        kernel.cluster_groups.restored = recovered.groups
         queues = {queue.id: queue for queue in kernel.address_manager.queues.values()}
         for cursor in recovered.cursors:
             kernel.cursors.restore(cursor, queues[cursor.queue_id])

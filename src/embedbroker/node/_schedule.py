@@ -144,6 +144,8 @@ def make_schedule(
         early,
         # After the role is known; before bridges and cluster, which dial the places that it finds.
         DiscoveryPart(discovery, cluster, s.core, machine) if discovery is not None else None,
+        # Before output is collected: messages that waited for a decision go on, and their senders get answers.
+        s.bridging.grouping_part,
         # After the kernel's work, which hands messages to bridges.
         BridgesPart(bridges, s.dials) if bridges is not None else None,
         *(BridgesPart(each, s.dials) for each in s.bridging.of_members),

@@ -28,7 +28,7 @@ from embedbroker.cluster import (
     notification_queue_name,
 )
 from embedbroker.config import BridgeConfig, BrokerConfig, ClusterConnection
-from embedbroker.kernel import Kernel, Queue, QueueRequest, Refused
+from embedbroker.kernel import GroupNotice, Kernel, Queue, QueueRequest, Refused
 from embedclient.agent import CoreMessage
 from embedclient.engine import ConnectionDialer
 from embedclient.model import (
@@ -268,6 +268,8 @@ class MemberBridge:
                     ways.review(binding)
                 case SessionCreated(connection, peer, client_id, protocol, distance):
                     observers.call(events.remote_session_added, connection, peer, client_id, protocol, distance)
+                case GroupNotice():
+                    self._parts.kernel.cluster_groups.receive(change)
                 case _ if not change.binding.id:
                     pass  # another way to the queue is in use
                 case BindingUpdated(binding):

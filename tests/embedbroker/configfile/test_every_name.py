@@ -19,6 +19,7 @@ from embedbroker.config import (
     DiscoveryGroup,
     DivertConfiguration,
     DivertRoutingType,
+    GroupingHandlerType,
     LockManager,
     MessageLoadBalancing,
     PrimaryOnly,
@@ -54,6 +55,7 @@ ATTRIBUTES = {
     "core/diverts/divert": {"name": "d"},
     "core/diverts/divert/filter": {"string": "a = 1"},
     "core/bridges/bridge": {"name": "b"},
+    "core/grouping-handler": {"name": "g"},
     "core/bridges/bridge/filter": {"string": "a = 1"},
     "bridge/transformer/property": {"key": "k", "value": "v"},
     "divert/transformer/property": {"key": "k", "value": "v"},
@@ -79,6 +81,7 @@ CHILDREN = {
         "queue-name": "<queue-name>q</queue-name>",
         "static-connectors": "<static-connectors><connector-ref>here</connector-ref></static-connectors>",
     },
+    "core/grouping-handler": {"type": "<type>LOCAL</type>"},
     "core/bridges/bridge/static-connectors": {"connector-ref": "<connector-ref>here</connector-ref>"},
     "bridge/transformer": {"class-name": f"<class-name>{ADD_HEADERS}</class-name>"},
     "manager": {"class-name": "<class-name>locks</class-name>"},
@@ -156,6 +159,10 @@ def bridge(config: BrokerConfig) -> object:
     return config.bridges[0]
 
 
+def grouping(config: BrokerConfig) -> object:
+    return config.grouping_handler
+
+
 def wildcards(config: BrokerConfig) -> object:
     return config.wildcard_addresses
 
@@ -219,6 +226,14 @@ DISCOVERY_GROUP: dict[str, tuple[str, str, object]] = {
     "local-bind-address": ("10.0.0.1", "local_bind_address", "10.0.0.1"),
     "refresh-timeout": ("2", "refresh_timeout_ms", 2),
     "initial-wait-timeout": ("3", "initial_wait_timeout_ms", 3),
+}
+GROUPING: dict[str, tuple[str, str, object]] = {
+    "@name": ("groups", "name", "groups"),
+    "type": ("REMOTE", "type", GroupingHandlerType.REMOTE),
+    "address": ("jms", "address", "jms"),
+    "timeout": ("1", "timeout_ms", 1),
+    "group-timeout": ("2", "group_timeout_ms", 2),
+    "reaper-period": ("3", "reaper_period_ms", 3),
 }
 WILDCARDS: dict[str, tuple[str, str, object]] = {
     "enabled": ("false", "routing_enabled", False),
@@ -489,6 +504,8 @@ def samples() -> dict[str, Sample]:
     for name, (text, field, value) in DISCOVERY_GROUP.items():
         found[f"core/discovery-groups/discovery-group/{name}"] = (text, discovery_group, field, value)
     found["core/bridges/bridge/concurrency"] = ("2", bridge, "concurrency", 2)
+    for name, (text, field, value) in GROUPING.items():
+        found[f"core/grouping-handler/{name}"] = (text, grouping, field, value)
     for name, (text, field, value) in WILDCARDS.items():
         found[f"core/wildcard-addresses/{name}"] = (text, wildcards, field, value)
     found["jms/queue/selector/@string"] = ("a = 1", jms, "anycast", {"q": QueueConfiguration(filter="a = 1")})

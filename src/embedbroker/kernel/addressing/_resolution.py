@@ -17,7 +17,7 @@ from ._address import Address
 from ._bindings import OtherBindings
 from ._diverts import Divert
 from ._remote_binding import RemoteBinding
-from ._rotation import Rotation, Shared
+from ._rotation import GroupDecisions, Rotation, Shared
 from ._wildcards import WildcardIndex
 
 __all__ = ["Resolution"]
@@ -29,7 +29,9 @@ _UNLISTED_MAX = 1000
 class Resolution:
     """Resolve the bindings of addresses beside their own queues."""
 
-    __slots__ = ("_addresses", "_at", "_patterns", "_remote_at", "_resolved", "_unlisted", "_wildcards", "diverts")
+    __slots__ = (
+        "_addresses", "_at", "_patterns", "_remote_at", "_resolved", "_unlisted", "_wildcards", "decisions", "diverts",
+    )  # fmt: skip
 
     def __init__(self, wildcards: WildcardConfiguration, addresses: dict[str, Address]) -> None:
         self._wildcards = wildcards
@@ -37,6 +39,8 @@ class Resolution:
         self.diverts: dict[str, Divert] = {}
         # Diverts by the address that they are bound to, and by their name.
         self._at: dict[str, dict[str, Divert]] = {}
+        # Decisions on message groups; None without a grouping handler.
+        self.decisions: GroupDecisions | None = None
         # Remote bindings by their address, and by their id.
         self._remote_at: dict[str, dict[int, RemoteBinding]] = {}
         self._patterns = WildcardIndex(wildcards)
@@ -155,7 +159,8 @@ class Resolution:
             groups = _groups(remote, address, multicast, anycast)
             known = {binding for bindings in groups.values() for binding in bindings}
             is_complete = not any(anycast) and known.issuperset(chain(address.multicast, address.anycast, multicast))
-            rotation = Rotation(groups, before.rotation if before is not None else None, is_complete=is_complete)
+            last = before.rotation if before is not None else None
+            rotation = Rotation(groups, last, is_complete=is_complete, decisions=self.decisions)
         if diverts or multicast or anycast or rotation is not None:
             by_name: dict[str, list[Divert]] = {}
             for divert in diverts:

@@ -7,7 +7,7 @@ on how a message gets to another broker.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from embedbroker.config import MessageLoadBalancing
 from embedclient.model import RoutingType
@@ -16,13 +16,20 @@ from ..message._message import Message
 from ..queueing._queue import Queue
 from ._remote_binding import RemoteBinding
 
-__all__ = ["Group", "Rotation", "Shared"]
+__all__ = ["Group", "GroupDecisions", "Rotation", "Shared"]
 
 Shared: TypeAlias = "Queue | RemoteBinding"
 """A binding that shares messages with those of the same routing name."""
 
 _MULTICAST = RoutingType.MULTICAST
 _STAYING = (MessageLoadBalancing.OFF, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
+
+
+class GroupDecisions(Protocol):
+    """Provide the decisions on message groups."""
+
+    def binding_of(self, message: Message, name: str, bindings: Sequence[Shared]) -> Shared | None:
+        """Return the binding for the group of a message; None leaves the choice to the rotation."""
 
 
 class Group:
@@ -153,11 +160,19 @@ class Rotation:
         groups: Bindings by routing name, each list in order of addition, with a remote binding at least.
         before: What was in force until now; its turns go on.
         is_complete: Whether the address has no other queues.
+        decisions: Decisions on message groups; None: groups have no effect on the choice.
     """
 
-    __slots__ = ("_remote", "groups", "load_balancing", "members", "only")
+    __slots__ = ("_decisions", "_remote", "groups", "load_balancing", "members", "only")
 
-    def __init__(self, groups: Mapping[str, Sequence[Shared]], before: Rotation | None, *, is_complete: bool) -> None:
+    def __init__(
+        self,
+        groups: Mapping[str, Sequence[Shared]],
+        before: Rotation | None,
+        *,
+        is_complete: bool,
+        decisions: GroupDecisions | None = None,
+    ) -> None:
         known: Mapping[str, Group] = before.groups if before is not None else {}
         self.groups: dict[str, Group] = {
             name: Group(bindings, known[name].position if name in known else 0) for name, bindings in groups.items()
@@ -170,9 +185,11 @@ class Rotation:
         self._remote = {binding.id: binding for binding in remote}
         #: Type in force: that of the remote binding added last.
         self.load_balancing = max(remote, key=lambda binding: binding.id).load_balancing
-
+        self._decisions = decisions
         #: The only group, if nothing else takes messages here: the most frequent case, and the fastest.
-        self.only = next(iter(self.groups.values())) if is_complete and len(self.groups) == 1 else None
+        self.only = (
+            next(iter(self.groups.values())) if is_complete and len(self.groups) == 1 and decisions is None else None
+        )
 
     def chosen(self, ids: frozenset[int]) -> list[RemoteBinding]:
         """Return the remote bindings with these ids, which another broker has chosen for a message."""
@@ -201,10 +218,18 @@ class Rotation:
         stays = load_balancing in _STAYING and routing_type != _MULTICAST
         queues: list[Queue] = []
         remote: list[RemoteBinding] = []
-        for group in self.groups.values():
-            binding = group.next_for(message, load_balancing, queue_name, stays=stays)
+        decisions = self._decisions if queue_name is None else None
+        for name, group in self.groups.items():
+            binding = decisions.binding_of(message, name, group.bindings) if decisions is not None else None
+            if binding is None:
+                binding = group.next_for(message, load_balancing, queue_name, stays=stays)
             if isinstance(binding, RemoteBinding):
                 remote.append(binding)
             elif binding is not None and (routing_type is None or binding.definition.routing_type == routing_type):
                 queues.append(binding)
         return queues, remote
+
+    def next_in(self, group: Group, message: Message, routing_type: int | None) -> Shared | None:
+        """Return the binding of a group whose turn it is for a message; the next turn is that of the one behind it."""
+        stays = self.load_balancing in _STAYING and routing_type != _MULTICAST
+        return group.next_for(message, self.load_balancing, None, stays=stays)

@@ -188,7 +188,10 @@ class CoreConnection:
             session = sessions.get(channel_id)
             if session is not None:
                 handled_to = session.on_frame(packet_type, buffer, start, end)
-                if not handled_to:
+                if handled_to <= 0:
+                    if handled_to < 0:
+                        self._arrived.appendleft((buffer, _behind(headers, start - first), start))
+                        break
                     handle_request(session, packet_type, buffer, start, end)
                     if self._is_blocked:
                         self._arrived.appendleft((buffer, _behind(headers, end - first), end))

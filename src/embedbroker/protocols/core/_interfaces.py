@@ -103,7 +103,11 @@ class LargeSession(Protocol):
     def send_large(
         self, header: CoreMessage, body: Body, routing_type: int | None, announced_size: int
     ) -> Refused | None:
-        """Send a large message whose body is stored; return why it was refused."""
+        """Send a large message whose body is stored; return why it was refused.
+
+        Raises:
+            GroupUndecided: The message must wait, and is then sent anew.
+        """
 
     def answer_chunk(self, packet: SessionSendContinuation) -> None:
         """Answer a chunk that is not the last one."""

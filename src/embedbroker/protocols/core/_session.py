@@ -19,6 +19,7 @@ from embedbroker.kernel import (
     ANONYMOUS,
     Body,
     Consumer,
+    GroupUndecided,
     HostTask,
     InternalBinding,
     Kernel,
@@ -362,13 +363,18 @@ class CoreSession:
     def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> int:
         """Handle one frame of this channel; return its end, or the end of the last frame that was handled with it.
 
-        Return 0 if the frame is a request, which is left to `handle_request`.
+        Return 0 if the frame is a request, which is left to `handle_request`; -1 if the connection is blocked, and the
+        frame must be handled when it is not.
 
         Raises:
             RemoteProtocolError: The frame is malformed or not allowed here.
         """
         if packet_type == _SEND:
-            self._on_send(buffer, start, end)
+            try:
+                self._on_send(buffer, start, end)
+            except GroupUndecided as undecided:
+                self._wait_for(undecided)
+                return -1
         elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
             if not self.windowed and len(buffer) - end >= end - start == _RUN_STEP:
                 run_end = self._settle_run(buffer, start)
@@ -443,6 +449,8 @@ class CoreSession:
                     )
                     return
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
+            if arrival.has_group and refused is None and not queue_ids:
+                queue_ids = self._queues_of_group(message, arrival.routing_type)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -489,6 +497,14 @@ class CoreSession:
             return self.kernel_session.adopt(taken, acknowledged_ids)
         return self.kernel_session.send_on(taken, remote_ids, node_id, duplicate_id)
 
+    def _queues_of_group(self, message: CoreMessage, routing_type: int | None) -> frozenset[int]:
+        return self.kernel_session.addresses.prepare_group(message, routing_type, self.kernel.cluster_groups)
+
+    def _wait_for(self, undecided: GroupUndecided) -> None:
+        """Handle nothing more of the connection until the group of a message has its queue in the cluster."""
+        self.connection.block()
+        self.kernel.cluster_groups.wait(undecided, self.connection.unblock)
+
     def with_address(self, message: CoreMessage) -> CoreMessage:
         """Return a sent message with the default address if it has none; the first address becomes the default."""
         if message.address:
@@ -512,6 +528,9 @@ class CoreSession:
         """Send a large message whose body is stored; return why it was refused.
 
         A ``routing_type`` of None is that of the properties; ``announced_size`` is -1 if the client named none.
+
+        Raises:
+            GroupUndecided: The message must wait, and is then sent anew.
         """
         message, refused = header, None
         if announced_size >= 0:
@@ -531,6 +550,8 @@ class CoreSession:
                 return self._take_moved(message, duplicate_id, body)
             message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
         routing_type = arrival.routing_type if routing_type is None else routing_type
+        if arrival.has_group and not queue_ids:
+            queue_ids = self._queues_of_group(message, routing_type)
         large = large_message(message, body)
         return self.kernel_session.send(large, routing_type, duplicate_id, queue_ids=queue_ids)
 

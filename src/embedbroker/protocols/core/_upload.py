@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from embedbroker.kernel import LARGE, Body, LargeBodies, Refused
+from embedbroker.kernel import LARGE, Body, GroupUndecided, LargeBodies, Refused
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
@@ -86,7 +86,13 @@ class Upload:
             self._end(packet, Refused(ErrorCode.IO_ERROR, failure))
         else:
             body = Body(LARGE, self.number, self.size, self._checksum)
-            self._end(packet, self.session.send_large(self.header, body, self.stated_type, packet.body_size))
+            try:
+                refused = self.session.send_large(self.header, body, self.stated_type, packet.body_size)
+            except GroupUndecided as undecided:
+                groups = self.session.kernel.cluster_groups
+                groups.wait(undecided, lambda: self._on_stored(packet, failure))
+                return
+            self._end(packet, refused)
 
     def _end(self, packet: SessionSendContinuation, refused: Refused | None) -> None:
         session = self.session

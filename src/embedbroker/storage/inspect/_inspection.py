@@ -287,7 +287,7 @@ def _ids_in(replay: Replay) -> Iterator[int]:
         yield max(tail[1::2], default=0) + 1
     yield from (identifier + 1 for identifier in (*replay.queues, *replay.addresses))
     yield from (identifier + 1 for identifier in (*replay.transaction_ids, *replay.outcomes, *replay.fencing_tokens))
-    yield from (identifier + 1 for identifier in (*replay.cursors, *replay.diverts, *replay.settings))
+    yield from (identifier + 1 for identifier in (*replay.cursors, *replay.diverts, *replay.settings, *replay.groups))
     yield from (number + 1 for values in replay.duplicate_ids.values() for number in values)
 
 
@@ -316,6 +316,23 @@ def _records(data: bytes, batch: BatchExtent) -> Iterator[tuple[int, int, int]]:
 
 def _kind_name(kind: int) -> str:
     return RecordKind(kind).name if kind in RecordKind._value2member_map_ else f"kind {kind}"
+
+
+# Records that hold one number.
+_OF_ONE_NUMBER = frozenset(
+    (
+        RecordKind.REMOVE_ADDRESS,
+        RecordKind.REMOVE_QUEUE,
+        RecordKind.REMOVE_MARKER,
+        RecordKind.REMOVE_CURSOR,
+        RecordKind.REMOVE_DIVERT,
+        RecordKind.REMOVE_GROUP,
+        RecordKind.REMOVE_SETTINGS,
+        RecordKind.CLEAR_DUPLICATE_IDS,
+        RecordKind.RESERVE_IDS,
+        RecordKind.SEAL,
+    )
+)
 
 
 def _describe(data: bytes, position: int, size: int, kind: int) -> str:
@@ -354,7 +371,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"{_describe_marker(marker)}; {len(transactions)} transactions: {numbers}{more}"
         case RecordKind.FORGET_OUTCOME:
             return f"transaction {codec.IDENTIFIER.unpack_from(data, position)[4]}"
-        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR | RecordKind.DIVERT:
+        case RecordKind.ADDRESS | RecordKind.QUEUE | RecordKind.CURSOR | RecordKind.DIVERT | RecordKind.GROUP:
             return data[position + PREFIX.size : position + size].decode(errors="replace")
         case RecordKind.SETTINGS:
             return _describe_settings(codec.decode_settings(data, position, size)[0])
@@ -364,17 +381,7 @@ def _describe(data: bytes, position: int, size: int, kind: int) -> str:
             return f"ids below {id_limit} used; segments before: {files or 'none'}"
         case RecordKind.SEGMENTS_DROPPED:
             return ", ".join([f"{first}-{last}" for first, last in codec.decode_dropped(data, position, size)])
-        case (
-            RecordKind.REMOVE_ADDRESS
-            | RecordKind.REMOVE_QUEUE
-            | RecordKind.REMOVE_MARKER
-            | RecordKind.REMOVE_CURSOR
-            | RecordKind.REMOVE_DIVERT
-            | RecordKind.REMOVE_SETTINGS
-            | RecordKind.CLEAR_DUPLICATE_IDS
-            | RecordKind.RESERVE_IDS
-            | RecordKind.SEAL
-        ):
+        case _ if kind in _OF_ONE_NUMBER:
             return str(codec.IDENTIFIER.unpack_from(data, position)[4])
         case _:
             return data[position + PREFIX.size : position + size].hex()

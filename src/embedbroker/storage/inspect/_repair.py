@@ -82,6 +82,8 @@ def repair_journal(damaged: Disk, copy: Disk, settings: JournalSettings, now: In
         journal.note(cursor)
     for divert in state.diverts:
         journal.note(divert)
+    for group in state.groups:
+        journal.note(group)
     for changed in state.settings:
         journal.note(changed)
     _copy_bodies(damaged, copy)

@@ -40,6 +40,7 @@ _REMOVED = {
     RecordKind.REMOVE_CURSOR: RecordKind.CURSOR,
     RecordKind.REMOVE_DIVERT: RecordKind.DIVERT,
     RecordKind.REMOVE_SETTINGS: RecordKind.SETTINGS,
+    RecordKind.REMOVE_GROUP: RecordKind.GROUP,
 }
 _SIZE_AND_KIND = Struct("<IB")
 
@@ -319,6 +320,8 @@ class Compaction:
             identifier = codec.decode_divert(data, position, size)[0].id
         elif kind is RecordKind.SETTINGS:
             identifier = codec.decode_settings(data, position, size)[0].id
+        elif kind is RecordKind.GROUP:
+            identifier = codec.decode_group(data, position, size)[0].id
         elif kind is RecordKind.ADDRESS:
             identifier = codec.decode_address(data, position, size)[0].id
         else:

@@ -30,6 +30,8 @@ from embedbroker.kernel import (
     Fact,
     FencingToken,
     FencingTokenRemoved,
+    GroupDecision,
+    GroupDecisionRemoved,
     SettingsDefinition,
     SettingsRemoved,
 )
@@ -191,6 +193,10 @@ class LiveIndex:
                 self.define(RecordKind.SETTINGS, fact.id, segment)
             case SettingsRemoved():
                 self.remove(RecordKind.SETTINGS, fact.id, segment, ())
+            case GroupDecision():
+                self.define(RecordKind.GROUP, fact.id, segment)
+            case GroupDecisionRemoved():
+                self.remove(RecordKind.GROUP, fact.id, segment, ())
             case _:
                 assert_never(fact)
 

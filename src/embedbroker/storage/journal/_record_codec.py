@@ -72,6 +72,8 @@ from embedbroker.kernel import (
     Fact,
     FencingToken,
     FencingTokenRemoved,
+    GroupDecision,
+    GroupDecisionRemoved,
     HeuristicOutcome,
     QueueDefinition,
     SettingsDefinition,
@@ -102,6 +104,7 @@ __all__ = [
     "decode_divert",
     "decode_dropped",
     "decode_duplicate_id",
+    "decode_group",
     "decode_marker",
     "decode_outcome",
     "decode_pairs",
@@ -153,9 +156,13 @@ class RecordKind(IntEnum):
     SETTINGS = 25
     REMOVE_SETTINGS = 26
     CLEAR_DUPLICATE_IDS = 27
+    GROUP = 28
+    REMOVE_GROUP = 29
 
 
-Definition: TypeAlias = AddressDefinition | QueueDefinition | CursorDefinition | DivertDefinition | SettingsDefinition
+Definition: TypeAlias = (
+    AddressDefinition | QueueDefinition | CursorDefinition | DivertDefinition | SettingsDefinition | GroupDecision
+)
 
 _KINDS = {
     AddressDefinition: RecordKind.ADDRESS,
@@ -163,6 +170,7 @@ _KINDS = {
     CursorDefinition: RecordKind.CURSOR,
     DivertDefinition: RecordKind.DIVERT,
     SettingsDefinition: RecordKind.SETTINGS,
+    GroupDecision: RecordKind.GROUP,
 }
 
 # Fields of definitions that are left out at their default: records without them are those of earlier versions.
@@ -185,7 +193,8 @@ TRANSACTION = Struct("<IBBHq")  # PREPARE (xid bytes follow), COMMIT (pairs foll
 OUTCOME = Struct("<IBBHqB")  # transaction id, whether it was committed; xid bytes follow
 MARKER = Struct("<IBBHqq")  # id, value; the name follows, UTF-8
 COMMIT_SET = Struct("<IBBHqqqII")  # see above
-# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR, REMOVE_DIVERT, REMOVE_SETTINGS: id
+# REMOVE_ADDRESS, REMOVE_QUEUE, REMOVE_MARKER, REMOVE_CURSOR, REMOVE_DIVERT, REMOVE_SETTINGS, REMOVE_GROUP:
+# id
 # CLEAR_DUPLICATE_IDS: address id
 # FORGET_OUTCOME: transaction id; RESERVE_IDS: limit; SEAL: Unix ms
 IDENTIFIER = Struct("<IBBHq")
@@ -258,7 +267,7 @@ def encode_fact(fact: Fact) -> bytes:
             return encode_id(RecordKind.REMOVE_MARKER, fact.id)
         case CommitSet():
             return _encode_commit_set(fact)
-        case CursorDefinition() | DivertDefinition() | SettingsDefinition():
+        case CursorDefinition() | DivertDefinition() | SettingsDefinition() | GroupDecision():
             return encode_definition(fact)
         case CursorRemoved():
             return encode_id(RecordKind.REMOVE_CURSOR, fact.id)
@@ -266,6 +275,8 @@ def encode_fact(fact: Fact) -> bytes:
             return encode_id(RecordKind.REMOVE_DIVERT, fact.id)
         case SettingsRemoved():
             return encode_id(RecordKind.REMOVE_SETTINGS, fact.id)
+        case GroupDecisionRemoved():
+            return encode_id(RecordKind.REMOVE_GROUP, fact.id)
         case _:
             assert_never(fact)
 
@@ -317,7 +328,7 @@ def encode_id(kind: RecordKind, value: int) -> bytes:
 
 
 def encode_definition(definition: Definition) -> bytes:
-    """Encode ADDRESS, QUEUE, CURSOR, DIVERT and SETTINGS: UTF-8 JSON, an object of the definition's fields.
+    """Encode ADDRESS, QUEUE, CURSOR, DIVERT, SETTINGS and GROUP: UTF-8 JSON, an object of the definition's fields.
 
     Rare, so readable beats compact.
     """
@@ -385,6 +396,12 @@ def decode_divert(data: bytes, start: int, size: int) -> tuple[DivertDefinition,
     """Return the definition in a DIVERT record, and the names of fields this version does not support."""
     known, unknown = _fields_of(DivertDefinition, data, start, size)
     return DivertDefinition(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
+
+
+def decode_group(data: bytes, start: int, size: int) -> tuple[GroupDecision, list[str]]:
+    """Return the decision in a GROUP record, and the names of fields this version does not support."""
+    known, unknown = _fields_of(GroupDecision, data, start, size)
+    return GroupDecision(**known), unknown  # type: ignore[arg-type]  # the record holds what asdict gave
 
 
 def decode_settings(data: bytes, start: int, size: int) -> tuple[SettingsDefinition, list[str]]:

@@ -21,6 +21,7 @@ from embedbroker.kernel import (
     DivertDefinition,
     DuplicateId,
     FencingToken,
+    GroupDecision,
     HeuristicOutcome,
     QueueDefinition,
     SettingsDefinition,
@@ -158,6 +159,7 @@ class RecoveredState:
     bodies: dict[int, int] = Factory(dict)
     diverts: tuple[DivertDefinition, ...] = ()
     settings: tuple[SettingsDefinition, ...] = ()
+    groups: tuple[GroupDecision, ...] = ()
     # Queues that may hold messages of groups.
     grouped: frozenset[int] = frozenset()
 

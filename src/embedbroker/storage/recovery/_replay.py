@@ -22,6 +22,8 @@ from embedbroker.kernel import (
     Fact,
     FencingToken,
     FencingTokenRemoved,
+    GroupDecision,
+    GroupDecisionRemoved,
     HeuristicOutcome,
     QueueDefinition,
     SettingsDefinition,
@@ -80,6 +82,7 @@ class Replay:
     fencing_tokens: dict[int, FencingToken] = Factory(dict)
     cursors: dict[int, CursorDefinition] = Factory(dict)
     diverts: dict[int, DivertDefinition] = Factory(dict)
+    groups: dict[int, GroupDecision] = Factory(dict)
     settings: dict[int, SettingsDefinition] = Factory(dict)
     # By address: its ids in the order in which they came into force.
     duplicate_ids: dict[int, dict[int, bytes]] = Factory(dict)
@@ -223,6 +226,7 @@ class Replay:
             grouped=frozenset(self.grouped),
             delayed={key: due_ms for key, due_ms in self.delayed.items() if key[0] in self.messages},
             diverts=tuple(self.diverts.values()),
+            groups=tuple(self.groups.values()),
             settings=tuple(self.settings.values()),
         )
 
@@ -263,8 +267,8 @@ class Replay:
                 self._note(noted, data, position, size, segment)
             case RecordKind.DIVERT | RecordKind.REMOVE_DIVERT as noted:
                 self._note_divert(noted, data, position, size, segment)
-            case RecordKind.SETTINGS | RecordKind.REMOVE_SETTINGS as noted:
-                self._note_settings(noted, data, position, size, segment)
+            case RecordKind.SETTINGS | RecordKind.REMOVE_SETTINGS | RecordKind.GROUP | RecordKind.REMOVE_GROUP as noted:
+                self._note_settings_or_group(noted, data, position, size, segment)
             case RecordKind.REMOVE_ADDRESS:
                 identifier = codec.IDENTIFIER.unpack_from(data, position)[4]
                 self.addresses.pop(identifier, None)
@@ -321,7 +325,9 @@ class Replay:
             self.diverts.pop(fact.id, None)
         self.live_index.note(fact, segment)
 
-    def _note_settings(self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment) -> None:
+    def _note_settings_or_group(
+        self, kind: RecordKind, data: bytes, position: int, size: int, segment: Segment
+    ) -> None:
         fact: Fact
         if kind is RecordKind.SETTINGS:
             fact, unknown = codec.decode_settings(data, position, size)
@@ -329,6 +335,12 @@ class Replay:
             if unknown:
                 names = ", ".join(unknown)
                 self.notes.append(f"{fact.kind} settings of {fact.match}: unknown fields {names} are ignored")
+        elif kind is RecordKind.GROUP:
+            fact, _unknown = codec.decode_group(data, position, size)
+            self.groups[fact.id] = fact
+        elif kind is RecordKind.REMOVE_GROUP:
+            fact = GroupDecisionRemoved(codec.IDENTIFIER.unpack_from(data, position)[4])
+            self.groups.pop(fact.id, None)
         else:
             fact = SettingsRemoved(codec.IDENTIFIER.unpack_from(data, position)[4])
             self.settings.pop(fact.id, None)

@@ -356,6 +356,8 @@ def test_kinds_keep_their_numbers() -> None:
         ("SETTINGS", 25),
         ("REMOVE_SETTINGS", 26),
         ("CLEAR_DUPLICATE_IDS", 27),
+        ("GROUP", 28),
+        ("REMOVE_GROUP", 29),
     ]
 
 
