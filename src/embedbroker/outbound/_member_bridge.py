@@ -276,7 +276,6 @@ class MemberBridge:
                     observers.call(events.remote_binding_updated, binding)
                 case ConsumerCreated(binding, address, filter):
                     observers.call(events.remote_consumer_added, binding, address, filter, binding.consumer_count)
-                    self._parts.kernel.redistribution.on_remote_consumer(binding)
                 case ConsumerClosed(binding, filter):
                     observers.call(events.remote_consumer_removed, binding, filter, binding.consumer_count)
 
