@@ -131,7 +131,7 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "send a chunk": (LargeDelivery, "_send_chunk"),
     },
     "BRIDGES": {
-        "identify a forwarded message": (_bridged_message, "_id_of"),
+        "identify a forwarded message": (_bridged_message, "bridge_id"),
         "confirm a forwarded message": (BridgeConsumer, "_on_done"),
         "wait before the next attempt": (Bridge, "_pause_before_retry"),
         "read a part of a body": (BridgedUpload, "_on_read"),
