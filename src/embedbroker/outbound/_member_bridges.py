@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from embedbroker.cluster import Change, Member, Membership, where
 from embedbroker.config import BrokerConfig, ClusterConnection
-from embedbroker.kernel import Kernel, Refused
+from embedbroker.kernel import Kernel, Queue, Refused
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant, TransportConfiguration, can_be_dialled
 
@@ -73,6 +73,7 @@ class MemberBridges:
         # When each bridge is due, and the first of them: a bridge changes its deadline only when it works.
         self._dues: dict[str, float | None] = {}
         self._due: float | None = None
+        kernel.observers.decision.queue_removed.append(self._on_queue_removed)
 
     def become_live(self, node_id: str) -> None:
         """Bridge to each member that is announced, from now on."""
@@ -138,11 +139,15 @@ class MemberBridges:
             return
         self.is_started = False
         self._membership.topology.forget(self._on_change)
-        for bridge in self.by_node_id.values():
-            bridge.end(now)
+        bridges = list(self.by_node_id.values())
+        # Cleared first: a bridge that ends may report that its member has departed.
         self.by_node_id.clear()
+        for bridge in bridges:
+            bridge.end(now)
         self._ended.clear()
         self._given_up.clear()
+        for rerouting in self._reroutings:
+            self._log_left(rerouting.queue)
         self._reroutings.clear()
         self._leaving.clear()
         self.active.clear()
@@ -198,6 +203,8 @@ class MemberBridges:
 
         What waits for it follows its queues if they have moved to another broker.
         """
+        if self.by_node_id.get(bridge.node_id) is not bridge:
+            return
         target = departure.scale_down_target
         names = bridge.queue_names
         self._end(bridge, bridge.known_event_id, now)
@@ -208,7 +215,11 @@ class MemberBridges:
         if target == self._parts.own_node_id or other is not None:
             until = now.monotonic + _REROUTING_WAIT_S
             node = self._parts.node
-            self._reroutings.append(Rerouting(self._kernel, node, bridge.queue, names, other, until))
+            self._reroutings.append(
+                Rerouting(self._kernel, node, bridge.queue, names, other, until, self._has_bridge_of)
+            )
+        else:
+            self._log_left(bridge.queue)
 
     def on_given_up(self, bridge: MemberBridge, attempts: int, reason: str, now: Instant) -> None:
         """Count a member as permanently down, until it is announced anew."""
@@ -222,7 +233,19 @@ class MemberBridges:
 
     def on_queue_deleted(self, bridge: MemberBridge, now: Instant) -> None:
         """Begin anew with another queue: nothing must be routed to one that is gone."""
-        self._end(bridge, bridge.member.event_id - 1, now)
+        if self.by_node_id.get(bridge.node_id) is bridge:
+            self._end(bridge, bridge.member.event_id - 1, now)
+
+    def _on_queue_removed(self, queue: Queue) -> None:
+        """End the bridge of a deleted queue at once: without a connection it would get messages that are lost."""
+        if not queue.definition.internal or self._parts is None:
+            return
+        for bridge in list(self.by_node_id.values()):
+            if bridge.queue is queue:
+                self.on_queue_deleted(bridge, self._parts.now)
+
+    def _has_bridge_of(self, queue: Queue) -> bool:
+        return any(bridge.queue is queue for bridge in self.by_node_id.values())
 
     def _forget(self, bridge: MemberBridge) -> None:
         """End the bridge to a member that does not come back, with its empty queue.
@@ -239,6 +262,13 @@ class MemberBridges:
         self._note_end(bridge.node_id, event_id)
         # It may have been announced anew before its old connection ended.
         self.active[self] = None
+
+    def _log_left(self, queue: Queue) -> None:
+        if queue.message_count:
+            self._log(
+                f"{queue.message_count} messages of a member that has scaled down stay in queue {queue.name!r}; "
+                "move them to their queues if the member does not return"
+            )
 
     def _log(self, text: str) -> None:
         self._kernel.log(f"cluster connection {self.settings.name!r}: {text}")

@@ -10,7 +10,7 @@ duplicate detection, and the ids that the member had have moved there before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from embedbroker.kernel import (
     BRIDGE_ID_PREFIX,
@@ -47,6 +47,7 @@ class Rerouting:
         names: Names of the member's queues, by the ids that it had given to them.
         target: Bridge to the member that has these queues now; None if it is this broker.
         until: When it is too late to wait for the queues there, in monotonic seconds.
+        is_used: Whether a bridge has the queue again, because the member has returned.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class Rerouting:
         names: Mapping[int, str],
         target: MemberBridge | None,
         until: float,
+        is_used: Callable[[Queue], bool],
     ) -> None:
         self.until = until
+        self.queue = queue
         self._kernel = kernel
         self._node = node
-        self._queue = queue
         self._names = names
+        self._is_used = is_used
         self._target = target
 
     def is_due(self, now: float) -> bool:
@@ -73,7 +76,7 @@ class Rerouting:
 
     def begin(self) -> None:
         """Move the messages over the next steps."""
-        self._kernel.deferred.add_holding((self._queue,), self._moves())
+        self._kernel.deferred.add_holding((self.queue,), self._moves())
 
     def _ids_there(self) -> dict[str, int]:
         """Return the ids of the target's own queues by their names."""
@@ -84,7 +87,7 @@ class Rerouting:
 
     def _moves(self) -> Iterator[None]:
         count = 0
-        for reference in self._kernel.teardown.take_waiting(self._queue):
+        for reference in self._kernel.teardown.take_waiting(self.queue):
             if reference is not None:
                 self._move(reference)
                 count += 1
@@ -94,13 +97,13 @@ class Rerouting:
         self._kernel.deferred.add_action(lambda: self._end(count))
 
     def _end(self, count: int) -> None:
-        self._kernel.teardown.delete_queue(self._queue)
-        self._kernel.inform(
-            f"queue {self._queue.name!r}: {count} messages went to the broker that has their queues now"
-        )
+        # Deleted only if nothing has come since.
+        if not self._is_used(self.queue) and not self.queue.message_count and not self.queue.deleted:
+            self._kernel.teardown.delete_queue(self.queue)
+        self._kernel.inform(f"queue {self.queue.name!r}: {count} messages went to the broker that has their queues now")
 
     def _move(self, reference: Reference) -> None:
-        message, queue, kernel = reference.message, self._queue, self._kernel
+        message, queue, kernel = reference.message, self.queue, self._kernel
         transaction = kernel.transactions.begin()
         try:
             refused = self._send(message, transaction)
@@ -120,14 +123,14 @@ class Rerouting:
         """Send a copy to the queues that the message was routed to, or anew if they do not exist any more."""
         core = message.to_core()
         assert isinstance(core, CoreMessage), core
-        route, known_id = core.route_in(self._queue.name) or b"", core.property(BRIDGE_DUPLICATE_ID)
+        route, known_id = core.route_in(self.queue.name) or b"", core.property(BRIDGE_DUPLICATE_ID)
         duplicate_id = known_id if isinstance(known_id, bytes) else bridge_id(self._node, message)
         stated = core.property("_AMQ_ROUTING_TYPE")
         routing_type = stated if isinstance(stated, int) else None
         numbers = [int.from_bytes(route[at : at + 8], "big", signed=True) for at in range(0, len(route), 8)]
         names = [self._names[number] for number in numbers if number in self._names]
         changes: dict[str, PropertyValue] = {}
-        removals = [route_property(self._queue.name), BRIDGE_DUPLICATE_ID]
+        removals = [route_property(self.queue.name), BRIDGE_DUPLICATE_ID]
         copy = message.with_changes(core.address, routing_type, changes, removals)
         kernel = self._kernel
         if self._target is None:
