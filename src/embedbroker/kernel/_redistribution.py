@@ -21,7 +21,7 @@ from ._deferred import AT_ONCE_MAX, DeferredWork
 from ._log_once import LogOnce
 from ._refusal import Refused
 from ._schedule import Schedule
-from .addressing._addresses import AddressManager
+from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._remote_binding import RemoteBinding
 from .addressing._rotation import Group
 from .message._message import Message
@@ -278,8 +278,13 @@ class Redistribution:
                 taker.refuse(message)
                 left.append(reference)
                 continue
+            home = self._addresses.resolution.find(split_fqqn(message.address)[0])
             for copy, target in copies:
-                self._placement.place(copy, [target], transaction)
+                if home is None or isinstance(binding, RemoteBinding):
+                    self._placement.place(copy, [target], transaction)
+                else:
+                    # Both queues may be bound to a wildcard address.
+                    self._placement.place_at(copy, home, [target], transaction)
             moved.append(reference)
         if moved:
             self._settlement.settle(queue, moved, Outcome.ACCEPTED, transaction)

@@ -34,6 +34,9 @@ from .transactions._transaction import Transaction, Transactions
 
 __all__ = ["Router"]
 
+# What another broker chose, and what does not exist any more.
+_GONE = (ErrorCode.QUEUE_DOES_NOT_EXIST, ErrorCode.ADDRESS_DOES_NOT_EXIST)
+
 
 class Router:
     """Route messages that are sent. Moves of messages that are in a queue are for `MessageMover`."""
@@ -111,9 +114,7 @@ class Router:
         if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
             refused = self._prepare(message, routing_type, access, queue_ids)
             if refused is not None:
-                if transaction is not None:
-                    transaction.fail(refused.text)
-                return refused
+                return self._refuse(message, refused, transaction, queue_ids)
             address = self._addresses.get(message.address)
         # The settings of the address hold for a send to ``address::queue``, too.
         owner = address if address is not None else self._addresses.get(split_fqqn(message.address)[0])
@@ -185,6 +186,22 @@ class Router:
             if address is not None and any(address.chosen(queue_ids)):
                 return None
         return self._address_manager.prepare_send(message, routing_type, access)
+
+    def _refuse(
+        self, message: Message, refused: Refused, transaction: Transaction | None, queue_ids: frozenset[int]
+    ) -> Refused | None:
+        """Refuse a message, or drop it if another broker chose its queues: that one would send it for ever."""
+        if queue_ids and refused.code in _GONE:
+            name = name_in_text(message.address)
+            self._log_once(
+                message.address,
+                f"address {name!r}: messages that another broker of the cluster sent for a queue here are dropped: "
+                f"{refused.text}",
+            )
+            return None
+        if transaction is not None:
+            transaction.fail(refused.text)
+        return refused
 
     def _send_unlisted(
         self,

@@ -158,7 +158,8 @@ class Resolution:
         if remote:
             groups = _groups(remote, address, multicast, anycast)
             known = {binding for bindings in groups.values() for binding in bindings}
-            is_complete = not any(anycast) and known.issuperset(chain(address.multicast, address.anycast, multicast))
+            # Queues of wildcard addresses need `Placement.place_at`.
+            is_complete = not (multicast or anycast) and known.issuperset(chain(address.multicast, address.anycast))
             last = before.rotation if before is not None else None
             rotation = Rotation(groups, last, is_complete=is_complete, decisions=self.decisions)
         if diverts or multicast or anycast or rotation is not None:

@@ -61,7 +61,13 @@ class Group:
         return True
 
     def next_for(
-        self, message: Message, load_balancing: MessageLoadBalancing, queue_name: str | None, *, stays: bool
+        self,
+        message: Message,
+        load_balancing: MessageLoadBalancing,
+        queue_name: str | None,
+        *,
+        stays: bool,
+        routing_type: int | None = None,
     ) -> Shared | None:
         """Return the binding that takes a message; the next turn is that of the binding behind it.
 
@@ -72,6 +78,7 @@ class Group:
             load_balancing: Type in force.
             queue_name: Name that the queue must have; None for any name.
             stays: Whether the message does not leave this broker.
+            routing_type: Routing type that a queue of this broker must have; None for any.
         """
         bindings = self.bindings
         count = len(bindings)
@@ -83,7 +90,11 @@ class Group:
             binding = bindings[position]
             is_local = isinstance(binding, Queue)
             if (
-                (is_local or not stays)
+                (
+                    (routing_type is None or binding.definition.routing_type == routing_type)
+                    if isinstance(binding, Queue)
+                    else not stays
+                )
                 and (binding.filter is None or binding.filter.matches(message))
                 and (queue_name is None or _queue_name(binding) == queue_name)
             ):
@@ -222,7 +233,7 @@ class Rotation:
         for name, group in self.groups.items():
             binding = decisions.binding_of(message, name, group.bindings) if decisions is not None else None
             if binding is None:
-                binding = group.next_for(message, load_balancing, queue_name, stays=stays)
+                binding = group.next_for(message, load_balancing, queue_name, stays=stays, routing_type=routing_type)
             if isinstance(binding, RemoteBinding):
                 remote.append(binding)
             elif binding is not None and (routing_type is None or binding.definition.routing_type == routing_type):
@@ -232,4 +243,4 @@ class Rotation:
     def next_in(self, group: Group, message: Message, routing_type: int | None) -> Shared | None:
         """Return the binding of a group whose turn it is for a message; the next turn is that of the one behind it."""
         stays = self.load_balancing in _STAYING and routing_type != _MULTICAST
-        return group.next_for(message, self.load_balancing, None, stays=stays)
+        return group.next_for(message, self.load_balancing, None, stays=stays, routing_type=routing_type)

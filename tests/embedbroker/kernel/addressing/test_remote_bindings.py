@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.config import DivertConfiguration, MessageLoadBalancing
+from embedbroker.config import AddressSettings, DivertConfiguration, MessageLoadBalancing
 from embedbroker.kernel import LARGE, Body, Divert, Refused, Session
 from embedbroker.protocols._large_codec import large_message
 from embedclient.model import RoutingType
@@ -186,6 +186,44 @@ def test_what_another_broker_chose_may_be_one_broker_further(stage: Stage) -> No
     assert stage.kernel.router.send(letter("e", "there"), 1, None, None, None, frozenset((gone,))) is None
     stage.run_all()
     assert stage.waiting("there") == ["e"]
+
+
+def test_what_another_broker_chose_is_dropped_if_it_cannot_be_created_again() -> None:
+    stage = Stage({"fixed.#": AddressSettings(auto_create_queues=False, auto_create_addresses=False)})
+    stage.kernel.address_manager.create_address("fixed.b", anycast=True, multicast=False, auto_created=False)
+    chosen = frozenset((stage.queue("reply", temporary=True).id,))
+    stage.kernel.teardown.delete_queue(stage.kernel.address_manager.queues["reply"])
+    stage.run_all()
+    for address in ("reply", "fixed.a", "fixed.b"):
+        # A refusal would have the other broker send it again, before all others.
+        temporary = address if address == "reply" else ""
+        for text in "ab":
+            message = letter(text, address, _AMQ_TEMPORARY=temporary)
+            assert stage.kernel.router.send(message, 1, None, None, None, chosen) is None
+        own = letter("c", address, _AMQ_TEMPORARY=temporary)
+        assert isinstance(stage.kernel.router.send(own, 1, None), Refused)
+    # Once for each address.
+    assert [line.split("'")[1] for line in stage.log if "are dropped" in line] == ["reply", "fixed.a", "fixed.b"]
+    assert set(stage.kernel.address_manager.addresses) == {"fixed.b"}
+
+
+def test_memory_is_held_for_the_address_of_the_message_and_not_for_a_wildcard(stage: Stage) -> None:
+    stage.queue("sub", "news.#", MULTICAST)
+    bind(stage, "sub", address="news.#", routing_name="sub")
+    stage.kernel.address_manager.create_address("news.uk", anycast=False, multicast=True, auto_created=False)
+    send(stage, letter("a", "news.uk"))
+    assert stage.waiting("sub") == ["a"]
+    memory = stage.kernel.memory
+    assert memory.address_bytes("news.#") == 0 < memory.address_bytes("news.uk")
+
+
+def test_a_local_queue_of_another_routing_type_takes_no_turn(stage: Stage) -> None:
+    stage.queue("news")
+    bind(stage, "news", remote_queue_id=5)
+    stage.kernel.address_manager.create_address("news", anycast=True, multicast=True, auto_created=False)
+    for text in "ab":
+        assert stage.kernel.router.send(letter(text, "news", routing_type=RoutingType.MULTICAST), 0, None) is None
+    assert (stage.waiting("news"), queue_ids(stage)) == ([], [("a", [5]), ("b", [5])])
 
 
 def test_a_queue_of_a_wildcard_address_can_be_chosen(stage: Stage) -> None:

@@ -56,6 +56,9 @@ class Model:
     def matches(self, bound: Bound, n: int, kind: int | None, queue: str | None) -> bool:
         if bound.node is not None and kind != MULTICAST and self.load_balancing in (OFF, OFF_WITH):
             return False
+        # Artemis chooses such a queue, too, and then drops the message.
+        if bound.node is None and kind not in (None, bound.routing_type):
+            return False
         return bound.takes(n) and queue in (None, bound.queue)
 
     def next(self, name: str, n: int, kind: int | None, queue: str | None) -> Bound | None:
@@ -82,7 +85,7 @@ class Model:
     def route(self, n: int, kind: int | None, queue: str | None) -> Iterable[Bound]:
         for name in self.groups:
             bound = self.next(name, n, kind, queue)
-            if bound is not None and (bound.node is not None or kind in (None, bound.routing_type)):
+            if bound is not None:
                 yield bound
 
 
