@@ -216,7 +216,7 @@ class MemberBridges:
             until = now.monotonic + _REROUTING_WAIT_S
             node = self._parts.node
             self._reroutings.append(
-                Rerouting(self._kernel, node, bridge.queue, names, other, until, self._has_bridge_of)
+                Rerouting(self._kernel, node, bridge.queue, names, other, until, self.has_bridge_of)
             )
         else:
             self._log_left(bridge.queue)
@@ -244,7 +244,8 @@ class MemberBridges:
             if bridge.queue is queue:
                 self.on_queue_deleted(bridge, self._parts.now)
 
-    def _has_bridge_of(self, queue: Queue) -> bool:
+    def has_bridge_of(self, queue: Queue) -> bool:
+        """Return True if a bridge sends what is in this queue."""
         return any(bridge.queue is queue for bridge in self.by_node_id.values())
 
     def _forget(self, bridge: MemberBridge) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from embedbroker.outbound import MemberBridges
+import pytest
+
+from embedbroker.outbound import MemberBridge, MemberBridges
 from embedbroker.outbound._agent_link import Departure
+from embedbroker.outbound._bridge_link import BridgeLink
+from embedbroker.outbound._rerouting import Rerouting
 from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, ManagedBroker
+from embedclient.model import Instant
 
 from .test_member_bridges import MakeCluster, equal, kernel_of, node_of, until
 
@@ -20,26 +25,35 @@ async def _started(cluster: BrokerCluster, clock: BrokerClock) -> ManagedBroker:
     return cluster.nodes[0]
 
 
-async def test_all_bridges_end_while_members_depart(broker_cluster: MakeCluster, broker_clock: BrokerClock) -> None:
+def _depart(bridge: MemberBridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the member announce its stop just before its bridge ends."""
+    disconnect = bridge.on_disconnected
+
+    def departed(link: BridgeLink, now: Instant) -> None:
+        link.departure = Departure(None)
+        disconnect(link, now)
+
+    monkeypatch.setattr(bridge, "on_disconnected", departed)
+
+
+async def test_all_bridges_end_while_members_depart(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bridges = _bridges(await _started(broker_cluster(3), broker_clock))
     for bridge in bridges.by_node_id.values():
-        assert bridge._link is not None
-        bridge._link.departure = Departure(None)
-        bridge._link.fail("the member stops")
+        _depart(bridge, monkeypatch)
     bridges.stop()
     assert not bridges.by_node_id and not bridges.is_started
 
 
 async def test_a_bridge_ends_once_while_its_member_departs(
-    broker_cluster: MakeCluster, broker_clock: BrokerClock
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bridges = _bridges(await _started(broker_cluster(2), broker_clock))
     (bridge,) = bridges.by_node_id.values()
-    assert bridge._link is not None
-    bridge._link.departure = Departure(None)
-    bridge._link.fail("the member stops")
-    bridges._forget(bridge)
-    assert not bridges.by_node_id and bridge.queue.deleted
+    _depart(bridge, monkeypatch)
+    bridges.on_given_up(bridge, 1, "it is away", bridge.now())
+    assert not bridges.by_node_id
 
 
 async def test_a_queue_that_is_deleted_without_a_connection_gets_nothing(
@@ -65,13 +79,6 @@ async def test_the_queue_of_a_member_that_returns_is_kept(
     a = await _started(broker_cluster(2), broker_clock)
     bridges = _bridges(a)
     (bridge,) = bridges.by_node_id.values()
-    own = node_of(a).node_id
-    kernel = kernel_of(a)
-    bridges.on_departed(bridge, Departure(own), bridge.now())
-    bridges._leaving.clear()
-    bridges._ended.clear()
-    bridges._begin(bridge.member)
-    assert bridges._reroutings
-    await until(broker_clock, lambda: not bridges._reroutings)
+    Rerouting(kernel_of(a), bytes(16), bridge.queue, {}, None, 0.0, bridges.has_bridge_of).begin()
     await broker_clock.advance(1)
-    assert not bridge.queue.deleted and kernel.address_manager.find_queue(bridge.queue.name) is bridge.queue
+    assert not bridge.queue.deleted
