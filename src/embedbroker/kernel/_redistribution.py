@@ -167,12 +167,13 @@ class Redistribution:
             binding: The binding of that queue.
             _details: Values of the event that are of no use here.
         """
-        address = self._addresses.resolution.find(binding.address)
-        rotation = address.others.rotation if address is not None and address.others is not None else None
-        group = rotation.groups.get(binding.routing_name) if rotation is not None else None
-        for queue in group.bindings if group is not None else ():
-            if isinstance(queue, Queue):
-                self.consider(queue)
+        # By name, not by the group: each binding of a snapshot forgets the groups of its address.
+        named = self._addresses.queues.get(binding.routing_name)
+        if named is not None and named.definition.routing_type != _ANYCAST:
+            self.consider(named)
+        address = self._addresses.addresses.get(binding.routing_name)
+        for queue in tuple(address.anycast) if address is not None else ():
+            self.consider(queue)
 
     def consider(self, queue: Queue) -> None:
         """Redistribute a queue, now or after the delay, if it is time to.

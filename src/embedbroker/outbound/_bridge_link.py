@@ -19,6 +19,8 @@ from ._target import Target
 __all__ = ["BridgeLink", "LinkOwner"]
 
 _UNLIMITED = 2**31 - 1
+# The notifications of another broker that one step has to apply.
+_NOTIFICATIONS_BYTES = 64 * 1024
 
 
 class LinkOwner(Protocol):
@@ -127,6 +129,7 @@ def _settings(config: BridgeConfig, target: Target) -> LocatorSettings:
         ha=config.ha,
         producer_window_size=config.producer_window_size,
         confirmation_window_size=config.confirmation_window_size,
+        consumer_window_size=_NOTIFICATIONS_BYTES,
         min_large_message_size=config.min_large_message_size,
         # The credit of the bridge's consumer is the limit.
         pending_requests_max=_UNLIMITED,

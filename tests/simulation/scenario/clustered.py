@@ -27,6 +27,8 @@ def clustered(
         call_timeout_ms=2_000,
         check_period_ms=500,
         connection_ttl_ms=2_000,
+        # Messages stay where they are sent: how they get to others is simulated in `tests.simulation.sites`.
+        max_hops=0,
     )
     return evolve(
         config,
