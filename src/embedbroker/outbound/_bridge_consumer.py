@@ -16,6 +16,7 @@ from embedbroker.kernel import (
     Consumer,
     Kernel,
     Message,
+    Outcome,
     Reference,
     Refused,
     Session,
@@ -79,7 +80,7 @@ class BridgeConsumer:
         self._owner = owner
         self._sender: Sender | None = None
         self._consumer: Consumer | None = None
-        self._refused: list[tuple[int, str]] = []
+        self._refused: list[tuple[int, str, Outcome]] = []
         # Large messages in the order of their deliveries: the first one is on its way.
         self._uploads: deque[BridgedUpload] = deque()
         self._logged: set[int] = set()
@@ -135,7 +136,7 @@ class BridgeConsumer:
             call = self._send(sender, message)
         except (NotForwarded, JMSException) as reason:
             # Settled after the delivery, which is under way.
-            self._refused.append((message.message_id, str(reason)))
+            self._refused.append((message.message_id, str(reason), self._forwarding.left_behind))
             self._owner.on_output()
             return 0
         size = message.encoded_size
@@ -183,7 +184,9 @@ class BridgeConsumer:
         upload.end()
         found = self.pending.pop(upload.call, None)
         if found is not None and self._consumer is not None:
-            self._refused.append((upload.message_id, reason))
+            # An error of the disk may pass: it removes no message, as no other consumer loses one by it.
+            outcome = self._forwarding.left_behind if upload.is_damaged else Outcome.UNDELIVERABLE_HERE
+            self._refused.append((upload.message_id, reason, outcome))
             self._consumer.add_credit(found[1])
         upload.abort(reason)
 
@@ -213,14 +216,14 @@ class BridgeConsumer:
                 break
             uploads.popleft()
         refused, self._refused = self._refused, []
-        for message_id, reason in refused:
-            self._session.settle(_KEY, message_id, self._forwarding.left_behind)
+        for message_id, reason, outcome in refused:
+            self._session.settle(_KEY, message_id, outcome)
             if message_id not in self._logged and len(self._logged) < _LOGGED_MAX:
                 self._logged.add(message_id)
-                self._kernel.log(self._line_for(message_id, reason))
+                self._kernel.log(self._line_for(message_id, reason, outcome))
 
-    def _line_for(self, message_id: int, reason: str) -> str:
+    def _line_for(self, message_id: int, reason: str, outcome: Outcome) -> str:
         name, queue = self._config.name, self._config.queue
-        if self._forwarding.left_behind.leaves:
+        if outcome.leaves:
             return f"bridge {name!r} removes message {message_id} from queue {queue!r}: {reason}"
         return f"bridge {name!r} leaves message {message_id} in queue {queue!r}: {reason}"

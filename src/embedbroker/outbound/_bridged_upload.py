@@ -30,7 +30,10 @@ class UploadOwner(Protocol):
 
 
 class BridgedUpload:
-    """One upload. ``is_over`` is True when every chunk was given to the agent, or when it was given up."""
+    """One upload. ``is_over`` is True when every chunk was given to the agent, or when it was given up.
+
+    ``is_damaged`` is True if the body on the disk is not what it was: to read it again is of no use.
+    """
 
     def __init__(
         self, kernel: Kernel, message: StoredMessage, upload: Upload, chunk_bytes: int, owner: UploadOwner
@@ -38,6 +41,7 @@ class BridgedUpload:
         self.message_id = message.message_id
         self.call = upload.call
         self.is_over = False
+        self.is_damaged = False
         self._kernel = kernel
         self._body = message.body
         self._upload = upload
@@ -94,11 +98,14 @@ class BridgedUpload:
             return
         self._owner.on_output()
         if data is None or len(data) < length:
+            # Without data the disk reported an error, which may pass.
+            self.is_damaged = data is not None
             self._owner.on_unreadable(self, f"its body cannot be read at {self._read_end}")
             return
         self._read_end += length
         self._checksum = checksum
         if self._read_end == self._body.size and self._body.checksum not in (None, checksum):
+            self.is_damaged = True
             # The last portion is not sent: the other broker does not take the rest for a whole body.
             self._owner.on_unreadable(self, "its body is damaged: it does not fit its checksum")
             return

@@ -398,6 +398,34 @@ async def test_a_message_of_a_client_in_a_store_and_forward_queue_is_a_dead_lett
     assert any("do not send to this queue" in line for line in caplog.messages)
 
 
+async def test_a_body_that_cannot_be_read_for_a_moment_is_no_dead_letter(
+    broker_cluster: MakeCluster,
+    broker_clock: BrokerClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The fault may pass: the message stays in its store-and-forward queue, and leaves with the next connection."""
+    cluster = broker_cluster(2, retry_interval_ms=100)
+    a, b = cluster.nodes
+    await cluster.start()
+    async with subscriber_at(b):
+        pass
+    await equal(broker_clock, a, b)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            kernel_of(a).store.bodies,
+            "read",
+            lambda number, offset, length, done, checksum=0: done(None, checksum),
+        )
+        async with session_at(a.url) as session:
+            await put(session, ["x" * 300_000], PRICES)
+        await until(broker_clock, lambda: any("leaves message" in line for line in caplog.messages))
+        assert waiting(a) == 1
+    await b.restart()
+    await until(broker_clock, lambda: not waiting(a))
+    assert await read(b) == ["x" * 300_000]
+
+
 # -- members that leave for good ---------------------------------------------------------------------------------------
 
 
