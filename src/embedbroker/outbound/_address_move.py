@@ -34,6 +34,8 @@ _UNCONFIRMED_BYTES_MAX: Final = 1024 * 1024
 _UNCONFIRMED_MAX: Final = 1_000
 # Messages of one transaction here, where the configuration sets no number.
 _COMMITTED_TOGETHER: Final = 64
+_COMMITTED_MAX: Final = 1_000
+_ORIGIN: Final = "_AMQ_ORIG_ADDRESS"
 _SCHEDULED_AT_ONCE: Final = 64
 _OF_THE_CONNECTION: Final = frozenset(
     (
@@ -94,7 +96,7 @@ class ToSameQueues:
 
     Args:
         address: Name of the address.
-        is_alone: Whether only one queue of the address moves.
+        is_alone: Whether the address has one queue only, and takes no messages of other addresses.
         remote: The other broker.
         node: The 16 bytes of this broker's node id.
     """
@@ -114,13 +116,13 @@ class ToSameQueues:
         """Return a copy with the queues it is for, and with an id for duplicate detection.
 
         The id is the same each time the message is sent for these queues. The id of a client serves as well, unless
-        another queue may have the message, too.
+        another queue may have the message, too, or the queue another message with this id, which came by a move.
         """
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
         queue_ids = b"".join([self._ids[queue].to_bytes(8, "big", signed=True) for queue in queues])
         copy = original.with_bytes_behind(self._address, ROUTE_TO, queue_ids)
-        if self._is_alone and original.duplicate_id is not None:
+        if self._is_alone and original.duplicate_id is not None and original.property(_ORIGIN) is None:
             return copy
         of_queues = min([queue.id for queue in queues]).to_bytes(8, "big")
         duplicate_id = self._node + message.message_id.to_bytes(8, "big") + of_queues
@@ -287,7 +289,8 @@ class AddressMove:
     def _settle(self, *, at_end: bool = False) -> None:
         """Remove what is confirmed, in transactions of the configured size."""
         interval = self._route.commit_interval
-        size = _COMMITTED_TOGETHER if interval < 1 else interval
+        # A larger transaction would be one long step.
+        size = _COMMITTED_TOGETHER if interval < 1 else min(interval, _COMMITTED_MAX)
         confirmed = self._confirmed
         while len(confirmed) >= size or (confirmed and (at_end or interval < 1)):
             self._commit(confirmed[:size])

@@ -93,7 +93,10 @@ class Bridges:
     def remove(self, config: BridgeConfig, now: Instant) -> None:
         """End a bridge of a live broker: what is not confirmed returns to its queue."""
         for each in config.each():
-            bridge = self.by_name.pop(each.name)
+            bridge = self.by_name.pop(each.name, None)
+            if bridge is None:
+                # It does not run, for example without its connector.
+                continue
             bridge.destroy(now)
             # It has output, the end of its connection: `run` must be called, and drops it.
             self.active[bridge] = None

@@ -128,6 +128,7 @@ class ScaleDown:
         self._waits_for: Call[Any] | None = None
         self._current: AddressMove | BranchMove | None = None
         self._candidates: list[TransportConfiguration] = []
+        self._alone: dict[str, bool] = {}
         self._searches_until = 0.0
         # The next attempt; otherwise the moment at which the target has been silent for too long.
         self._due: float | None = None
@@ -305,6 +306,8 @@ class ScaleDown:
         remote = self._remote
         assert remote is not None
         yield from remote.open()
+        if remote.node_id is not None and remote.node_id.replace("-", "") == self._settings.node.hex():
+            raise JMSException("this is the broker itself: name another one")
         self.target_node_id = remote.node_id
         for queue in self._queues():
             yield from remote.queue_id(queue.definition)
@@ -321,7 +324,7 @@ class ScaleDown:
         settings = self._settings
         route = Route(settings.node, _CHUNK_BYTES, settings.commit_interval)
         for address, queues in by_address.items():
-            composer = ToSameQueues(address, remote, settings.node, is_alone=len(queues) == 1)
+            composer = ToSameQueues(address, remote, settings.node, is_alone=self._is_alone(address))
             yield from self._carry_out(AddressMove(self._kernel, queues, composer, remote, route, self.counts))
         yield from self._carry_out(BranchMove(self._kernel, remote, route, self.counts))
         for queue in list(self._kernel.address_manager.queues.values()):
@@ -329,6 +332,16 @@ class ScaleDown:
                 forwarded = Forwarded(queue.name, settings.node, self.target_node_id)
                 yield from self._carry_out(AddressMove(self._kernel, [queue], forwarded, remote, route, self.counts))
         yield from self._move_duplicate_ids(remote)
+
+    def _is_alone(self, name: str) -> bool:
+        """Return True if an address has one queue only; the same for each attempt, although queues get empty."""
+        if name not in self._alone:
+            addresses = self._kernel.address_manager
+            address = addresses.addresses.get(name)
+            self._alone[name] = (
+                address is not None and len(address.queues) == 1 and not addresses.resolution.is_wild(name)
+            )
+        return self._alone[name]
 
     def _carry_out(self, move: AddressMove | BranchMove) -> Work[None]:
         self._current = move

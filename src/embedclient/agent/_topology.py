@@ -93,7 +93,7 @@ class Topology:
             backup = news.backup or (known.backup if known else None)
             self.nodes[news.node_id] = evolve(news, primary=primary, backup=backup)
             if len(self.nodes) > NODES_MAX:
-                del self.nodes[next(iter(self.nodes))]
+                self.nodes.pop(next(iter(self.nodes)), None)
         elif known.backup is None and news.backup is not None:
             self.nodes[news.node_id] = evolve(known, backup=news.backup)
 
@@ -101,7 +101,7 @@ class Topology:
         self._deleted.pop(node_id, None)
         self._deleted[node_id] = event_id
         if len(self._deleted) > DELETED_NODES_MAX:
-            del self._deleted[next(iter(self._deleted))]
+            self._deleted.pop(next(iter(self._deleted)), None)
         known = self.nodes.get(node_id)
         if ha and known is not None and known.event_id <= event_id:
             self.nodes.pop(node_id, None)
@@ -113,7 +113,7 @@ class Topology:
         after each restart.
         """
         present = [
-            node.primary for node_id, node in self.nodes.items() if node_id in listed and node.primary is not None
+            node.primary for node_id, node in list(self.nodes.items()) if node_id in listed and node.primary is not None
         ]
         for node in list(self.nodes.values()):
             primary = node.primary

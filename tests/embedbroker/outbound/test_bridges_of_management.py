@@ -137,6 +137,17 @@ async def test_what_cannot_become_a_bridge_is_refused_and_nothing_is_created(bro
     assert await names(source) == []
 
 
+async def test_a_bridge_that_does_not_run_is_destroyed(broker_factory: MakeBroker) -> None:
+    source, _target = await two(broker_factory, connectors={})
+    await manage(source).invoke("broker", "addConnector", "b", "vm://b")
+    await create(source)
+    await manage(source).invoke("broker", "removeConnector", "b")
+    await source.stop()
+    await source.restart()
+    await manage(source).invoke("broker", "destroyBridge", "to-b")
+    assert await names(source) == []
+
+
 async def test_a_destroyed_bridge_returns_what_is_not_confirmed(
     broker_factory: MakeBroker, broker_clock: BrokerClock
 ) -> None:

@@ -50,6 +50,30 @@ async def started(make: MakeBroker, **settings: Any) -> tuple[ManagedBroker, Man
     return source, target
 
 
+async def test_messages_with_one_duplicate_id_all_move(broker_factory: MakeBroker) -> None:
+    # Two addresses that one wildcard queue takes, and two messages that an operator moved into one queue.
+    wild = AddressConfiguration(multicast={"all": QueueConfiguration()})
+    addresses = {"in.#": wild, **place("orders", "other")}
+    target = await broker_factory("b").start()
+    source = await broker_factory("a", addresses=addresses).start()
+    async with session_at(source.url) as session:
+        for name in ("topic://in.a", "topic://in.b", "orders", "other"):
+            await session.create_producer(name).send(TextMessage(name, properties={"_AMQ_DUPL_ID": "1"}))
+    await source.broker.management.move_messages("other", "orders")
+    assert await source.broker.scale_down("vm://b") == 4
+    assert await queued(target, "orders") == ["orders", "other"]
+    assert sorted(map(str, await queued(target, "all"))) == ["topic://in.a", "topic://in.b"]
+
+
+async def test_a_broker_does_not_scale_down_to_itself(broker_factory: MakeBroker) -> None:
+    source = await broker_factory("a", addresses=place("orders")).start()
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, 3))
+        with pytest.raises(JMSException, match="this is the broker itself"):
+            await source.broker.scale_down("vm://a")
+        assert await queued(source, "orders") == numbered(0, 3)
+
+
 async def test_everything_in_a_queue_moves_in_order(broker_factory: MakeBroker) -> None:
     source, target = await started(broker_factory)
     async with session_at(source.url) as session:

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 # A sender of datagrams needs no password: their number must not take the memory of a receiver.
-_ENTRIES_MAX: Final = 1_000
+_ENTRIES_MAX: Final = 200
 _ENTRY_PARAMETERS_MAX: Final = 200
 _ENTRY_CHARACTERS_MAX: Final = 8_192
 # One datagram of a replaced start may have been on its way; a second one shows that its broker still runs.

@@ -157,12 +157,12 @@ def test_a_backup_that_broadcasts_nothing_shares_the_node_id_of_its_live_broker_
 
 def test_one_node_too_many_replaces_the_one_that_was_silent_longest() -> None:
     group = DiscoveryGroup(refresh_timeout_ms=1_000)
-    for number in range(1_000):
+    for number in range(200):
         assert len(group.on_datagram(datagram(f"n{number}", "u"), 0.0)) == 1
     group.on_datagram(datagram("n0", "u"), 0.1)
     changes = [EntryExpired(entry("n1", "u")), EntryAdded(entry("one more", "u"))]
     assert group.on_datagram(datagram("one more", "u"), 0.1) == changes
-    assert len(group.entries) == 1_000
+    assert len(group.entries) == 200
     assert group.entries[-2:] == [entry("n0", "u"), entry("one more", "u")]
 
 
