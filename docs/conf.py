@@ -6,6 +6,7 @@ from importlib.metadata import version as installed
 from typing import Any
 
 import attrs
+from sphinx import addnodes
 
 project = "embedbroker"
 author = "The embedbroker authors"
@@ -17,8 +18,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 # Pygments has no lexer for Mermaid. Code hosts draw these figures; these pages show their source text.
-# The `type` of Python in an annotation is also the name of fields.
-suppress_warnings = ["misc.highlighting_failure", "ref.python"]
+suppress_warnings = ["misc.highlighting_failure"]
 # A single backtick in a docstring is code.
 default_role = "literal"
 autodoc_member_order = "bysource"
@@ -85,8 +85,16 @@ def _restore(_app: Any, _what: str, name: str, _object: object, _options: object
     lines[:] = _sentences.pop(name, lines)
 
 
+def _leave_type_alone(_app: Any, document: Any) -> None:
+    """Make no link of Python's ``type`` in an annotation: fields that have this name are the only targets here."""
+    for reference in list(document.findall(addnodes.pending_xref)):
+        if reference.get("refdomain") == "py" and reference["reftarget"] == "type":
+            reference.replace_self(reference.children)
+
+
 def setup(app: Any) -> None:
     """Hooks of this build."""
     app.connect("autodoc-process-signature", _choose_signature)
+    app.connect("doctree-read", _leave_type_alone)
     app.connect("autodoc-process-docstring", _keep, priority=400)
     app.connect("autodoc-process-docstring", _restore, priority=600)
