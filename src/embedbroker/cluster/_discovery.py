@@ -9,7 +9,7 @@ shares with that broker. An active broker leaves out its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, TypeAlias
 
 from embedbroker.config import BroadcastGroup, BrokerConfig, DiscoveryGroup, Role
@@ -149,6 +149,8 @@ class _Listener:
         self._warns_at: float | None = None
         self._failure = ""
         self._has_seen_unusable = False
+        # Where `places` lead.
+        self._destinations: set[Hashable] = set()
 
     def identify(self, own_node_id: str | None, own_unique_id: str | None) -> None:
         """Leave out the datagrams of this broker from now on; None: it sends none."""
@@ -236,15 +238,14 @@ class _Listener:
 
     def _compare(self) -> None:
         """Update the places: one connector per place, although the broker there may have another node id now."""
-        places: list[TransportConfiguration] = []
+        # Looked up and not compared one by one: datagrams need no password, and each may change the list.
+        places: dict[Hashable, TransportConfiguration] = {}
         for entry in self._state.entries:
-            is_other = entry.node_id != self._state.own_node_id
-            if is_other and not any(entry.connector.leads_where(place) for place in places):
-                places.append(entry.connector)
-        if len(places) != len(self.places) or not all(
-            any(place.leads_where(known) for known in self.places) for place in places
-        ):
-            self.places = places
+            if entry.node_id != self._state.own_node_id:
+                places.setdefault(entry.connector.destination, entry.connector)
+        if places.keys() != self._destinations:
+            self._destinations = set(places)
+            self.places = list(places.values())
             self._has_changed = True
 
     def take_change(self) -> bool:

@@ -15,7 +15,7 @@ History of a member that was given up although it was running (`test_a_member_th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
@@ -290,27 +290,29 @@ class Membership:
             if member.live is not None and (member.node_id != self.node_id or self.role is Role.BACKUP):
                 wanted.append(member.live)
         wanted += [place for place, _until in self._departed]
-        places: list[TransportConfiguration] = []
+        allowed = {one.destination for one in configured} if self._settings.allow_direct_connections_only else None
+        places: dict[Hashable, TransportConfiguration] = {}
         for one in wanted:
             if not can_be_dialled(one):
                 self._report(f"cannot connect to {where(one)}: its connector names no way that is known here")
                 continue
-            direct = not self._settings.allow_direct_connections_only or _among(one, configured)
-            if direct and not one.leads_where(self.connector) and not _among(one, places):
-                places.append(one)
-        return places
+            destination = one.destination
+            if destination != self.connector.destination and (allowed is None or destination in allowed):
+                places.setdefault(destination, one)
+        return list(places.values())
 
     def _review(self) -> None:
         """Dial new places and give up old ones, because the members or the role changed."""
         self.rearm()
         self._reviewed = self.topology.changes
         wanted = self._wanted()
-        for outbound in [each for each in self._outbound_peers if not _among(each.connector, wanted)]:
+        destinations = {place.destination for place in wanted}
+        for outbound in [each for each in self._outbound_peers if each.connector.destination not in destinations]:
             self._outbound_peers.remove(outbound)
             outbound.give_up("no member is expected there any more")
-        known = [outbound.connector for outbound in self._outbound_peers]
+        known = {outbound.connector.destination for outbound in self._outbound_peers}
         for place in wanted:
-            if not _among(place, known):
+            if place.destination not in known:
                 outbound = OutboundPeer(
                     place,
                     self._settings,
@@ -503,10 +505,6 @@ def _place(connector: TransportConfiguration | None) -> str | None:
     if connector is None:
         return None
     return f"{connector.parameters.get('host', 'localhost')}:{connector.parameters.get('port', 61616)}"
-
-
-def _among(connector: TransportConfiguration, others: list[TransportConfiguration]) -> bool:
-    return any(connector.leads_where(other) for other in others)
 
 
 def own_connector(config: BrokerConfig, settings: ClusterConnection | None) -> TransportConfiguration:

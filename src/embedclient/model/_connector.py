@@ -5,7 +5,7 @@ Responsible for their fields only. Does not depend on how a connector is dialled
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
@@ -196,17 +196,20 @@ class TransportConfiguration:
         host = self.host.lower()
         return "localhost" if host in _LOOPBACK else host, self.port_text
 
+    @property
+    def destination(self) -> Hashable:
+        """Return where it leads, equal for connectors that lead to the same broker; see `leads_where`."""
+        if "host" in self.parameters or self.factory == TCP_CONNECTOR_FACTORY:
+            return self.factory, self._place
+        return self.factory, frozenset(self.parameters.items())
+
     def leads_where(self, other: TransportConfiguration) -> bool:
         """Return True if both lead to the same broker: equal host and port, or all parameters of another transport.
 
         Args:
             other: the other connector.
         """
-        if self.factory != other.factory:
-            return False
-        if "host" in self.parameters or "host" in other.parameters:
-            return self._place == other._place
-        return dict(self.parameters) == dict(other.parameters)
+        return self.destination == other.destination
 
 
 def can_be_dialled(connector: TransportConfiguration) -> bool:
