@@ -23,7 +23,7 @@ from embedbroker import (
     User,
 )
 from embedbroker.node import Input, Output
-from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, ManagedBroker, bench_of
 from embedbroker.runtime._embedded import life_of
 from embedclient import Queue, TextMessage, Topic
 from embedclient.errors import IllegalStateException, JMSException
@@ -41,6 +41,11 @@ def place(*names: str) -> dict[str, AddressConfiguration]:
 
 
 __all__ = ["make_brokers"]  # a fixture of the scenarios
+
+
+def losses(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines about a connection of a scale-down that was lost."""
+    return [record.getMessage() for record in caplog.records if "scale-down to vm://b: " in record.getMessage()]
 
 
 async def started(make: MakeBroker, **settings: Any) -> tuple[ManagedBroker, ManagedBroker]:
@@ -125,23 +130,30 @@ async def test_messages_of_every_kind_move(broker_factory: MakeBroker, broker_cl
 
 @pytest.mark.parametrize("broken", ["link", "target"])
 async def test_a_target_that_is_lost_in_the_middle(
-    broker_factory: MakeBroker, broker_clock: BrokerClock, broken: str
+    broker_factory: MakeBroker,
+    broker_clock: BrokerClock,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+    broken: str,
 ) -> None:
     """What was in doubt is sent again under the same ids: each message arrives once, in order."""
     source, target = await started(broker_factory)
     async with session_at(source.url) as session:
         await put(session, numbered(0, COUNT))
-    target.disk.slow_down(0.01)
+    target.disk.slow_down(0.1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(source.broker.scale_down, "vm://b")
         for _ in range(3):
-            await broker_clock.advance(0.05)
+            await broker_clock.advance(0.3)
             if broken == "link":
-                target.link.cut()
+                bench_of(request).between("a", "b").cut()
             else:
                 await target.crash()
                 await target.restart()
+            # The next attempt is half a second after the loss.
+            await broker_clock.advance(0.5)
         target.disk.heal()
+    assert losses(caplog)
     assert await queued(target, "orders") == numbered(0, COUNT)
 
 
@@ -265,7 +277,12 @@ async def test_prepared_branches_move_with_what_they_did(broker_factory: MakeBro
     await source.assert_empty("orders")
 
 
-async def test_a_branch_whose_move_was_cut_is_moved_once(broker_factory: MakeBroker, broker_clock: BrokerClock) -> None:
+async def test_a_branch_whose_move_was_cut_is_moved_once(
+    broker_factory: MakeBroker,
+    broker_clock: BrokerClock,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source, target = await started(broker_factory)
     xid = Xid(1, b"branch", b"1")
     async with session_at(source.url) as session:
@@ -283,7 +300,8 @@ async def test_a_branch_whose_move_was_cut_is_moved_once(broker_factory: MakeBro
         nursery.start_soon(source.broker.scale_down, "vm://b")
         for _ in range(3):
             await broker_clock.advance(0.035)
-            target.link.cut()
+            bench_of(request).between("a", "b").cut()
+    assert losses(caplog)
     assert target.broker.prepared_branches == [xid]
     assert await queued(target) == []
     assert await target.broker.commit_branch(xid)
