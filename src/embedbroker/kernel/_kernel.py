@@ -142,9 +142,12 @@ class Kernel:
             self.transactions, self.deferred, self.schedule, self.log,
         )  # fmt: skip
         events = self.observers.commit
-        events.queue_added.append(self.redistribution.consider)
+        events.queue_added.append(self.redistribution.on_queue)
         events.remote_consumer_added.append(self.redistribution.on_remote_consumer)
         events.remote_binding_updated.append(self.redistribution.on_remote_consumer)
+        events.remote_binding_removed.append(self.redistribution.on_remote_end)
+        events.remote_consumer_removed.append(self.redistribution.on_remote_end)
+        self.settings_table.on_addresses_changed = self.redistribution.on_settings
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
             self.schedule, self.redistribution,

@@ -110,6 +110,7 @@ class Redistribution:
     __slots__ = (
         "_active",
         "_addresses",
+        "_changed",
         "_clock",
         "_deferred",
         "_expected",
@@ -153,10 +154,17 @@ class Redistribution:
         self._waiting: dict[Queue, float] = {}
         # Those among the former that have messages to move.
         self._expected: dict[_Taker, None] = {}
+        # Queues to consider in a later step, each with True if it may have a new target.
+        self._changed: dict[Queue, bool] = {}
         self.due = math.inf
         self.on_due: Callable[[], None] = _nothing
 
     # -- triggers ------------------------------------------------------------------------------------------------
+
+    def on_queue(self, queue: Queue) -> None:
+        """Handle a new queue. Observes `CommitObserver.queue_added`."""
+        if self._delay_of(queue) != -1 and self._addresses.resolution.has_remote:
+            self._consider_later(queue, has_new_target=False)
 
     def on_remote_consumer(self, binding: RemoteBinding, *_details: object) -> None:
         """Handle a consumer that a queue of another broker got, or another filter of that queue.
@@ -167,20 +175,62 @@ class Redistribution:
             binding: The binding of that queue.
             _details: Values of the event that are of no use here.
         """
-        # By name, not by the group: each binding of a snapshot forgets the groups of its address.
+        for queue in self._queues_of(binding):
+            if self._delay_of(queue) != -1:
+                self._consider_later(queue, has_new_target=True)
+
+    def on_remote_end(self, binding: RemoteBinding, *_details: object) -> None:
+        """Handle the end of a queue of another broker, or of one of its consumers.
+
+        Observes `CommitObserver.remote_binding_removed` and `CommitObserver.remote_consumer_removed`.
+
+        Args:
+            binding: The binding of that queue.
+            _details: Values of the event that are of no use here.
+        """
+        if self._active or self._waiting:
+            for queue in self._queues_of(binding):
+                if queue in self._active or queue in self._waiting:
+                    self._consider_later(queue, has_new_target=False)
+
+    def on_settings(self) -> None:
+        """Handle other settings of addresses."""
+        if self._addresses.resolution.has_remote:
+            for queue in self._addresses.queues.values():
+                self._consider_later(queue, has_new_target=False)
+
+    def _queues_of(self, binding: RemoteBinding) -> Iterator[Queue]:
+        """Yield the queues that may share messages with a queue of another broker.
+
+        They are found by name, not by the group: each binding of a snapshot forgets the groups of its address.
+        """
         named = self._addresses.queues.get(binding.routing_name)
         if named is not None and named.definition.routing_type != _ANYCAST:
-            self.consider(named)
+            yield named
         address = self._addresses.addresses.get(binding.routing_name)
-        for queue in tuple(address.anycast) if address is not None else ():
-            self.consider(queue)
+        if address is not None:
+            yield from address.anycast
+
+    def _consider_later(self, queue: Queue, *, has_new_target: bool) -> None:
+        """Consider a queue once for all changes of this step: the first look resolves its address again."""
+        if not self._changed:
+            self._deferred.add(self._consider_changed())
+        self._changed[queue] = has_new_target or self._changed.get(queue, False)
+
+    def _consider_changed(self) -> Iterator[None]:
+        changed, self._changed = self._changed, {}
+        for queue, has_new_target in changed.items():
+            if has_new_target or queue not in self._active or not self._is_due(queue):
+                self.consider(queue)
+            yield
 
     def consider(self, queue: Queue) -> None:
-        """Redistribute a queue, now or after the delay, if it is time to.
+        """Redistribute a queue, now or after the delay, if it is time to; end that if it is not any more.
 
-        Must be called for a new queue, and for one that lost a consumer or got one.
+        Must be called for a queue that lost a consumer or got one.
         """
         if not self._addresses.resolution.has_remote or not self._is_due(queue):
+            self.cancel(queue)
             return
         taker = self._active.get(queue)
         if taker is not None:
@@ -188,7 +238,7 @@ class Redistribution:
             taker.consumer.cursor = Bookmark()
             queue.consumer_ready(taker.consumer)
             return
-        delay_ms = self._settings.of(queue.definition.address).redistribution_delay
+        delay_ms = self._delay_of(queue)
         assert delay_ms is not None
         if delay_ms == 0:
             self._begin(queue)
@@ -219,10 +269,13 @@ class Redistribution:
         self.due = min(self._waiting.values(), default=math.inf)
         self.on_due()
 
+    def _delay_of(self, queue: Queue) -> int | None:
+        return self._settings.of(queue.definition.address).redistribution_delay
+
     def _is_due(self, queue: Queue) -> bool:
         """Return True if a queue may have messages that no consumer here wants, and that have one elsewhere."""
         definition = queue.definition
-        if definition.internal or queue.deleted or self._settings.of(definition.address).redistribution_delay == -1:
+        if definition.internal or queue.deleted or self._delay_of(queue) == -1:
             return False
         if any(consumer.selector is None for consumer in queue.consumers):
             return False

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from embedbroker.config import AddressSettings, MessageLoadBalancing
-from embedbroker.kernel import LARGE, Body, Consumer, Outcome, RemoteBinding
+from embedbroker.kernel import LARGE, Address, Body, Consumer, Outcome, RemoteBinding
+from embedbroker.kernel.addressing._resolution import Resolution
 from embedbroker.protocols._large_codec import large_message
 from embedclient.wire.core import CoreMessage
 
@@ -166,6 +167,81 @@ def test_a_consumer_that_returns_gets_everything_in_order(stage: Stage) -> None:
     fill(stage, "d")
     assert taker.texts[-1] == "d"
     stage.kernel.check()
+
+
+def test_a_snapshot_resolves_an_address_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each binding forgets what was resolved: a look at each of its consumers would cost the square of their number."""
+    names = [f"s{number}" for number in range(50)]
+    for name in names:
+        stage.queue(name, "topic", MULTICAST)
+        fill(stage, name, address=f"topic::{name}")
+    resolved: list[str] = []
+    resolve = Resolution.resolve
+
+    def counted(self: Resolution, address: Address) -> None:
+        resolved.append(address.name)
+        resolve(self, address)
+
+    monkeypatch.setattr(Resolution, "resolve", counted)
+    for name in names:
+        binding = bind(stage, name, address="topic", routing_name=name)
+        binding.add_consumer(None)
+        observers = stage.kernel.observers
+        observers.call(observers.commit.remote_consumer_added, binding, binding.address, None, 1)
+    stage.run_all()
+    assert moved(stage) == names
+    assert resolved.count("topic") == 1
+
+
+@pytest.mark.parametrize("delay", [0, 200])
+def test_settings_of_a_running_broker_end_and_begin_it(delay: int) -> None:
+    stage = stage_with(delay)
+    bind(stage, consumers=("n = 9",), load_balancing=OFF_WITH)
+    stage.kernel.redistribution.consider(stage.kernel.address_manager.queues["orders"])
+    fill(stage, "a", n=1)
+    stage.kernel.settings_table.set_address("#", AddressSettings(redistribution_delay=-1))
+    stage.run_all()
+    fill(stage, "b", n=9)
+    stage.pass_time(1)
+    assert (stage.waiting("orders"), moved(stage)) == (["a", "b"], [])
+    assert stage.kernel.redistribution.due == math.inf
+    stage.kernel.settings_table.set_address("#", AddressSettings(redistribution_delay=delay))
+    stage.run_all()
+    stage.pass_time(1)
+    assert (stage.waiting("orders"), moved(stage)) == (["a"], ["b"])
+    stage.kernel.check()
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_it_ends_with_the_last_consumer_elsewhere(stage: Stage, is_removed: bool) -> None:
+    """What comes then is not offered to a hidden consumer that can do nothing with it."""
+    binding = bind(stage, consumers=("n = 9", "n = 8"), load_balancing=OFF_WITH)
+    queue = stage.kernel.address_manager.queues["orders"]
+    stage.kernel.redistribution.consider(queue)
+    stage.run_all()
+    assert queue.dispatcher.levels
+
+    def end(filter: str) -> None:
+        binding.remove_consumer(filter)
+        observers = stage.kernel.observers
+        observers.call(observers.commit.remote_consumer_removed, binding, filter, binding.consumer_count)
+        stage.run_all()
+
+    end("n = 9")
+    fill(stage, "eight", n=8)
+    assert moved(stage) == ["eight"]
+    if is_removed:
+        observers, number = stage.kernel.observers, binding.id
+        stage.kernel.address_manager.remove_remote_binding(binding)
+        observers.call(observers.commit.remote_binding_removed, binding, number)
+        stage.run_all()
+    else:
+        end("n = 8")
+    assert not queue.dispatcher.levels
+    binding = bind(stage, node=C, load_balancing=OFF_WITH)
+    fill(stage, "late")
+    appear(stage, binding)
+    assert moved(stage, C) == ["late"]
 
 
 # -- which messages ----------------------------------------------------------------------------------------------------
