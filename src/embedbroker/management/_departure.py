@@ -11,12 +11,12 @@ _OF_BRIDGES = "BRIDGE."
 
 
 def _scale_down(call: Call, connector: str | None) -> None:
-    config, departure = call.kernel.config, call.broker.departure
-    if connector and connector not in config.connectors:
-        names = ", ".join(sorted(config.connectors)) or "none"
+    connectors, departure = call.kernel.bridges.connectors, call.broker.departure
+    if connector and connector not in connectors:
+        names = ", ".join(sorted(connectors)) or "none"
         raise ManagementRefused(f"there is no connector {connector!r}; connectors of this broker: {names}")
     assert departure is not None
-    refusal = departure.scale_down(config.connectors[connector] if connector else None)
+    refusal = departure.scale_down(connectors[connector] if connector else None)
     if refusal is not None:
         raise ManagementRefused(refusal)
 

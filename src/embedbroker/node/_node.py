@@ -154,6 +154,11 @@ class Node:
         return self._machine.state is _RUNNING
 
     @property
+    def is_scaling_down(self) -> bool:
+        """Return True while messages move to another broker, or it is searched for."""
+        return self._lifecycle.scaling_down.is_under_way
+
+    @property
     def node_id(self) -> str:
         """Return the identity that a primary and its backups share, as text; empty until it is known."""
         return self.core.node_id

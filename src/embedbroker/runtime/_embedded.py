@@ -253,6 +253,9 @@ class EmbeddedBroker:
 
     @property
     def _scales_down(self) -> bool:
+        """Return True if the stop is the end of a scale-down, which was requested or is the policy."""
+        if self._run is not None and self._run.life.host.node.is_scaling_down:
+            return True
         policy = self.config.ha_policy
         return isinstance(policy, PrimaryOnly) and policy.scale_down is not None and policy.scale_down.enabled
 

@@ -87,11 +87,22 @@ def _round(
         present = members()
         if not present:
             break
-        tried.append(_chosen(present, policy))
+        tried.append(_untried(_chosen(present, policy), present, tried))
         yield tried[-1]
     left = [connector for connector in others() if not _leads_to_any(connector, tried)]
     for _ in left:
         yield _chosen(left, policy)
+
+
+def _untried(
+    chosen: TransportConfiguration,
+    members: Sequence[TransportConfiguration],
+    tried: Sequence[TransportConfiguration],
+) -> TransportConfiguration:
+    """Return the chosen member, or the next one behind it if it was `tried`: a policy may choose a dead one again."""
+    first = next((index for index, member in enumerate(members) if member is chosen), 0)
+    in_order = [*members[first:], *members[:first]]
+    return next((member for member in in_order if not _leads_to_any(member, tried)), chosen)
 
 
 def _leads_to_any(connector: TransportConfiguration, others: Sequence[TransportConfiguration]) -> bool:

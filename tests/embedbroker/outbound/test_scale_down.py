@@ -333,6 +333,17 @@ async def test_management_starts_a_scale_down(broker_factory: MakeBroker) -> Non
     assert await queued(target) == ["moved"]
 
 
+async def test_a_connector_that_management_added_leads_to_the_target(broker_factory: MakeBroker) -> None:
+    source, target = await started(broker_factory)
+    async with session_at(source.url) as session:
+        await put(session, ["moved"])
+    management = source.broker.management
+    await management.invoke("broker", "addConnector", "b", "vm://b")
+    await management.invoke("broker", "scaleDown", "b")
+    await source.wait_for_role(Role.STOPPED)
+    assert await queued(target) == ["moved"]
+
+
 async def test_a_backup_without_a_target_serves(make_brokers: MakeBrokers) -> None:
     """Messages that no other broker can get are of more use here than nowhere."""
     backup = SharedStoreBackup(scale_down=ScaleDown())

@@ -79,6 +79,12 @@ def test_a_first_connection_pauses_in_front_of_a_server_that_was_just_tried() ->
     ]
 
 
+def test_a_policy_that_chooses_a_dead_member_again_gets_the_next_one() -> None:
+    members = [A, B, C]
+    attempts = first_attempts(LocatorSettings(), [A], lambda count: 0, members=lambda: members)
+    assert [attempt.connector for attempt in attempts] == [A, B, C]
+
+
 def test_members_come_first_as_they_are_then_and_the_named_connectors_that_are_left() -> None:
     settings = LocatorSettings(initial_connect_attempts=2, retry_interval_ms=500)
     members = [C, A]
