@@ -147,7 +147,7 @@ class Kernel:
         events.remote_binding_updated.append(self.redistribution.on_remote_consumer)
         events.remote_binding_removed.append(self.redistribution.on_remote_end)
         events.remote_consumer_removed.append(self.redistribution.on_remote_end)
-        self.settings_table.on_addresses_changed = self.redistribution.on_settings
+        self.observers.decision.address_settings_changed.append(self.redistribution.on_settings)
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
             self.schedule, self.redistribution,

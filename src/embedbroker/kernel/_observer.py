@@ -96,6 +96,9 @@ class DecisionObserver:
     def queue_removed(self, queue: Queue) -> None:
         """Observe the removal of a queue with its contents."""
 
+    def address_settings_changed(self) -> None:
+        """Observe that other settings of addresses are in force."""
+
 
 class CommitObserver:
     """Observe commits: override the events of interest.
@@ -218,7 +221,7 @@ Observer: TypeAlias = DecisionObserver | CommitObserver
 class DecisionSubscribers:
     """Hold callables by event, in order of subscription; see `DecisionObserver`."""
 
-    __slots__ = ("committed", "delivered", "queue_removed", "returned", "routed", "settled")
+    __slots__ = ("address_settings_changed", "committed", "delivered", "queue_removed", "returned", "routed", "settled")
 
     def __init__(self) -> None:
         self.routed: list[Callable[[Queue, int, bool, int], None]] = []
@@ -227,6 +230,7 @@ class DecisionSubscribers:
         self.returned: list[Callable[[Queue, int, bool], None]] = []
         self.committed: list[Callable[[Sequence[int], int], None]] = []
         self.queue_removed: list[Callable[[Queue], None]] = []
+        self.address_settings_changed: list[Callable[[], None]] = []
 
 
 class CommitSubscribers:

@@ -194,7 +194,7 @@ class Redistribution:
                     self._consider_later(queue, has_new_target=False)
 
     def on_settings(self) -> None:
-        """Handle other settings of addresses."""
+        """Handle other settings of addresses. Observes `DecisionObserver.address_settings_changed`."""
         if self._addresses.resolution.has_remote:
             for queue in self._addresses.queues.values():
                 self._consider_later(queue, has_new_target=False)

@@ -66,8 +66,6 @@ class SettingsTable:
         self._ids = ids
         self._observers = observers
         self._bound = bound
-        #: Called when other address settings are in force.
-        self.on_addresses_changed: Callable[[], None] = _nothing
         self._log = log
         # Numbers of the records by kind and match.
         self._recorded: dict[tuple[str, str], int] = {}
@@ -173,7 +171,8 @@ class SettingsTable:
         # A match with wildcards may fit any of them.
         for address in self._bound.values():
             address.is_plain = None
-        self.on_addresses_changed()
+        for observed in self._observers.decision.address_settings_changed:
+            observed()
 
     def _replace_security(self, match: str, setting: SecuritySetting | None) -> None:
         changed = {known: each for known, each in self._security.items() if known != match}
@@ -204,7 +203,3 @@ def _address_settings(values: Mapping[str, object]) -> AddressSettings:
     if policy is not None:
         known["address_full_policy"] = AddressFullPolicy(policy)
     return AddressSettings(**known)  # type: ignore[arg-type]  # the class checks each value
-
-
-def _nothing() -> None:
-    """Do nothing."""
