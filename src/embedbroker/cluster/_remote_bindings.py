@@ -1,6 +1,6 @@
 """The queues and consumers of one other broker, as its notifications announce them (cluster-and-ha 7.4 to 7.7).
 
-Responsible for the table of remote bindings with their consumers and distances, and for one log line for each
+Responsible for the table of remote bindings with their consumers and distances, and for one log line for each kind of
 notification that is malformed or out of place. The rules are those of Artemis' message flow record. Does not depend on
 routing, on store-and-forward queues, or on the connection that the notifications come from.
 """
@@ -17,6 +17,7 @@ from embedbroker.kernel import (
     GroupNotice,
     GroupNoticeKind,
     InvalidSelector,
+    LogOnce,
     Queue,
     RemoteBinding,
     Selector,
@@ -28,6 +29,7 @@ from embedclient.model import Properties
 from embedclient.wire.core import CoreMessage
 
 __all__ = [
+    "BINDINGS_MAX",
     "BindingAdded",
     "BindingChange",
     "BindingConnected",
@@ -42,6 +44,11 @@ __all__ = [
 
 _RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
 _GROUPING = frozenset(("PROPOSAL", "PROPOSAL_RESPONSE", "UNPROPOSAL"))
+_KINDS = _GROUPING | {
+    "BINDING_ADDED", "BINDING_REMOVED", "BINDING_UPDATED", "CONSUMER_CREATED", "CONSUMER_CLOSED", "SESSION_CREATED",
+}  # fmt: skip
+BINDINGS_MAX = 100_000
+"""Number of queues of one other broker that this broker sends to."""
 
 
 @frozen
@@ -138,7 +145,7 @@ class RemoteBindings:
         max_hops: Largest distance of a binding in the table.
         store_and_forward: Queue for the messages of that broker.
         load_balancing: Which messages go to that broker.
-        log: Receives one line for each notification that is ignored.
+        log: Receives one line for each kind of notification that is ignored.
     """
 
     def __init__(
@@ -156,7 +163,8 @@ class RemoteBindings:
         self._max_hops = max_hops
         self._store_and_forward = store_and_forward
         self._load_balancing = load_balancing
-        self._log = log
+        # By kind: another broker may repeat what is out of place, under any number of names.
+        self._log_once = LogOnce(log)
         self._selectors = SelectorCache()
         #: True once the snapshot of this connection is complete.
         self.is_complete = False
@@ -191,12 +199,12 @@ class RemoteBindings:
     def on_message(self, message: CoreMessage) -> list[BindingChange]:
         """Apply one message of the notification queue, and return what it changed, in order.
 
-        A message that cannot be applied changes nothing, and is one log line.
+        A message that cannot be applied changes nothing. The first of each kind is one log line.
         """
         try:
             properties = message.properties
         except RemoteProtocolError as error:
-            self._log(f"node {self.node_id}: a notification is ignored: {error}")
+            self._log_once("unreadable", f"node {self.node_id}: a notification is ignored: {error}")
             return []
         if _RESET in properties:
             self._begun = True
@@ -211,7 +219,8 @@ class RemoteBindings:
             return self._apply(properties)
         except _Ignored as ignored:
             kind = name_in_text(str(properties.get("_AMQ_NotifType")))
-            self._log(f"node {self.node_id}: notification {kind} is ignored: {ignored}")
+            known = kind if kind in _KINDS else "unknown"
+            self._log_once(known, f"node {self.node_id}: notification {kind} is ignored: {ignored}")
             return []
 
     def _apply(self, properties: Properties) -> list[BindingChange]:
@@ -253,6 +262,8 @@ class RemoteBindings:
         existing = self.by_cluster_name.get(cluster_name)
         if existing is not None and existing.remote_queue_id == queue_id:
             return self._connect(existing, added.filter)
+        if existing is None and len(self.by_cluster_name) >= BINDINGS_MAX:
+            raise _Ignored(f"it has more than {BINDINGS_MAX} queues; nothing is sent to those beyond")
         # A queue that was deleted and created again has another id.
         changes = self._remove([existing]) if existing is not None else []
         self.by_cluster_name[cluster_name] = added
@@ -310,7 +321,7 @@ class RemoteBindings:
         except _Ignored as ignored:
             # Counted, so that its end is not that of another consumer. It gets nothing.
             name = name_in_text(binding.cluster_name)
-            self._log(f"node {self.node_id}: a consumer of {name!r} gets no message: {ignored}")
+            self._log_once("consumer", f"node {self.node_id}: a consumer of {name!r} gets no message: {ignored}")
             selector = _matching_nothing(filter or "")
         binding.add_consumer(selector)
         return [ConsumerCreated(binding, address if "::" in address else binding.address, filter, distance)]

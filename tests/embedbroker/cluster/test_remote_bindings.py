@@ -391,6 +391,21 @@ def test_a_malformed_notification_is_one_line(notification: dict[str, object], r
     assert list(bench.table.by_cluster_name) == [f"q{OTHER}"] and bench.q.consumer_count == 1
 
 
+def test_what_a_broker_repeats_is_one_line_for_each_kind() -> None:
+    bench = begun()
+    for number in range(50):
+        bench.get(f"MADE_UP_{number}", ClusterName=f"c{number}")
+        bench.get("BINDING_ADDED", ClusterName=f"c{number}")
+    assert len(bench.log) == 2
+
+
+def test_queues_beyond_the_maximum_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embedbroker.cluster._remote_bindings.BINDINGS_MAX", 2)
+    bench = begun(*(binding(f"q{number}") for number in range(5)))
+    assert len(bench.table.by_cluster_name) == 2
+    assert "it has more than 2 queues; nothing is sent to those beyond" in bench.line
+
+
 def test_properties_that_cannot_be_decoded_are_one_line() -> None:
     bench = begun()
     whole = message_of({"_AMQ_NotifType": "BINDING_ADDED"})
