@@ -142,10 +142,17 @@ def _large_messages_directory(config: BrokerConfig, _attribute: Attribute[str | 
         )
 
 
-def _ha_policy(_config: BrokerConfig, _attribute: Attribute[HAPolicy], value: object) -> None:
+def _ha_policy(config: BrokerConfig, _attribute: Attribute[HAPolicy], value: object) -> None:
     if not isinstance(value, HAPolicy):
         kinds = ", ".join(kind.__name__ for kind in get_args(HAPolicy))
         raise TypeError(f"ha_policy must be one of {kinds}, not {value!r}")
+    scale_down = getattr(value, "scale_down", None)
+    if scale_down is None:
+        return
+    for name in scale_down.connectors:
+        if name not in config.connectors:
+            hint = did_you_mean(name, config.connectors)
+            raise ValueError(f"ha_policy: scale_down: there is no connector {name!r}{hint}")
 
 
 def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnection | None], value: object) -> None:

@@ -138,3 +138,9 @@ def test_a_policy_keeps_its_own_properties() -> None:
     manager = LockManager("zookeeper", properties)
     properties["namespace"] = "other"
     assert manager.properties == {"connect-string": "127.0.0.1:2181"}
+
+
+def test_the_connectors_of_a_scale_down_must_exist() -> None:
+    policy = PrimaryOnly(scale_down=ScaleDown(connectors=["bb"]))
+    with pytest.raises(ValueError, match="ha_policy: scale_down: there is no connector 'bb'; did you mean 'b'"):
+        BrokerConfig(ha_policy=policy, connectors={"b": "tcp://other:61616"})
