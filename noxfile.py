@@ -95,7 +95,7 @@ def tests(session: nox.Session) -> None:
 def simulate(session: nox.Session) -> None:
     """Run simulated crashes: the fixed seeds of one broker and of groups in all modes, on every Python found.
 
-    For a campaign: `-- [--groups | --mode MODE | --bridges | --cluster] --seeds N [--first-seed N]`.
+    For a campaign: `-- [--groups | --mode MODE | --bridges | --cluster [--pairs]] --seeds N [--first-seed N]`.
     """
     _install(session, "-e", ".[dev]")
     others = [argument for path in _other_interpreters(session) for argument in ("--interpreter", path)]
@@ -106,7 +106,8 @@ def simulate(session: nox.Session) -> None:
         session.run(*command, "--mode", "votes")
         session.run(*command, "--administrator", "--seeds", "80", "--hash-check", "4")
         session.run(*command, "--bridges", "--seeds", "20", "--hash-check", "3")
-        session.run(*command, "--cluster", "--seeds", "10", "--hash-check", "2")
+        session.run(*command, "--cluster", "--seeds", "7", "--hash-check", "1")
+        session.run(*command, "--cluster", "--pairs", "--seeds", "2", "--hash-check", "1")
 
 
 def _other_interpreters(session: nox.Session) -> list[str]:

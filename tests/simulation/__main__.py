@@ -28,10 +28,13 @@ from .scenario.scenario import run_group_seed, varied
 from .sites import (
     BRIDGE_MINIMA_PER_1000,
     CLUSTER_MINIMA_PER_1000,
+    FAILOVER_MINIMA_PER_1000,
     draw_bridge_plan,
     draw_cluster_plan,
+    draw_failover_plan,
     run_bridge_seed,
     run_cluster_seed,
+    run_failover_seed,
 )
 
 #: About two minutes on two cores.
@@ -61,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(
             "--bridges goes with no other kind: some messages are large, and some bridges administered, anyway"
         )
+    if options.pairs and not options.cluster:
+        parser.error("--pairs goes with --cluster")
     options.groups = options.groups or options.mode is not None
     _set_numbers(options)
     if options.keep is not None:
@@ -84,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         "groups": options.groups,
         "bridges": options.bridges,
         "cluster": options.cluster,
+        "pairs": options.pairs,
         "mode": options.mode,
         "large_bodies": options.large_bodies,
         "administrator": options.administrator,
@@ -105,7 +111,7 @@ def _first_plan(options: argparse.Namespace) -> object:
     if options.bridges:
         return draw_bridge_plan(seed)
     if options.cluster:
-        return draw_cluster_plan(seed)
+        return draw_failover_plan(seed) if options.pairs else draw_cluster_plan(seed)
     plan = draw_group_plan(seed, _mode(options)) if options.groups else draw_plan(seed)
     return varied(plan, large_bodies=options.large_bodies, administrator=options.administrator)
 
@@ -114,7 +120,7 @@ def _make_campaign(options: argparse.Namespace) -> Campaign:
     if options.bridges:
         return Campaign.of_sites(BRIDGE_MINIMA_PER_1000)
     if options.cluster:
-        return Campaign.of_sites(CLUSTER_MINIMA_PER_1000)
+        return Campaign.of_sites(FAILOVER_MINIMA_PER_1000 if options.pairs else CLUSTER_MINIMA_PER_1000)
     campaign = Campaign.of_groups(_mode(options)) if options.groups else Campaign()
     if options.administrator:
         campaign.add_administrator(has_acceptor=not options.groups)
@@ -147,6 +153,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--groups", action="store_true", help="a primary with its backups, instead of one broker")
     parser.add_argument("--bridges", action="store_true", help="two or three brokers with bridges between them")
     parser.add_argument("--cluster", action="store_true", help="a cluster of two to eight brokers")
+    parser.add_argument("--pairs", action="store_true", help="a cluster of pairs that fail over under load (--cluster)")
     parser.add_argument(
         "--mode",
         choices=list(_MODES),
@@ -206,8 +213,10 @@ def _mode(options: argparse.Namespace) -> GroupMode | None:
 
 
 def _runner(options: argparse.Namespace) -> Callable[[int], SeedResult]:
-    if options.bridges or options.cluster:
-        return run_bridge_seed if options.bridges else run_cluster_seed
+    if options.bridges:
+        return run_bridge_seed
+    if options.cluster:
+        return run_failover_seed if options.pairs else run_cluster_seed
     run = partial(run_group_seed, mode=_mode(options)) if options.groups else run_seed
     given = {name: True for name in ("large_bodies", "administrator") if getattr(options, name)}
     return partial(run, **given) if given else run
@@ -218,6 +227,7 @@ def _ways(options: argparse.Namespace) -> list[str]:
     groups = ["--groups"] if options.groups else []
     groups += ["--bridges"] if options.bridges else []
     groups += ["--cluster"] if options.cluster else []
+    groups += ["--pairs"] if options.pairs else []
     groups += ["--large-bodies"] if options.large_bodies else []
     groups += ["--administrator"] if options.administrator else []
     return [*groups, *(["--mode", options.mode] if options.mode is not None else [])]

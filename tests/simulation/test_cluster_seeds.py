@@ -14,11 +14,13 @@ from .cluster_bugs import CLUSTER_BUGS
 from .hunting import Bug, hunt
 from .sites import (
     CLUSTER_MINIMA_PER_1000,
+    FAILOVER_MINIMA_PER_1000,
     ClusterPlan,
     draw_cluster_plan,
     form_cluster,
     run_cluster_plan,
     run_cluster_seed,
+    run_failover_seed,
 )
 from .sites.cluster_plan import NodePlan
 
@@ -27,7 +29,7 @@ pytestmark = [pytest.mark.timeout(300)]
 
 def test_each_message_is_taken_once_while_nodes_crash() -> None:
     campaign = Campaign.of_sites(CLUSTER_MINIMA_PER_1000)
-    for seed in range(1, 5):
+    for seed in range(1, 4):
         campaign.add(run_cluster_seed(seed))
     assert campaign.passed, campaign.shortcomings()
     hits = campaign.hits
@@ -35,11 +37,18 @@ def test_each_message_is_taken_once_while_nodes_crash() -> None:
     assert min(hits[Moment.TAKEN_ELSEWHERE], hits[Moment.SENT_IN_FORMED_CLUSTER]) >= 40
 
 
+def test_nothing_is_lost_or_doubled_while_pairs_fail_over() -> None:
+    campaign = Campaign.of_sites(FAILOVER_MINIMA_PER_1000)
+    campaign.add(run_failover_seed(1))
+    assert campaign.passed and campaign.hits[Moment.TARGET_FAILED_OVER] >= 2
+
+
 def test_plans_have_clusters_of_all_kinds() -> None:
     plans = [draw_cluster_plan(seed) for seed in range(1, 100)]
     assert {len(plan.nodes) for plan in plans} == {2, 3, 4, 5, 8}
     assert {plan.load_balancing for plan in plans} == {"STRICT", "ON_DEMAND", "OFF", "OFF_WITH_REDISTRIBUTION"}
     assert {plan.direct_only for plan in plans} == {plan.detects_duplicates for plan in plans} == {False, True}
+    assert {node.is_pair for plan in plans for node in plan.nodes} == {False, True}
     assert any(plan.distance("n0", "n2") == 2 for plan in plans if len(plan.nodes) > 2)
 
 

@@ -194,6 +194,7 @@ class Moment(IntEnum):
     SENT_IN_PART_OF_CLUSTER = 138
     FORWARDED = 139
     ACKNOWLEDGED_IN_DOUBT = 140
+    TARGET_FAILED_OVER = 141
 
 
 @define(eq=False)

@@ -12,6 +12,7 @@ from random import Random
 __all__ = [
     "FaultKind",
     "draw_bridge_faults",
+    "draw_failover_faults",
     "draw_faults",
     "draw_group_faults",
     "draw_replica_faults",
@@ -206,6 +207,20 @@ _BRIDGE_WEIGHTS = {
 }
 
 
+#: Here the member of a pair that serves goes away, at any moment of a bridge.
+_FAILOVER_WEIGHTS = {
+    FaultKind.CRASH: 6,
+    FaultKind.CRASH_WHILE_FORWARDING: 16,
+    FaultKind.CRASH_WHILE_WRITING: 6,
+    FaultKind.CRASH_TWICE: 3,
+    FaultKind.RESTART: 2,
+    FaultKind.FREEZE: 2,
+    FaultKind.CUT_MEMBERS: 3,
+    FaultKind.PART_MEMBERS: 2,
+    FaultKind.SLOW_MEMBERS: 2,
+}
+
+
 def draw_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for one broker."""
     return _draw(random, count, _WEIGHTS)
@@ -229,6 +244,11 @@ def draw_vote_faults(random: Random, count: int) -> list[FaultKind]:
 def draw_bridge_faults(random: Random, count: int) -> list[FaultKind]:
     """A random selection for brokers with bridges between them."""
     return _draw(random, count, _BRIDGE_WEIGHTS)
+
+
+def draw_failover_faults(random: Random, count: int) -> list[FaultKind]:
+    """A random selection for clusters of pairs."""
+    return _draw(random, count, _FAILOVER_WEIGHTS)
 
 
 def _draw(random: Random, count: int, weights: Mapping[FaultKind, int]) -> list[FaultKind]:

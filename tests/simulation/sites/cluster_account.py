@@ -27,9 +27,9 @@ class ClusterSendBook(SendBook):
     ``life_of`` returns what changes with each life of a node, or None if the node lacks bindings of subscriptions.
     """
 
-    life_of: Callable[[str], int | None] = field(kw_only=True)
+    life_of: Callable[[str], str | None] = field(kw_only=True)
     homes: dict[str, str] = field(kw_only=True)
-    complete: dict[str, int | None] = field(factory=dict, init=False)
+    complete: dict[str, str | None] = field(factory=dict, init=False)
 
     def sent(self, sender: str, letter: Letter) -> None:
         first = letter.key not in self.entries

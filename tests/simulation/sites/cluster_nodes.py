@@ -13,7 +13,10 @@ from embedbroker.config import (
     BrokerConfig,
     ClusterConnection,
     MessageLoadBalancing,
+    PrimaryOnly,
     QueueConfiguration,
+    SharedStoreBackup,
+    SharedStorePrimary,
 )
 from embedbroker.kernel import Kernel
 from embedbroker.testing._disk import SimulatedDisk
@@ -36,16 +39,21 @@ def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
     sites = {}
     for node in plan.nodes:
         # Each node has a lock store: it keeps the node id.
-        host = NodeHost(network, _config(plan, node), SimulatedDisk(), plan.journal, SimulatedLocks())
-        host.speed.factor = node.disk_factor
-        sites[node.name] = Site(node.name, [host])
+        disk, locks = SimulatedDisk(), SimulatedLocks()
+        configs = [_config(plan, node, name) for name in node.hosts]
+        hosts = [NodeHost(network, config, disk, plan.journal, locks) for config in configs]
+        for host in hosts:
+            host.speed.factor = node.disk_factor
+        sites[node.name] = Site(node.name, hosts)
     return sites
 
 
-def _config(plan: ClusterPlan, node: NodePlan) -> BrokerConfig:
+def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
+    hosts = {each.name: each.hosts for each in plan.nodes}
+    in_pair = SharedStorePrimary() if name == node.name else SharedStoreBackup()
     connection = ClusterConnection(
-        connector=node.name,
-        static_connectors=node.finds,
+        connector=name,
+        static_connectors=[each for found in node.finds for each in hosts[found]],
         allow_direct_connections_only=plan.direct_only,
         message_load_balancing=MessageLoadBalancing(plan.load_balancing),
         max_hops=plan.max_hops,
@@ -58,7 +66,8 @@ def _config(plan: ClusterPlan, node: NodePlan) -> BrokerConfig:
     )
     subscriptions = {queue.name: _queue(queue) for queue in node.subscriptions}
     return BrokerConfig(
-        name=node.name,
+        name=name,
+        ha_policy=in_pair if node.is_pair else PrimaryOnly(),
         addresses={
             QUEUE: AddressConfiguration(anycast={QUEUE: QueueConfiguration()}),
             TOPIC: AddressConfiguration(multicast=subscriptions),
@@ -70,7 +79,7 @@ def _config(plan: ClusterPlan, node: NodePlan) -> BrokerConfig:
                 redistribution_delay=plan.redistribution_delay_ms,
             )
         },
-        connectors={each.name: f"tcp://{each.name}:{_PORT}" for each in plan.nodes},
+        connectors={each: f"tcp://{each}:{_PORT}" for names in hosts.values() for each in names},
         cluster_connection=connection,
         cluster_user="cluster",
         cluster_password="of the cluster",
@@ -90,13 +99,13 @@ class ClusterTruth:
     plan: ClusterPlan
     sites: dict[str, Site]
     #: The node ids, which stay the same in all lives.
-    _node_ids: dict[str, str] = field(factory=dict, init=False)
+    node_ids: dict[str, str] = field(factory=dict, init=False)
 
     def note_node_ids(self) -> None:
         """Note the node ids, when all nodes run."""
         for name, site in self.sites.items():
             assert site.live is not None and site.live.node is not None
-            self._node_ids[name] = site.live.node.node_id
+            self.node_ids[name] = site.live.node.node_id
 
     @property
     def is_formed(self) -> bool:
@@ -128,7 +137,7 @@ class ClusterTruth:
         if kernel is None:
             return False
         wanted = {
-            (f"{queue.name}{self._node_ids[node.name]}", distance)
+            (f"{queue.name}{self.node_ids[node.name]}", distance)
             for node in self.plan.nodes
             if (distance := self.plan.distance(name, node.name)) and node.name != name
             for queue in node.subscriptions

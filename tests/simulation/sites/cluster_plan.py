@@ -21,12 +21,18 @@ QUEUE, TOPIC = "orders", "news"
 
 @frozen
 class NodePlan:
-    """One node. ``finds``: the nodes whose connectors it is configured with."""
+    """One node, or a pair on one disk. ``finds``: the nodes whose connectors it is configured with."""
 
     name: str
     finds: tuple[str, ...]
     subscriptions: tuple[QueuePlan, ...] = ()
     disk_factor: float = 1.0
+    is_pair: bool = False
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of its hosts."""
+        return (self.name, f"{self.name}-backup") if self.is_pair else (self.name,)
 
 
 @frozen

@@ -7,6 +7,7 @@ time, users drain all queues, and nothing must move any more.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from attrs import define, field
 
@@ -23,13 +24,13 @@ from tests.simulation.scenario.scenario import failing_with, run_until
 from .cluster_account import ClusterAccount, ClusterSendBook
 from .cluster_nodes import ClusterTruth, make_nodes
 from .cluster_plan import QUEUE, ClusterPlan, TakerPlan
-from .draw_clusters import draw_cluster_plan
+from .draw_clusters import draw_cluster_plan, draw_failover_plan
 from .senders import Sender
 from .site import Site, live_kernel
 from .site_faults import SiteFaults
 from .takers import TakeBook, Taker
 
-__all__ = ["form_cluster", "run_cluster_plan", "run_cluster_seed"]
+__all__ = ["form_cluster", "run_cluster_plan", "run_cluster_seed", "run_failover_seed"]
 
 #: Virtual seconds that each phase may last.
 _SETUP_S, _FORM_S, _WORK_S, _DRAIN_S, _LEAVE_S = 20.0, 30.0, 300.0, 120.0, 60.0
@@ -55,6 +56,15 @@ def run_cluster_plan(plan: ClusterPlan, *, trace_tail_lines: int = 200) -> SeedR
     """
     world = World(plan.seed, trace_tail_lines=trace_tail_lines)
     return failing_with(world, lambda: _ClusterScenario(plan, world).run())
+
+
+def run_failover_seed(seed: int, *, trace_tail_lines: int = 200) -> SeedResult:
+    """Run a scenario of pairs that fail over again and again under load.
+
+    Raises:
+        ScenarioFailed: As for `run_cluster_seed`.
+    """
+    return run_cluster_plan(draw_failover_plan(seed), trace_tail_lines=trace_tail_lines)
 
 
 def form_cluster(plan: ClusterPlan) -> SeedResult:
@@ -107,6 +117,9 @@ class _ClusterScenario:
             self.senders.append(Sender(self.scene, self._client(sender.name, sender.site), sender, self.book))
         for taker in plan.takers:
             self.takers.append(Taker(self.scene, self._client(taker.name, taker.node), taker, self.taken))
+        for name, site in self.sites.items():
+            if len(site.hosts) > 1:
+                self._watch_pair(name, site)
         parts = self._is_forwarding, self._on_disturbed, self._on_crash
         self.faults = SiteFaults(self.scene, self.network, list(self.sites.values()), *parts)
 
@@ -119,10 +132,35 @@ class _ClusterScenario:
     def _hosts(self) -> list[NodeHost]:
         return [host for site in self.sites.values() for host in site.hosts]
 
-    def _life_that_reaches(self, node: str) -> int | None:
-        """Return the number of a node's life if it has all subscriptions that it must reach."""
+    def _life_that_reaches(self, node: str) -> str | None:
+        """Return what stands for the life of a node if it has all subscriptions that it must reach."""
         host = self.sites[node].live
-        return host.life if host is not None and self.truth.has_subscriptions(node) else None
+        return f"{host.name} {host.life}" if host is not None and self.truth.has_subscriptions(node) else None
+
+    def _watch_pair(self, name: str, site: Site) -> None:
+        """Count each change of the member that serves."""
+        served = [site.hosts[0]]
+
+        def on_ready(host: NodeHost) -> None:
+            if host is not served[0]:
+                self.scene.hit(Moment.FAILBACK if host is site.hosts[0] else Moment.FAILOVER)
+                if self._has_messages_for(name):
+                    self.scene.hit(Moment.TARGET_FAILED_OVER)
+                served[0] = host
+
+        for host in site.hosts:
+            host.on_ready.append(partial(on_ready, host))
+
+    def _has_messages_for(self, name: str) -> bool:
+        """Return True if another node holds messages for a node, waiting or in doubt."""
+        node_id = self.truth.node_ids.get(name)
+        kernels = [live_kernel(site.live) for site in self.sites.values()]
+        return node_id is not None and any(
+            queue.message_count and queue.name.startswith(_INTERNAL) and queue.name.endswith(node_id)
+            for kernel in kernels
+            if kernel is not None
+            for queue in kernel.address_manager.queues.values()
+        )
 
     # Phases
 
@@ -201,7 +239,9 @@ class _ClusterScenario:
             host.leave()
         self._compare_replays()
         self._run_until(
-            lambda: all(checker.compared for checker in self.checkers), _LEAVE_S, "the nodes do not come to rest"
+            lambda: all(checker.compared for checker in self.checkers if checker.broker.ready),
+            _LEAVE_S,
+            "the nodes do not come to rest",
         )
 
     def _compare_replays(self) -> None:

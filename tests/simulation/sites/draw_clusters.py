@@ -11,24 +11,34 @@ from attrs import define, evolve
 
 from embedbroker.testing._messages import COLORS
 from embedclient.agent import LocatorSettings
-from tests.simulation.scenario.fault_kinds import draw_bridge_faults
+from tests.simulation.scenario.fault_kinds import draw_bridge_faults, draw_failover_faults
 from tests.simulation.scenario.plan import FaultStrike, QueuePlan
 
 from .cluster_plan import QUEUE, TOPIC, ClusterPlan, NodePlan, TakerPlan
 from .draw_bridges import draw_client, draw_journal
 from .senders import SenderPlan
 
-__all__ = ["draw_cluster_plan"]
+__all__ = ["draw_cluster_plan", "draw_failover_plan"]
 
 _ANYCAST, _MULTICAST = 1, 0
 _MESSAGES_MIN, _MESSAGES_MAX = 80, 200
+#: A pair costs as much as two nodes.
+_NODES_WITH_PAIRS_MAX = 4
+_FAILOVERS_SPAN_S = 3.0
 #: A subscription of this name exists on several nodes, and they share its messages.
 _SHARED = "shared"
 
 
 def draw_cluster_plan(seed: int) -> ClusterPlan:
     """The plan of a seed: two to eight nodes that all reach each other, in a chain, or in a ring of one direction."""
-    return _Draw(Random(f"cluster {seed}")).plan(seed)
+    plan = _Draw(Random(f"cluster {seed}")).plan(seed)
+    # What came later is drawn apart, so that the rest of a seed stays what it was.
+    return _Draw(Random(f"pairs {seed}")).with_pairs(plan)
+
+
+def draw_failover_plan(seed: int) -> ClusterPlan:
+    """The plan of a seed: two or three pairs under load, whose members crash again and again."""
+    return _Draw(Random(f"failovers {seed}")).failovers(seed)
 
 
 @define(eq=False)
@@ -62,6 +72,39 @@ class _Draw:
             senders=tuple(self._senders(names, is_off=load_balancing.startswith("OFF"))),
             takers=tuple(self._takers(nodes)),
             faults=tuple(FaultStrike(kind, random.random() * span_s) for kind in kinds),
+        )
+
+    def with_pairs(self, plan: ClusterPlan) -> ClusterPlan:
+        """Make some nodes pairs, in the smaller clusters."""
+        random = self.random
+        if len(plan.nodes) > _NODES_WITH_PAIRS_MAX or random.random() < 0.6:
+            return plan
+        nodes = [evolve(node, is_pair=random.random() < 0.6) for node in plan.nodes]
+        return evolve(plan, nodes=tuple(nodes))
+
+    def failovers(self, seed: int) -> ClusterPlan:
+        """Two or three pairs; most messages go to another one, and most faults end the member that serves."""
+        random, names = self.random, ["n0", "n1", "n2"][: self.random.choice((2, 2, 3))]
+        plan = draw_cluster_plan(seed)
+        nodes = [
+            NodePlan(name, self._finds(names, number, "symmetric"), is_pair=True) for number, name in enumerate(names)
+        ]
+        # With a slow disk confirmations are late, and much is in doubt when a fault strikes.
+        nodes = [
+            evolve(node, disk_factor=random.choice((1.0, 10.0, 50.0)))
+            for node in self._subscribed(nodes, may_share=False)
+        ]
+        kinds = draw_failover_faults(random, random.randint(10, 16))
+        return evolve(
+            plan,
+            nodes=tuple(nodes),
+            direct_only=False,
+            max_hops=1,
+            detects_duplicates=True,
+            load_balancing=random.choice(("STRICT", "ON_DEMAND")),
+            senders=tuple(self._steady_senders(names)),
+            takers=tuple(self._takers(nodes)),
+            faults=tuple(FaultStrike(kind, random.random() * _FAILOVERS_SPAN_S) for kind in kinds),
         )
 
     def _finds(self, names: list[str], number: int, shape: str) -> tuple[str, ...]:
@@ -113,6 +156,26 @@ class _Draw:
                 )
             )
         return senders
+
+    def _steady_senders(self, names: list[str]) -> list[SenderPlan]:
+        """Two senders at each node, which work until the last fault."""
+        random = self.random
+        plan = SenderPlan("", "", QUEUE, 0, 0.0, size_max=1_000)
+        return [
+            evolve(
+                plan,
+                name=f"s{number}",
+                site=name,
+                address=random.choice((QUEUE, TOPIC)),
+                count=int(_FAILOVERS_SPAN_S / think_s),
+                think_s=think_s,
+                batch=random.choice((0, 0, 5)),
+                durable=random.random() < 0.9,
+                identifies=random.random() < 0.5,
+            )
+            for number, name in enumerate(names * 2)
+            if (think_s := random.choice((0.05, 0.1)))
+        ]
 
     def _takers(self, nodes: list[NodePlan]) -> list[TakerPlan]:
         random = self.random

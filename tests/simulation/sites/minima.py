@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from embedbroker.testing._scene import Moment
 
-__all__ = ["BRIDGE_MINIMA_PER_1000", "CLUSTER_MINIMA_PER_1000"]
+__all__ = ["BRIDGE_MINIMA_PER_1000", "CLUSTER_MINIMA_PER_1000", "FAILOVER_MINIMA_PER_1000"]
 
 BRIDGE_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.BRIDGED: 55_000,
@@ -64,4 +64,17 @@ CLUSTER_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SLOW_DISK: 70,
     Moment.SEND_IN_DOUBT: 120,
     Moment.REPLAY_COMPARED: 2_000,
+}
+
+FAILOVER_MINIMA_PER_1000: Mapping[Moment, int] = {
+    Moment.CLUSTER_FORMED: 3_000,
+    Moment.TARGET_FAILED_OVER: 1_500,
+    Moment.FAILOVER: 1_500,
+    Moment.FAILBACK: 1_500,
+    Moment.FORWARDED: 10_000,
+    Moment.TAKEN_ELSEWHERE: 30_000,
+    Moment.SENT_IN_FORMED_CLUSTER: 50_000,
+    Moment.SOURCE_CRASHED: 900,
+    Moment.SEND_IN_DOUBT: 1_200,
+    Moment.FROZEN_LIVE: 200,
 }
