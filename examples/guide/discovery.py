@@ -17,7 +17,7 @@ def member(name: str) -> EmbeddedBroker:
         name=name,
         broadcast_groups=[BroadcastGroup("announce", ADDRESS, PORT, INTERFACE)],
         discovery_groups=[DiscoveryGroup("find", ADDRESS, PORT, INTERFACE)],
-        cluster_connection=ClusterConnection(discovery_group="find"),
+        cluster_connections=ClusterConnection(discovery_group="find"),
         cluster_password="secret",
     )
 

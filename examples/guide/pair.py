@@ -16,7 +16,7 @@ def member(name: str, other: str, policy: SharedStorePrimary | SharedStoreBackup
         name=name,
         ha_policy=policy,
         connectors=CONNECTORS,
-        cluster_connection=ClusterConnection(connector=name, static_connectors=[other]),
+        cluster_connections=ClusterConnection(connector=name, static_connectors=[other]),
         cluster_password="secret",
         disk=DISK,
         locks=LOCKS,

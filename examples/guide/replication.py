@@ -30,7 +30,7 @@ async def main(directory: str) -> None:
             data_directory=f"{directory}/{name}",
             ha_policy=policy,
             connectors=CONNECTORS,
-            cluster_connection=ClusterConnection(connector=name, static_connectors=(other,)),
+            cluster_connections=ClusterConnection(connector=name, static_connectors=(other,)),
             cluster_password="secret",
             lock_manager=manager,
         )

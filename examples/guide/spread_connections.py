@@ -15,7 +15,7 @@ def member(name: str) -> EmbeddedBroker:
     return EmbeddedBroker(
         name=name,
         connectors={each: f"vm://{each}" for each in NAMES},
-        cluster_connection=ClusterConnection(
+        cluster_connections=ClusterConnection(
             connector=name, static_connectors=[each for each in NAMES if each != name]
         ),
         cluster_password="secret",

@@ -40,7 +40,7 @@ def ours(theirs: ArtemisBroker, password: str = PASSWORD) -> ThreadedBroker:
     return EmbeddedBroker.in_thread(
         name="ours",
         connectors={"theirs": theirs.url},
-        cluster_connection=ClusterConnection(static_connectors=("theirs",)),
+        cluster_connections=ClusterConnection(static_connectors=("theirs",)),
         cluster_user=USER,
         cluster_password=password,
     )
@@ -115,7 +115,7 @@ def test_messages_go_both_ways(tmp_path: Path, how: str) -> None:
             data_directory=tmp_path / "ours",
             addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
             connectors={"theirs": theirs.url},
-            cluster_connection=ClusterConnection(
+            cluster_connections=ClusterConnection(
                 static_connectors=("theirs",), message_load_balancing=MessageLoadBalancing(how)
             ),
             cluster_user=USER,
@@ -207,7 +207,7 @@ def test_our_backup_of_an_artemis_is_told_what_is_wrong_and_leaves_it_in_peace(t
                 data_directory=tmp_path / "backup",
                 ha_policy=ReplicationBackup(),
                 connectors={"theirs": theirs.url},
-                cluster_connection=ClusterConnection(static_connectors=("theirs",), call_timeout_ms=2000),
+                cluster_connections=ClusterConnection(static_connectors=("theirs",), call_timeout_ms=2000),
                 cluster_user=USER,
                 cluster_password=PASSWORD,
             )

@@ -110,7 +110,7 @@ async def test_a_broker_of_either_kind_finds_the_other_by_its_datagrams(
         name="ours",
         broadcast_groups=[] if finds else [embedbroker.BroadcastGroup("b", *place, broadcast_period_ms=500)],
         discovery_groups=[embedbroker.DiscoveryGroup("d", *place)] if finds else [],
-        cluster_connection=ClusterConnection(discovery_group="d" if finds else None, retry_interval_ms=100),
+        cluster_connections=ClusterConnection(discovery_group="d" if finds else None, retry_interval_ms=100),
         cluster_user="user",
         cluster_password="password",
     )

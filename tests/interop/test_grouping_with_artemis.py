@@ -40,7 +40,7 @@ def test_each_group_is_on_one_broker(theirs_is: str, tmp_path: Path) -> None:
             name="ours",
             addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
             connectors={"theirs": theirs.url},
-            cluster_connection=ClusterConnection(
+            cluster_connections=ClusterConnection(
                 static_connectors=("theirs",), message_load_balancing=MessageLoadBalancing.STRICT
             ),
             grouping_handler=GroupingHandlerConfig("groups", ours_is, timeout_ms=2_000),

@@ -28,7 +28,7 @@ def member(name: str, directory: Path, policy: object, connectors: dict[str, str
         data_directory=str(directory),
         ha_policy=policy,
         connectors=connectors,
-        cluster_connection=ClusterConnection(static_connectors=tuple(connectors)),
+        cluster_connections=ClusterConnection(static_connectors=tuple(connectors)),
         cluster_user="cluster",
         cluster_password="secret",
     )

@@ -30,7 +30,7 @@ def ours(name: str, **connectors: str) -> ThreadedBroker:
     return EmbeddedBroker.in_thread(
         name=name,
         connectors=connectors,
-        cluster_connection=ClusterConnection(static_connectors=tuple(connectors)),
+        cluster_connections=ClusterConnection(static_connectors=tuple(connectors)),
         cluster_user=USER,
         cluster_password=PASSWORD,
         ha_policy=PrimaryOnly(ScaleDown() if connectors else None),

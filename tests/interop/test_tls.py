@@ -195,7 +195,7 @@ def test_a_cluster_with_artemis_uses_tls_for_its_links(stores: Files, tmp_path: 
             port=port,
             tls=mutual,
             connectors={"theirs": f"{theirs.url}?sslEnabled=true"},
-            cluster_connection=ClusterConnection(static_connectors=("theirs",)),
+            cluster_connections=ClusterConnection(static_connectors=("theirs",)),
             cluster_user="cluster-user",
             cluster_password=password,
         )

@@ -192,7 +192,7 @@ async def test_a_replicating_pair_changes_places_under_zookeeper(server: ZooKeep
             data_directory=str(tmp_path / name),
             ha_policy=policy,
             connectors=places,
-            cluster_connection=ClusterConnection(static_connectors=tuple(places), retry_interval_ms=100),
+            cluster_connections=ClusterConnection(static_connectors=tuple(places), retry_interval_ms=100),
             cluster_user="cluster",
             cluster_password="secret",
         )

@@ -66,7 +66,7 @@ def pair(kind: str, folder: Path) -> Iterator[Pair]:
                 data_directory=str(folders[name]),
                 ha_policy=policy,
                 connectors={each: f"tcp://127.0.0.1:{port}" for each, port in ports.items()},
-                cluster_connection=ClusterConnection(
+                cluster_connections=ClusterConnection(
                     connector=name, static_connectors=tuple(each for each in ports if each != name)
                 ),
                 cluster_password="secret",

@@ -212,7 +212,7 @@ async def test_failover_with_a_host_alias(tmp_path: Path) -> None:
             name=name,
             port=ports[name],
             connectors={each: f"tcp://localhost:{port}" for each, port in ports.items()},
-            cluster_connection=ClusterConnection(
+            cluster_connections=ClusterConnection(
                 connector=name, static_connectors=tuple({*ports} - {name}), retry_interval_ms=20
             ),
             cluster_password="of this test",

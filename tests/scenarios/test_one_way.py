@@ -395,3 +395,47 @@ async def test_round_robin_multiple_queues_with_consumers_with_filters(broker_cl
         await know(cluster, "both", "far", consumers=2)
         await source.send(0, COUNT, colour="red")
         assert [await received(each) for each in consumers] == [*turns(COUNT, 2), [], ALL]
+
+
+async def test_multiple_cluster_connections(broker_cluster: MakeCluster) -> None:
+    """1.1.23
+
+    Given three cluster connections for three prefixes of addresses, when messages are sent to each, then they do not
+    disturb one another: each forwards its own, in its own way, and stops alone.
+    """
+    prefixes = {"q0": "STRICT", "q1": "ON_DEMAND", "q2": "OFF"}
+    connections = [
+        {"name": f"of {prefix}", "addresses": [prefix], "message_load_balancing": how}
+        for prefix, how in prefixes.items()
+    ]
+    cluster = await broker_cluster(2, topology=ONE_WAY, connections=connections).start()
+    management = cluster.nodes[0].broker.management
+    async with clients_of(cluster) as (source, target):
+        for prefix in (*prefixes, "q3"):
+            for client in (source, target):
+                await client.queues(f"{prefix}.q", address=f"{prefix}.address")
+        far = [await target.consumer(f"{prefix}.q") for prefix in prefixes]
+        for prefix in prefixes:
+            await cluster.wait_for_bindings(queue=f"{prefix}.q", count=2, consumers=1, nodes=[0])
+        # Whose addresses none of them has.
+        assert len(cluster.bindings("q3.q")[0]) == 1
+        for prefix in prefixes:
+            await source.send(0, COUNT, address=f"{prefix}.address")
+        assert [await received(each) for each in far] == [turns(COUNT, 2)[1], ALL, []]
+        counts = {
+            prefix: await management.get(f"clusterconnection.of {prefix}", "MessagesAcknowledged")
+            for prefix in prefixes
+        }
+        assert counts == {"q0": COUNT // 2, "q1": COUNT, "q2": 0}
+        names = await management.get("broker", "ClusterConnectionNames")
+        assert isinstance(names, list) and set(names) == {f"of {prefix}" for prefix in prefixes}
+        await management.invoke("clusterconnection.of q0", "stop")
+        await source.send(0, COUNT, address="q0.address")
+        await source.send(0, COUNT, address="q1.address")
+        assert [await received(each) for each in far] == [[], ALL, []]
+        assert [len(cluster.bindings(f"{prefix}.q")[0]) for prefix in prefixes] == [1, 2, 2]
+        await management.invoke("clusterconnection.of q0", "start")
+        await cluster.nodes[1].crash()
+        await cluster.nodes[1].start()
+        for prefix in prefixes:
+            await cluster.wait_for_bindings(queue=f"{prefix}.q", count=2, nodes=[0])

@@ -137,7 +137,7 @@ def member(network: PipeNetwork, files: Files, port: int, **config: object) -> E
         connector=f"broker-{port}", static_connectors=(f"broker-{3 - port}",), retry_interval_ms=500
     )
     secret = {"cluster_user": "cluster", "cluster_password": "secret"}
-    return serving(network, files, port, connectors=connectors, cluster_connection=other, **secret, **config)
+    return serving(network, files, port, connectors=connectors, cluster_connections=other, **secret, **config)
 
 
 # -- clients -----------------------------------------------------------------------------------------------------------

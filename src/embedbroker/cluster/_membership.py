@@ -15,7 +15,7 @@ History of a member that was given up although it was running (`test_a_member_th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
@@ -56,27 +56,38 @@ class LinkObserver(Protocol):
 
 
 class Membership:
-    """The membership of a broker that has a cluster connection. ``now`` must be set before any other call.
+    """The membership of a broker by one of its cluster connections. ``now`` must be set before any other call.
+
+    Of several, one has the accepted connections: clients and other brokers receive its members. The others have
+    only links that they dial, and follow its role, as in Artemis.
 
     Args:
-        config: The configuration, with a ``cluster_connection``.
+        config: The configuration.
+        settings: The cluster connection.
         version: The newest protocol version of this broker.
         dialer: Opens connections to other brokers.
         log: Receives lines for the operator.
+        followers: The memberships by the other cluster connections.
     """
 
     def __init__(
-        self, config: BrokerConfig, version: int, dialer: ConnectionDialer, log: Callable[[str], None]
+        self,
+        config: BrokerConfig,
+        settings: ClusterConnection,
+        version: int,
+        dialer: ConnectionDialer,
+        log: Callable[[str], None],
+        followers: Sequence[Membership] = (),
     ) -> None:
-        assert config.cluster_connection is not None
         self.now = Instant(0.0, 0)
-        self.topology = Topology()
-        self.connector = own_connector(config, config.cluster_connection)
+        self.topology = Topology(own_connector(config, each) for each in config.cluster_connections)
+        self.connector = own_connector(config, settings)
         self.role = Role.STOPPED
         # Known from the moment this broker is active, or as a backup with the node id of its active broker.
         self.node_id = ""
-        self._settings = config.cluster_connection
-        self._static = [config.connectors[name] for name in self._settings.static_connectors]
+        self.settings = settings
+        self._followers = followers
+        self._static = [config.connectors[name] for name in self.settings.static_connectors]
         # Where other brokers announce themselves by datagrams.
         self._found: list[TransportConfiguration] = []
         self._credentials = ClusterConnect(config.cluster_user, config.cluster_password)
@@ -105,7 +116,7 @@ class Membership:
         # The changes of the members that the last review has seen.
         self._reviewed = -1
         self._logged: dict[str, None] = {}
-        if config.cluster_password == DEFAULT_CLUSTER_PASSWORD:
+        if config.cluster_password == DEFAULT_CLUSTER_PASSWORD and settings is config.cluster_connection:
             self._report("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
     # -- port of the protocols -----------------------------------------------------------------------------------
@@ -162,6 +173,8 @@ class Membership:
         self._review()
         for link in self.links:
             self._announce(link)
+        for follower in self._followers:
+            follower.become_backup(node_id, group_name, announce=announce)
 
     def become_live(
         self, node_id: str, group_name: str | None = None, scale_down_group_name: str | None = None
@@ -173,14 +186,16 @@ class Membership:
         self.topology.become_live(
             Member(node_id, self.now.wall_ms, self.connector, None, group_name, scale_down_group_name)
         )
-        interval = self._settings.notification_interval_ms / 1000
-        attempts = range(1, self._settings.notification_attempts + 1)
+        interval = self.settings.notification_interval_ms / 1000
+        attempts = range(1, self.settings.notification_attempts + 1)
         self._repeats = [self.now.monotonic + interval * attempt for attempt in attempts]
         self._review()
         for link in self.links:
             self._announce(link)
             if self.observer is not None:
                 self.observer.on_link(link)
+        for follower in self._followers:
+            follower.become_live(node_id, group_name, scale_down_group_name)
 
     # -- scale-down ----------------------------------------------------------------------------------------------
 
@@ -226,6 +241,8 @@ class Membership:
         if found:
             self._deny(self.connector)
         self._review()
+        for follower in self._followers:
+            follower.be_found(found)
 
     def _is_here(self, member: Member) -> bool:
         return member.live is not None and member.live.leads_where(self.connector)
@@ -239,6 +256,8 @@ class Membership:
         for outbound in self._outbound_peers:
             outbound.give_up(reason)
         self._outbound_peers.clear()
+        for follower in self._followers:
+            follower.leave(reason)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -290,7 +309,7 @@ class Membership:
             if member.live is not None and (member.node_id != self.node_id or self.role is Role.BACKUP):
                 wanted.append(member.live)
         wanted += [place for place, _until in self._departed]
-        allowed = {one.destination for one in configured} if self._settings.allow_direct_connections_only else None
+        allowed = {one.destination for one in configured} if self.settings.allow_direct_connections_only else None
         places: dict[Hashable, TransportConfiguration] = {}
         for one in wanted:
             if not can_be_dialled(one):
@@ -315,7 +334,7 @@ class Membership:
             if place.destination not in known:
                 outbound = OutboundPeer(
                     place,
-                    self._settings,
+                    self.settings,
                     self._credentials,
                     self._version,
                     self._dialer,

@@ -13,7 +13,7 @@ three additions:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 from attrs import evolve, frozen
@@ -82,9 +82,14 @@ class NewsResult(Enum):
 
 
 class Topology:
-    """Hold members by node id, in the order in which they became known."""
+    """Hold members by node id, in the order in which they became known.
 
-    def __init__(self) -> None:
+    Args:
+        own_places: How others reach this broker, by all of its cluster connections.
+    """
+
+    def __init__(self, own_places: Iterable[TransportConfiguration] = ()) -> None:
+        self._own_places = tuple(own_places)
         self.members: dict[str, Member] = {}
         #: Number of changes so far.
         self.changes = 0
@@ -178,8 +183,10 @@ class Topology:
                 return NewsResult.FULL
             self._store(news)
             return NewsResult.TAKEN
-        if news.node_id == self._own and self._is_rival(known, news):
-            return NewsResult.RIVAL
+        if news.node_id == self._own and not self._is_of_own_place(known, news):
+            # Other brokers have the entry of another cluster connection of this one.
+            is_own = any(news.live is not None and news.live.leads_where(each) for each in self._own_places)
+            return NewsResult.OLD if is_own else NewsResult.RIVAL
         if news.event_id > known.event_id or (known.live is None and news.live is not None):
             live = news.live or known.live
             backup = news.backup or known.backup
@@ -197,8 +204,8 @@ class Topology:
             self.members[news.node_id] = evolve(known, backup=news.backup)
         return NewsResult.OLD
 
-    def _is_rival(self, own: Member, news: Member) -> bool:
-        return news.live is not None and own.live is not None and not news.live.leads_where(own.live)
+    def _is_of_own_place(self, own: Member, news: Member) -> bool:
+        return news.live is None or own.live is None or news.live.leads_where(own.live)
 
     def _store(self, member: Member) -> None:
         self.members[member.node_id] = member

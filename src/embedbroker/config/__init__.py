@@ -17,7 +17,7 @@ from ._cluster import (
     ClusterConnection,
     MessageLoadBalancing,
     as_connectors,
-    common_prefix,
+    overlap,
 )
 from ._discovery import BroadcastGroup, DiscoveryGroup
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
@@ -104,9 +104,9 @@ __all__ = [
     "bridge_as_json",
     "certificate_pattern",
     "check_bridges",
-    "common_prefix",
     "exposure",
     "forwarding_addresses",
     "misfits",
+    "overlap",
     "security_setting_of_json",
 ]

@@ -17,7 +17,13 @@ from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
 from ._bridges import BridgeConfig, as_bridges, check_bridges
 from ._checks import as_path, instance, named, optional, path, text, whole
-from ._cluster import DEFAULT_CLUSTER_PASSWORD, DEFAULT_CLUSTER_USER, ClusterConnection, as_connectors
+from ._cluster import (
+    DEFAULT_CLUSTER_PASSWORD,
+    DEFAULT_CLUSTER_USER,
+    ClusterConnection,
+    as_cluster_connections,
+    as_connectors,
+)
 from ._discovery import (
     BroadcastGroup,
     DiscoveryGroup,
@@ -155,17 +161,25 @@ def _ha_policy(config: BrokerConfig, _attribute: Attribute[HAPolicy], value: obj
             raise ValueError(f"ha_policy: scale_down: there is no connector {name!r}{hint}")
 
 
-def _cluster_connection(config: BrokerConfig, attribute: Attribute[ClusterConnection | None], value: object) -> None:
-    optional(instance(ClusterConnection))(config, attribute, value)
-    if isinstance(value, ClusterConnection):
-        for name in (*value.static_connectors, *([value.connector] if value.connector is not None else [])):
+def _cluster_connections(
+    config: BrokerConfig, _attribute: Attribute[Any], value: tuple[ClusterConnection, ...]
+) -> None:
+    for connection in value:
+        place = "cluster_connections" if len(value) == 1 else f"cluster_connections: {describe_name(connection.name)!r}"
+        own = [] if connection.connector is None else [connection.connector]
+        for name in (*connection.static_connectors, *own):
             if name not in config.connectors:
-                raise ValueError(
-                    f"cluster_connection: there is no connector {name!r}{did_you_mean(name, config.connectors)}"
-                )
-        if value.connector is None and config.host in _ANY_HOST:
-            raise ValueError(f"cluster_connection needs a connector: other brokers cannot connect to {config.host!r}")
-        check_discovery_group("cluster_connection", value.discovery_group, config.discovery_groups)
+                raise ValueError(f"{place}: there is no connector {name!r}{did_you_mean(name, config.connectors)}")
+        if connection.connector is None and config.host in _ANY_HOST:
+            raise ValueError(f"{place} needs a connector: other brokers cannot connect to {config.host!r}")
+        check_discovery_group(place, connection.discovery_group, config.discovery_groups)
+    wanted = getattr(config.ha_policy, "cluster_name", None)
+    if value and wanted is not None and all(each.name != wanted for each in value):
+        names = ", ".join(repr(describe_name(each.name)) for each in value)
+        raise ValueError(
+            f"ha_policy {type(config.ha_policy).__name__} has cluster_name {wanted!r}, and cluster_connections has"
+            f" {names}: it must be the name of one"
+        )
 
 
 def _broadcast_groups(
@@ -299,7 +313,8 @@ class BrokerConfig:
             ``[BroadcastGroup("here", "231.7.7.7")]``.
         discovery_groups: Multicast groups at which it finds others: ``[DiscoveryGroup("here", "231.7.7.7")]``. Cluster
             connections and bridges name them.
-        cluster_connection: Makes the broker a member of a cluster, or of a live and backup group.
+        cluster_connections: Make the broker a member of clusters, or of a live and backup group. One alone needs no
+            list.
         cluster_user: User by which brokers of a cluster recognise each other; must be the same everywhere.
         cluster_password: Password with that user; must be the same everywhere.
         wildcard_addresses: Characters of wildcards in addresses, address settings and security settings.
@@ -408,7 +423,9 @@ class BrokerConfig:
         default=(), converter=as_broadcast_groups, validator=_broadcast_groups
     )
     discovery_groups: tuple[DiscoveryGroup, ...] = field(default=(), converter=as_discovery_groups)
-    cluster_connection: ClusterConnection | None = field(default=None, validator=_cluster_connection)
+    cluster_connections: tuple[ClusterConnection, ...] = field(
+        default=(), converter=as_cluster_connections, validator=_cluster_connections
+    )
     cluster_user: str = field(default=DEFAULT_CLUSTER_USER, validator=named)
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, validator=text, repr=False)
     wildcard_addresses: WildcardConfiguration = field(
@@ -485,6 +502,16 @@ class BrokerConfig:
     audit_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     audit_retention: int = field(default=10 * 1024**3, validator=_audit_retention)
     large_messages_directory: str | None = field(default=None, converter=as_path, validator=_large_messages_directory)
+
+    @property
+    def cluster_connection(self) -> ClusterConnection | None:
+        """The cluster connection that clients, other brokers and backups meet here; None without any.
+
+        It is the first one, or the one that ``ha_policy`` names.
+        """
+        wanted = getattr(self.ha_policy, "cluster_name", None)
+        named = [each for each in self.cluster_connections if wanted in (None, each.name)]
+        return named[0] if named else None
 
     @property
     def is_secured(self) -> bool:

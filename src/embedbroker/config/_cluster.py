@@ -16,6 +16,7 @@ from embedclient.model import (
     CONNECTOR_PARAMETERS,
     IN_VM_CONNECTOR_FACTORY,
     TransportConfiguration,
+    describe_name,
     describe_url,
     is_host_name,
     ping_period_ms,
@@ -30,8 +31,9 @@ __all__ = [
     "DEFAULT_CLUSTER_USER",
     "ClusterConnection",
     "MessageLoadBalancing",
+    "as_cluster_connections",
     "as_connectors",
-    "common_prefix",
+    "overlap",
 ]
 
 # Artemis' defaults: brokers without configuration find each other, and these two texts are public.
@@ -144,7 +146,42 @@ class ClusterConnection:
         return ping_period_ms(self.check_period_ms, self.connection_ttl_ms)
 
 
-def common_prefix(one: ClusterConnection, other: ClusterConnection) -> str | None:
+def as_cluster_connections(value: object) -> tuple[ClusterConnection, ...]:
+    """Return cluster connections, whose names differ and which have no address in common; one stands for itself."""
+    if isinstance(value, ClusterConnection):
+        return (value,)
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(f"cluster_connections must be a ClusterConnection or a list of them, not {value!r}")
+    known: list[ClusterConnection] = []
+    for connection in value:
+        if not isinstance(connection, ClusterConnection):
+            raise TypeError(f"cluster_connections must be a list of ClusterConnections, not of {connection!r}")
+        for other in known:
+            if connection.name == other.name:
+                raise ValueError(
+                    f"cluster_connections: there are two of the name {describe_name(connection.name)!r};"
+                    " give each another one"
+                )
+            text = overlap(other, connection)
+            if text is not None:
+                raise ValueError(f"cluster_connections: {describe_name(connection.name)!r} {text}")
+        known.append(connection)
+    return tuple(known)
+
+
+def overlap(one: ClusterConnection, other: ClusterConnection) -> str | None:
+    """Return what is wrong with the second of two cluster connections that would forward one message; None: nothing."""
+    prefix = _common_prefix(one, other)
+    if prefix is None:
+        return None
+    addresses = f"addresses that begin with {prefix!r}" if prefix else "addresses"
+    return (
+        f"has {addresses} in common with cluster connection {describe_name(one.name)!r}: a message could arrive twice;"
+        " exclude them in one of the two with !, or change its addresses"
+    )
+
+
+def _common_prefix(one: ClusterConnection, other: ClusterConnection) -> str | None:
     """Return a prefix whose addresses two cluster connections have in common; empty: any address. None: no address.
 
     Messages of such an address would be forwarded over both, and perhaps arrive twice.

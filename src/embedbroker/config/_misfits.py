@@ -25,13 +25,14 @@ def misfits(config: BrokerConfig) -> list[str]:
     found += _of_tls(config)
     for bridge in config.bridges:
         found += _of_connection(f"bridge {bridge.name!r}", bridge)
-    if config.cluster_connection is not None:
-        found += _of_connection("cluster_connection", config.cluster_connection)
-        found += _of_prefixes(config)
+    for connection in config.cluster_connections:
+        place = f"cluster connection {connection.name!r}"
+        found += _of_connection(place, connection)
+        found += _of_prefixes(config, place, connection)
         is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
-        if is_replicating and config.cluster_connection.connection_ttl_ms < 0:
+        if is_replicating and connection.connection_ttl_ms < 0 and connection is config.cluster_connection:
             found.append(
-                "cluster_connection: connection_ttl_ms=-1 with a replicating ha_policy: a live broker that is frozen,"
+                f"{place}: connection_ttl_ms=-1 with a replicating ha_policy: a live broker that is frozen,"
                 " or whose machine has lost its power or network, is never missed; set connection_ttl_ms"
             )
     return found
@@ -53,26 +54,25 @@ def _of_connection(place: str, connection: ClusterConnection | BridgeConfig) -> 
         )
 
 
-def _of_prefixes(config: BrokerConfig) -> Iterator[str]:
+def _of_prefixes(config: BrokerConfig, place: str, connection: ClusterConnection) -> Iterator[str]:
     wildcards = config.wildcard_addresses
-    prefixes = () if config.cluster_connection is None else config.cluster_connection.addresses
-    for prefix in prefixes:
+    for prefix in connection.addresses:
         if prefix.endswith((wildcards.any_words, wildcards.single_word)):
             yield (
-                f"cluster_connection: addresses has {prefix!r}, and its last character is no wildcard there: only"
+                f"{place}: addresses has {prefix!r}, and its last character is no wildcard there: only"
                 " addresses that begin with this text are meant; write the first words alone"
             )
 
 
 def _of_tls(config: BrokerConfig) -> Iterator[str]:
-    name = None if config.cluster_connection is None else config.cluster_connection.connector
-    if name is None or config.connectors[name].factory == IN_VM_CONNECTOR_FACTORY:
-        return
-    if config.tls is not None and not config.connectors[name].is_secure:
-        yield (
-            f"tls with the connector {name!r}, which has no TLS: clients and brokers that are referred to this broker"
-            " cannot connect; add sslEnabled=true to the connector, unless it leads to a proxy that adds TLS"
-        )
+    for name in dict.fromkeys(each.connector for each in config.cluster_connections):
+        if name is None or config.connectors[name].factory == IN_VM_CONNECTOR_FACTORY:
+            continue
+        if config.tls is not None and not config.connectors[name].is_secure:
+            yield (
+                f"tls with the connector {name!r}, which has no TLS: clients and brokers that are referred to this"
+                " broker cannot connect; add sslEnabled=true to the connector, unless it leads to a proxy that adds TLS"
+            )
 
 
 def _of_times(config: BrokerConfig) -> Iterator[str]:

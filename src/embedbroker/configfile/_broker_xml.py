@@ -15,7 +15,7 @@ from embedbroker.config import BrokerConfig
 from ._address_settings import address_settings
 from ._addresses import addresses
 from ._bridges import bridges
-from ._cluster import cluster_connection
+from ._cluster import cluster_connections
 from ._discovery import broadcast_groups, discovery_groups
 from ._diverts import diverts, wildcards
 from ._document import Element
@@ -112,8 +112,7 @@ def broker_config(
     values["broadcast_groups"] = broadcast_groups(core, connectors, folder, findings)
     values["discovery_groups"] = discovery_groups(core, folder, findings)
     groups = [group.name for group in values["discovery_groups"]]
-    wanted = getattr(policy, "cluster_name", None)
-    values["cluster_connection"] = cluster_connection(core, wanted, connectors, groups, findings)
+    values["cluster_connections"] = cluster_connections(core, connectors, groups, findings)
     values["wildcard_addresses"] = characters = wildcards(core, findings)
     markers = values.get("literal_match_markers", "")
     values["address_settings"] = address_settings(core, characters, markers, findings)

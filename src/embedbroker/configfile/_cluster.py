@@ -1,6 +1,6 @@
 """``cluster-connections``: by which connectors a broker is found, and finds the others.
 
-Responsible for the one cluster connection that a broker has. Does not depend on the exchange between brokers.
+Does not depend on the exchange between brokers.
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from embedbroker.config import ClusterConnection, MessageLoadBalancing, common_prefix
-from embedclient.model import describe_name
+from embedbroker.config import ClusterConnection, MessageLoadBalancing, overlap
 
 from ._discovery import discovery_group_ref
 from ._document import Element
 from ._findings import Findings
-from ._mapping import Fields, attribute_of, built, required_attribute, store, value_of, values_of
+from ._mapping import Fields, attribute_of, built, named_once, required_attribute, store, value_of, values_of
 from ._transports import connector_refs, is_connector
 from ._values import boolean, number, one_of, size, text, text_or_nothing, whole
 
-__all__ = ["cluster_connection"]
+__all__ = ["cluster_connections"]
 
 
 def _prefixes(value: str | None) -> tuple[str, ...]:
@@ -55,39 +54,22 @@ _FIELDS: Fields = {
 }
 
 
-def cluster_connection(
-    core: Element, wanted: str | None, connectors: Collection[str], groups: Collection[str], findings: Findings
-) -> ClusterConnection | None:
-    """Return the cluster connection called ``wanted``, or the first one. The others are left for a warning."""
+def cluster_connections(
+    core: Element, connectors: Collection[str], groups: Collection[str], findings: Findings
+) -> tuple[ClusterConnection, ...]:
+    """Return the cluster connections. Two that would both forward a message are an error at the second one."""
     holder = core.take("cluster-connections")
-    candidates = [] if holder is None else holder.children.get("cluster-connection", [])
-    named = [each for each in candidates if wanted is not None and each.attributes.get("name") == wanted]
-    if holder is not None and wanted is not None and not named:
-        findings.refuse(holder.place, f"there is no cluster-connection {wanted!r}, which the ha-policy names")
-    _refuse_overlaps(candidates, findings)
-    chosen = next(iter(named or candidates), None)
-    return None if chosen is None else _connection(chosen, connectors, groups, findings)
-
-
-def _refuse_overlaps(elements: list[Element], findings: Findings) -> None:
-    """Refuse two cluster connections that would both forward a message, although only one of them is used here."""
-    known: list[ClusterConnection] = []
-    for element in elements:
-        texts = [child.text for child in element.children.get("address", ())]
-        connection = ClusterConnection(
-            element.attributes.get("name") or "without a name",
-            addresses=[each for each in _prefixes(next(iter(texts), None)) if each != "!"],
-        )
-        for other in known:
-            prefix = common_prefix(other, connection)
-            if prefix is not None:
-                addresses = f"addresses that begin with {prefix!r}" if prefix else "addresses"
-                findings.refuse(
-                    element.place,
-                    f"has {addresses} in common with cluster-connection {describe_name(other.name)!r}: a message could"
-                    " arrive twice; exclude them in one of the two with !, or change its address",
-                )
-        known.append(connection)
+    found: dict[str, ClusterConnection] = {}
+    for element in () if holder is None else holder.children.get("cluster-connection", ()):
+        connection = _connection(element, connectors, groups, findings)
+        if connection is None:
+            continue
+        for other in found.values():
+            text = overlap(other, connection) if other.name != connection.name else None
+            if text is not None:
+                findings.refuse(element.place, text)
+        named_once(found, connection.name, connection, element.place, findings)
+    return tuple(found.values())
 
 
 def _connection(

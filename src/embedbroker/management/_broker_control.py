@@ -446,8 +446,7 @@ def _queue_names(call: Call, routing_type: str | None) -> list[str]:
 
 
 def _cluster_connections(call: Call) -> list[str]:
-    connection = call.kernel.config.cluster_connection
-    return [] if connection is None else [connection.name]
+    return [connection.name for connection in call.kernel.config.cluster_connections]
 
 
 def _topology(call: Call) -> str:

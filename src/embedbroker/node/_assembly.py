@@ -5,7 +5,7 @@ Does not use them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -13,7 +13,7 @@ from attrs import frozen
 from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
 from embedbroker.ha import Activation, RoleChanged
 from embedbroker.protocols import SERVER_VERSION
-from embedclient.model import Entropy, make_uuid, uuid_text
+from embedclient.model import Entropy, describe_name, make_uuid, uuid_text
 
 from ._current_step import CurrentStep, NodeLog
 from ._outgoing_connections import OutgoingConnections
@@ -33,13 +33,21 @@ _FIRST_NUMBER_OF_GRANTS = -(1 << 41)
 
 @frozen
 class Roles:
-    """The parts that a broker needs to be more than a lone broker; ``grants`` is the file of a voter."""
+    """The parts that a broker needs to be more than a lone broker; ``grants`` is the file of a voter.
+
+    ``clusters`` has a membership for each cluster connection, the one of the acceptor first.
+    """
 
     make_node_id: Callable[[], str]
     grants: AtomicFile | None
-    cluster: Membership | None
+    clusters: tuple[Membership, ...]
     discovery: Discovery | None
     activation: Activation | None
+
+    @property
+    def cluster(self) -> Membership | None:
+        """Return the membership that peers and the activation use, which the others follow; None without any."""
+        return self.clusters[0] if self.clusters else None
 
     @property
     def replica_disk(self) -> ReplicaDisk | None:
@@ -63,9 +71,10 @@ def make_roles(
         return uuid_text(make_uuid(entropy, step.now))
 
     grants = _make_grants_file(config, journal)
-    cluster = _make_membership(config, dials, log, grants)
+    clusters = _make_memberships(config, dials, log, grants)
+    cluster = clusters[0] if clusters else None
     activation = _make_activation(config, entropy, journal, cluster, make_node_id, step.output, has_locks=has_locks)
-    return Roles(make_node_id, grants, cluster, _make_discovery(config, make_node_id, cluster, log), activation)
+    return Roles(make_node_id, grants, clusters, _make_discovery(config, make_node_id, clusters, log), activation)
 
 
 def _make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFile | None:
@@ -79,19 +88,29 @@ def _make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFi
     return AtomicFile(VOTES_FILE, NEW_VOTES_FILE, title, _GRANTS_BYTES_MAX, _FIRST_NUMBER_OF_GRANTS)
 
 
-def _make_membership(
+def _make_memberships(
     config: BrokerConfig, dials: OutgoingConnections, log: NodeLog, grants: AtomicFile | None
-) -> Membership | None:
-    """Return the membership in a cluster. It answers votes, and refuses backups of another make, in every role."""
+) -> tuple[Membership, ...]:
+    """Return the membership in each cluster. The first answers votes, and refuses backups of another make, in every
+    role."""
     if config.cluster_connection is None:
-        return None
+        return ()
     from embedbroker.cluster import Membership, refuse_foreign_backups
     from embedbroker.ha.quorum import Voter
 
-    membership = Membership(config, SERVER_VERSION, dials, log.warning)
+    def prefixed(name: str) -> Callable[[str], None]:
+        return lambda text: log.warning(f"cluster connection {describe_name(name)!r}: {text}")
+
+    first = config.cluster_connection
+    others = [
+        Membership(config, each, SERVER_VERSION, dials, prefixed(each.name))
+        for each in config.cluster_connections
+        if each is not first
+    ]
+    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others)
     Voter.of(membership, grants, log.warning)
     refuse_foreign_backups(membership, log.warning)
-    return membership
+    return (membership, *others)
 
 
 def _make_activation(
@@ -121,18 +140,19 @@ def _make_activation(
 
 
 def _make_discovery(
-    config: BrokerConfig, make_id: Callable[[], str], cluster: Membership | None, log: NodeLog
+    config: BrokerConfig, make_id: Callable[[], str], clusters: Sequence[Membership], log: NodeLog
 ) -> Discovery | None:
     """Return the discovery of other brokers, and the announcements of this one; None without any group."""
     if not config.broadcast_groups and not config.discovery_groups:
         return None
     from embedbroker.cluster import Discovery
 
-    discovery, settings = Discovery(config, make_id, log), config.cluster_connection
+    discovery = Discovery(config, make_id, log)
 
     def report(group: str) -> None:
-        if cluster is not None and settings is not None and group == settings.discovery_group:
-            cluster.search_at(discovery.places(group))
+        for cluster in clusters:
+            if group == cluster.settings.discovery_group:
+                cluster.search_at(discovery.places(group))
 
     discovery.on_change = report
     return discovery

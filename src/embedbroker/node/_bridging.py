@@ -56,14 +56,14 @@ class Bridging:
         kernel.bridges.connect(self)
         if config.bridges:
             self._load()
-        membership = roles.cluster
-        if membership is not None and config.cluster_connection is not None:
+        if roles.clusters:
             from embedbroker.outbound import MemberBridges, Ways
 
             ways = Ways(kernel)
-            self.of_members.append(
-                MemberBridges(config, config.cluster_connection, kernel, membership, ways, dials, entropy)
-            )
+            self.of_members += [
+                MemberBridges(config, cluster.settings, kernel, cluster, ways, dials, entropy)
+                for cluster in roles.clusters
+            ]
             kernel.cluster_connections = {each.settings.name: each for each in self.of_members}
 
     def _load(self) -> Bridges:

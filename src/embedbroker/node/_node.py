@@ -113,6 +113,7 @@ class Node:
         self._dials = OutgoingConnections(config, log)
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = self.core.cluster = roles.cluster
+        self._clusters = roles.clusters
         self.discovery = roles.discovery
         self.activation: Activation | None = roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
@@ -177,8 +178,8 @@ class Node:
         self._clock.monotonic = now.monotonic
         if self.journal is not None:
             self.journal.wall_ms = now.wall_ms
-        if self.cluster is not None:
-            self.cluster.now = now
+        for cluster in self._clusters:
+            cluster.now = now
         if self.replica_disk is not None:
             self.replica_disk.set_now(now)
         match input:

@@ -5,6 +5,7 @@ Responsible for when a subsystem works in a step. Their order is in ``_schedule`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from embedbroker import storage
@@ -235,22 +236,25 @@ class OrderlyStopEnd(Part):
 
 
 class ClusterPart(Part):
-    """Timed work of the cluster, what was gathered for its peers, and what the disk must do for a voter."""
+    """Timed work of all clusters, what was gathered for its peers, and what the disk must do for a voter."""
 
-    def __init__(self, cluster: Membership, dials: OutgoingConnections, completions: DiskCompletions) -> None:
-        self._cluster = cluster
+    def __init__(
+        self, clusters: Sequence[Membership], dials: OutgoingConnections, completions: DiskCompletions
+    ) -> None:
+        self._clusters = clusters
         self._dials = dials
         self._completions = completions
 
     def run(self, step: CurrentStep) -> None:
-        due = self._cluster.next_deadline()
-        if due is not None and step.now.monotonic >= due:
-            self._cluster.on_time()
+        for cluster in self._clusters:
+            due = cluster.next_deadline()
+            if due is not None and step.now.monotonic >= due:
+                cluster.on_time()
         self._dials.collect(step.outputs, step.now)
         self._completions.collect_grants(step.outputs, step.now)
 
     def next_deadline(self, now: Instant) -> float | None:
-        return self._cluster.next_deadline()
+        return min([due for each in self._clusters if (due := each.next_deadline()) is not None], default=None)
 
 
 class DiscoveryPart(Part):

@@ -114,7 +114,7 @@ def make_schedule(
 ) -> StepSchedule:
     """Return the schedule of a node; subsystems that its configuration does not have take no part."""
     s, roles = subsystems, subsystems.roles
-    journal, activation, replica_disk, cluster = s.journal, roles.activation, roles.replica_disk, roles.cluster
+    journal, activation, replica_disk = s.journal, roles.activation, roles.replica_disk
     discovery = roles.discovery
     upkeep = early = replica_work = None
     if activation is not None:
@@ -124,7 +124,7 @@ def make_schedule(
             replica_work = ReplicaWork(early, activation, replica_disk, journal, s.gate)
     bridges = s.bridging.bridges
     # Output for brokers, the owner and clients.
-    of_cluster = ClusterPart(cluster, s.dials, s.completions) if cluster is not None else None
+    of_cluster = ClusterPart(roles.clusters, s.dials, s.completions) if roles.clusters else None
     schedule = StepSchedule((
         # First what the broker is: all parts below depend on the state of the node.
         upkeep,
@@ -143,7 +143,7 @@ def make_schedule(
         # disk here does.
         early,
         # After the role is known; before bridges and cluster, which dial the places that it finds.
-        DiscoveryPart(discovery, cluster, s.core, machine) if discovery is not None else None,
+        DiscoveryPart(discovery, roles.cluster, s.core, machine) if discovery is not None else None,
         # Before output is collected: messages that waited for a decision go on, and their senders get answers.
         s.bridging.grouping_part,
         # After the kernel's work, which hands messages to bridges.

@@ -290,7 +290,8 @@ def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
 def broker_cluster(request: pytest.FixtureRequest) -> Callable[..., BrokerCluster]:
     """Make clusters: ``cluster = await broker_cluster(4, message_load_balancing="STRICT").start()``.
 
-    The settings are those of a `ClusterConnection`. The test's end stops all brokers.
+    The settings are those of a `ClusterConnection`. ``connections=[{"name": "a", "addresses": ["a"]}, ...]`` gives each
+    node several, with what is different in each. The test's end stops all brokers.
     """
     _only_own(request)
     return partial(_make_cluster, bench_of(request))
@@ -303,11 +304,13 @@ def _make_cluster(
     pairs: bool | str = False,
     topology: str | Mapping[int, Sequence[int]] = "symmetric",
     brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]] = MappingProxyType({}),
+    connections: Sequence[Mapping[str, Any]] = ({},),
     **connection: Any,
 ) -> BrokerCluster:
     from ._topologies import make_cluster
 
-    return make_cluster(bench, count, pairs=pairs, topology=topology, brokers=brokers, connection=connection)
+    each = [{**connection, **one} for one in connections]
+    return make_cluster(bench, count, pairs=pairs, topology=topology, brokers=brokers, connections=each)
 
 
 @pytest.fixture

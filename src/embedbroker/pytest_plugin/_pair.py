@@ -6,7 +6,7 @@ not depend on how a backup takes over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -63,7 +63,12 @@ PAIR_KINDS: dict[str, PairKind] = {
 
 
 def cluster_settings(
-    name: str, urls: Mapping[str, str], others: Collection[str] | None = None, *, virtual: bool, **connection: Any
+    name: str,
+    urls: Mapping[str, str],
+    others: Collection[str] | None = None,
+    *,
+    virtual: bool,
+    connections: Sequence[Mapping[str, Any]] = ({},),
 ) -> dict[str, Any]:
     """Return the settings of a broker that is configured with the URLs of others.
 
@@ -72,7 +77,7 @@ def cluster_settings(
         urls: those of all brokers, by their names.
         others: the brokers to which it connects; None: all others.
         virtual: True if the test runs in virtual time.
-        connection: further settings of its cluster connection.
+        connections: further settings of each of its cluster connections.
     """
     others = urls if others is None else others
     of_tests = {
@@ -82,8 +87,9 @@ def cluster_settings(
     static = tuple(other for other in others if other != name)
     return {
         "connectors": dict(urls),
-        "cluster_connection": ClusterConnection(
-            **{**of_tests, **connection, "connector": name, "static_connectors": static}
+        "cluster_connections": tuple(
+            ClusterConnection(**{**of_tests, **each, "connector": name, "static_connectors": static})
+            for each in connections
         ),
         "cluster_user": "embedbroker",
         "cluster_password": "of this test",

@@ -38,25 +38,34 @@ def make_cluster(
     pairs: bool | str,
     topology: str | Mapping[int, Sequence[int]],
     brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    connection: dict[str, Any],
+    connections: Sequence[Mapping[str, Any]],
 ) -> BrokerCluster:
     """Return a cluster, not started. The arguments are those of the fixture ``broker_cluster``."""
     size = _size(count)
     kind = _kind(pairs)
     targets = _targets(topology, size)
-    for name in connection:
-        if name in _OF_THE_FIXTURE:
-            raise TypeError(f"a cluster of a test takes no {name}: {_OF_THE_FIXTURE[name]}")
     each = [brokers] * size if isinstance(brokers, Mapping) else list(brokers)
     if len(each) != size:
         raise ValueError(f"brokers= gives settings for {len(each)} nodes of {size}")
-    if topology != "symmetric":
-        connection = {"allow_direct_connections_only": True, "max_hops": size - 1, **connection}
-    how = connection.get("message_load_balancing")
+    if not connections:
+        raise ValueError("connections= has settings for each cluster connection, one or more")
+    settings = [_connection(one, size, is_symmetric=topology == "symmetric") for one in connections]
+    return _Builder(bench, kind, targets, [dict(one) for one in each], settings).make()
+
+
+def _connection(connection: Mapping[str, Any], size: int, *, is_symmetric: bool) -> dict[str, Any]:
+    """Return the settings of one cluster connection of each node."""
+    for name in connection:
+        if name in _OF_THE_FIXTURE:
+            raise TypeError(f"a cluster of a test takes no {name}: {_OF_THE_FIXTURE[name]}")
+    settings: dict[str, Any] = {"connection_ttl_ms": _TTL_MS, "check_period_ms": _CHECK_PERIOD_MS}
+    if not is_symmetric:
+        settings |= {"allow_direct_connections_only": True, "max_hops": size - 1}
+    settings |= connection
+    how = settings.get("message_load_balancing")
     if isinstance(how, str):
-        connection = {**connection, "message_load_balancing": MessageLoadBalancing(how)}
-    connection = {"connection_ttl_ms": _TTL_MS, "check_period_ms": _CHECK_PERIOD_MS, **connection}
-    return _Builder(bench, kind, targets, [dict(one) for one in each], connection).make()
+        settings["message_load_balancing"] = MessageLoadBalancing(how)
+    return settings
 
 
 def _size(count: object) -> int:
@@ -101,13 +110,13 @@ class _Builder:
         kind: str | None,
         targets: list[tuple[int, ...]],
         brokers: list[dict[str, Any]],
-        connection: dict[str, Any],
+        connections: list[dict[str, Any]],
     ) -> None:
         self._bench = bench
         self._kind = kind
         self._targets = targets
         self._brokers = brokers
-        self._connection = connection
+        self._connections = connections
         taken = {broker.name for broker in bench.brokers}
         prefixes = ["node-", *(f"cluster-{number}-node-" for number in range(2, len(taken) + 3))]
         self._prefix = next(prefix for prefix in prefixes if not any(name.startswith(prefix) for name in taken))
@@ -116,7 +125,7 @@ class _Builder:
     def make(self) -> BrokerCluster:
         nodes = [self._make_node(index) for index in range(len(self._targets))]
         # Without that setting each connects to every member that it learns of.
-        direct = self._connection.get("allow_direct_connections_only", False)
+        direct = all(each.get("allow_direct_connections_only", False) for each in self._connections)
         targets = self._targets if direct else _targets("symmetric", len(nodes))
         return BrokerCluster(nodes, targets, self._bench, self._bench.between)
 
@@ -138,4 +147,5 @@ class _Builder:
         urls = {broker.name: broker.url for members in self._made for broker in members}
         others = [broker.name for node in (index, *self._targets[index]) for broker in self._made[node]]
         virtual = self._bench.surface is Surface.VIRTUAL
-        return {**cluster_settings(name, urls, others, virtual=virtual, **self._connection), **self._brokers[index]}
+        settings = cluster_settings(name, urls, others, virtual=virtual, connections=self._connections)
+        return {**settings, **self._brokers[index]}

@@ -492,13 +492,8 @@ def _check_policy(
             raise ValueError(
                 f"ha_policy {type(policy).__name__} needs a data_directory that no other broker has, or a disk"
             )
-        if config.cluster_connection is None:
-            raise ValueError(f"ha_policy {type(policy).__name__} needs a cluster_connection to find the other broker")
-        if policy.cluster_name not in (None, config.cluster_connection.name):
-            raise ValueError(
-                f"ha_policy {type(policy).__name__} has cluster_name {policy.cluster_name!r}, and the name of the"
-                f" cluster_connection is {config.cluster_connection.name!r}: it must be the same"
-            )
+        if not config.cluster_connections:
+            raise ValueError(f"ha_policy {type(policy).__name__} needs cluster_connections to find the other broker")
         if locks is not None:
             raise ValueError(f"ha_policy {type(policy).__name__} takes a lock_manager, not locks of a shared store")
         if isinstance(lock_manager, LockManager):

@@ -131,8 +131,8 @@ class Endpoint:
     def _local_tls(self) -> tuple[list[TransportConfiguration], TLS | None]:
         """Return the connectors of this broker, the one it announces first, and what holds without any of them."""
         config = self.config
-        named = config.cluster_connection.connector if config.cluster_connection is not None else None
-        own = [config.connectors[named]] if named is not None else []
+        named = [each.connector for each in config.cluster_connections if each.connector is not None]
+        own = [config.connectors[name] for name in named]
         # The names that the acceptor allows are none that a connector requests.
         otherwise = evolve(config.tls, sni_host=None) if isinstance(config.tls, TLSSettings) else None
         return [*own, *config.connectors.values()], otherwise
@@ -169,9 +169,11 @@ async def open_endpoint(
     if network is not None:
         return Endpoint(config, None, network, datagrams)
     cluster = config.cluster_connection
-    has_connector = cluster is not None and cluster.connector is not None
-    is_announced = cluster is not None or any(not group.connectors for group in config.broadcast_groups)
-    if has_connector or not is_announced or config.port != 0:
+    is_announced = any(each.connector is None for each in config.cluster_connections) or (
+        any(not group.connectors for group in config.broadcast_groups)
+        and (cluster is None or cluster.connector is None)
+    )
+    if not is_announced or config.port != 0:
         return Endpoint(config, None, None, datagrams)
     try:
         reservation = await reserve_tcp(config.host, 0)

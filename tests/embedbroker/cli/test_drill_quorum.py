@@ -24,7 +24,7 @@ def config(policy: HAPolicy, connectors: dict[str, str] | None = None) -> Broker
     own = "primary" if isinstance(policy, ReplicationPrimary) else "backup"
     known = PAIR if connectors is None else connectors
     cluster = ClusterConnection(connector=own, static_connectors=tuple(known))
-    return BrokerConfig(ha_policy=policy, host="0.0.0.0", connectors={**PAIR, **known}, cluster_connection=cluster)
+    return BrokerConfig(ha_policy=policy, host="0.0.0.0", connectors={**PAIR, **known}, cluster_connections=cluster)
 
 
 def reason(

@@ -65,7 +65,7 @@ class _ClusterReplay(TranscriptReplay):
             start=False,
             connectors={scene.broker: own},
             # It looks for no broker: how many links one broker opens to another is its own affair.
-            cluster_connection=ClusterConnection(connector=scene.broker),
+            cluster_connections=ClusterConnection(connector=scene.broker),
             cluster_user="clusterUser",
             cluster_password="clusterPass",
         )

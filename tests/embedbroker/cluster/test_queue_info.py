@@ -67,7 +67,7 @@ def consumers(*filters: str | None) -> list[SessionCreateConsumer]:
 def test_a_recorded_bridge_gets_the_recorded_snapshot() -> None:
     stage = Stage(
         connectors={"A": TransportConfiguration("A", parameters={"host": "127.0.0.1", "port": "64617"})},
-        cluster_connection=ClusterConnection(connector="A"),
+        cluster_connections=ClusterConnection(connector="A"),
         cluster_user="clusterUser",
         cluster_password="clusterPass",
     )

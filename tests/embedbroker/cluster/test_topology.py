@@ -216,6 +216,13 @@ def test_nobody_removes_a_live_broker_from_its_own_topology() -> None:
     assert topology.remove("own", 1_000)
 
 
+def test_the_connector_of_another_cluster_connection_is_no_rival() -> None:
+    topology = Topology([A, B])
+    topology.become_live(OWN)
+    assert topology.update(Member("own", 1_000, B)) is NewsResult.OLD
+    assert topology.members["own"] == OWN
+
+
 def test_another_broker_is_not_live_in_place_of_this_one() -> None:
     topology = live()
     changes = told(topology)

@@ -138,7 +138,7 @@ class Town:
         config = BrokerConfig(
             name=name,
             connectors={each: f"tcp://{each}:{PORT}" for each in {name: 0, **dict.fromkeys(static)}},
-            cluster_connection=connection,
+            cluster_connections=connection,
             **values,  # type: ignore[arg-type]  # tests name real fields
         )
         shared = config.ha_policy != PrimaryOnly()

@@ -80,11 +80,11 @@ def test_connectors_map_names_to_urls_or_values(connectors: object) -> None:
 
 def test_a_cluster_connection_names_connectors_that_exist() -> None:
     connection = ClusterConnection(connector="a", static_connectors=["b"])
-    config = BrokerConfig(connectors=CONNECTORS, cluster_connection=connection)
+    config = BrokerConfig(connectors=CONNECTORS, cluster_connections=connection)
     assert config.cluster_connection is not None and config.cluster_connection.static_connectors == ("b",)
     for wrong in (ClusterConnection(connector="bb"), ClusterConnection(static_connectors=("a", "bb"))):
         with pytest.raises(ValueError, match="there is no connector 'bb'; did you mean 'b'"):
-            BrokerConfig(connectors=CONNECTORS, cluster_connection=wrong)
+            BrokerConfig(connectors=CONNECTORS, cluster_connections=wrong)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_cluster_password_is_not_shown() -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_broker_on_all_addresses_says_by_which_others_reach_it(host: str) -> None:
     with pytest.raises(
-        ValueError, match=f"cluster_connection needs a connector: other brokers cannot connect to '{host}'"
+        ValueError, match=f"cluster_connections needs a connector: other brokers cannot connect to '{host}'"
     ):
-        BrokerConfig(host=host, cluster_connection=ClusterConnection())
-    BrokerConfig(host=host, connectors=CONNECTORS, cluster_connection=ClusterConnection(connector="a"))
+        BrokerConfig(host=host, cluster_connections=ClusterConnection())
+    BrokerConfig(host=host, connectors=CONNECTORS, cluster_connections=ClusterConnection(connector="a"))

@@ -22,7 +22,7 @@ def test_defaults_are_those_of_artemis() -> None:
 def test_groups_are_found_by_their_names() -> None:
     config = BrokerConfig(
         discovery_groups=[DiscoveryGroup("d", ADDRESS)],
-        cluster_connection=ClusterConnection(discovery_group="d"),
+        cluster_connections=ClusterConnection(discovery_group="d"),
         bridges=[BridgeConfig("b", "q", discovery_group="d")],
     )
     assert config.discovery_groups == (DiscoveryGroup("d", ADDRESS),)
@@ -32,8 +32,8 @@ def test_groups_are_found_by_their_names() -> None:
     ("values", "text"),
     [
         (
-            {"cluster_connection": ClusterConnection(discovery_group="dd")},
-            "cluster_connection: there is no discovery group 'dd'; did you mean 'd'?",
+            {"cluster_connections": ClusterConnection(discovery_group="dd")},
+            "cluster_connections: there is no discovery group 'dd'; did you mean 'd'?",
         ),
         (
             {"bridges": [BridgeConfig("b", "q", discovery_group="x")]},

@@ -48,11 +48,11 @@ def test_pings_come_twice_in_a_time_to_live(check_ms: int, ttl_ms: int, ping_ms:
 
 def test_a_connector_without_tls_leads_nowhere() -> None:
     tls, connection = TLSSettings(key_store_path="x"), ClusterConnection(connector="a")
-    (found,) = misfits(BrokerConfig(tls=tls, connectors={"a": "tcp://b:1"}, cluster_connection=connection))
+    (found,) = misfits(BrokerConfig(tls=tls, connectors={"a": "tcp://b:1"}, cluster_connections=connection))
     assert found.startswith("tls with the connector 'a', which has no TLS:")
     secure = {"a": "tcp://b:1?sslEnabled=true"}
-    assert not misfits(BrokerConfig(tls=tls, connectors=secure, cluster_connection=connection))
-    assert not misfits(BrokerConfig(tls=tls, cluster_connection=ClusterConnection()))
+    assert not misfits(BrokerConfig(tls=tls, connectors=secure, cluster_connections=connection))
+    assert not misfits(BrokerConfig(tls=tls, cluster_connections=ClusterConnection()))
 
 
 def test_a_broker_that_requires_certificates_is_not_exposed() -> None:
@@ -62,7 +62,7 @@ def test_a_broker_that_requires_certificates_is_not_exposed() -> None:
 
 
 def test_the_defaults_fit() -> None:
-    assert misfits(BrokerConfig(connectors={"b": "tcp://b:1"}, cluster_connection=ClusterConnection())) == []
+    assert misfits(BrokerConfig(connectors={"b": "tcp://b:1"}, cluster_connections=ClusterConnection())) == []
     assert LocatorSettings().misfits() == []
 
 
@@ -70,20 +70,20 @@ def test_the_defaults_fit() -> None:
     ("settings", "said"),
     [
         (
-            {"cluster_connection": ClusterConnection(connection_ttl_ms=4_000)},
+            {"cluster_connections": ClusterConnection(connection_ttl_ms=4_000)},
             "check_period_ms=30000 is not within half of connection_ttl_ms=4000, so every quiet connection would be"
             " lost each time: this broker pings every 2000 ms;",
         ),
         (
-            {"cluster_connection": ClusterConnection(retry_interval_ms=3_000)},
+            {"cluster_connections": ClusterConnection(retry_interval_ms=3_000)},
             "retry_interval_ms=3000 is above max_retry_interval_ms=2000: this broker tries again every 3000 ms;",
         ),
         (
-            {"cluster_connection": ClusterConnection(connection_ttl_ms=-1), "ha_policy": ReplicationBackup()},
+            {"cluster_connections": ClusterConnection(connection_ttl_ms=-1), "ha_policy": ReplicationBackup()},
             "connection_ttl_ms=-1 with a replicating ha_policy:",
         ),
         (
-            {"cluster_connection": ClusterConnection(addresses=("eu", "us.#"))},
+            {"cluster_connections": ClusterConnection(addresses=("eu", "us.#"))},
             "addresses has 'us.#', and its last character is no wildcard there:",
         ),
         ({"connection_ttl_ms": 1_000}, "connection_check_interval_ms=2000 is above connection_ttl_ms=1000:"),
@@ -113,7 +113,7 @@ def test_a_broker_names_both_settings(settings: dict[str, Any], said: str) -> No
 
 def test_a_broker_warns_once_when_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        EmbeddedBroker(cluster_connection=ClusterConnection(check_period_ms=30_000, connection_ttl_ms=4_000))
+        EmbeddedBroker(cluster_connections=ClusterConnection(check_period_ms=30_000, connection_ttl_ms=4_000))
     (record,) = caplog.records
     assert record.name == "embedbroker.broker"
     assert "check_period_ms=30000" in record.getMessage()

@@ -90,7 +90,7 @@ def test_it_loads(tmp_path: Path) -> None:
             BroadcastGroup("bg-group1", "231.7.7.7", broadcast_period_ms=5_000, connectors=["artemis"]),
         ],
         discovery_groups=[DiscoveryGroup("dg-group1", "231.7.7.7")],
-        cluster_connection=ClusterConnection("my-cluster", "artemis", discovery_group="dg-group1"),
+        cluster_connections=ClusterConnection("my-cluster", "artemis", discovery_group="dg-group1"),
         cluster_user="cu",
         cluster_password="cp",
         security_enabled=True,
@@ -106,7 +106,7 @@ async def test_a_broker_starts_with_it(tmp_path: Path) -> None:
     config, _ = created(tmp_path)
     # Alone: a replicated one would look for the others of its cluster, and others would find this one.
     async with EmbeddedBroker(
-        config, port=0, ha_policy=PrimaryOnly(), cluster_connection=None, broadcast_groups=[]
+        config, port=0, ha_policy=PrimaryOnly(), cluster_connections=(), broadcast_groups=[]
     ) as broker:
         assert broker.url.startswith("tcp://127.0.0.1:")
     assert any((tmp_path / "data" / "journal").iterdir())

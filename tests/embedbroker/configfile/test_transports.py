@@ -355,16 +355,19 @@ def test_a_cluster_connection_with_static_connectors(tmp_path: Path) -> None:
     assert loaded.warnings == []
 
 
-def test_of_several_cluster_connections_the_first_is_used(tmp_path: Path) -> None:
+def test_several_cluster_connections(tmp_path: Path) -> None:
     one, two = (
         f"<cluster-connection name='{name}'><address>{name}</address><connector-ref>one</connector-ref>"
         "</cluster-connection>"
         for name in "ab"
     )
     loaded = load(tmp_path, cluster(one, two))
-    assert loaded.config.cluster_connection == ClusterConnection("a", "one", addresses=("a",))
-    assert loaded.warnings == [
-        "core/cluster-connections/cluster-connection[b]: has no effect here: only one cluster-connection is used"
+    a, b = (ClusterConnection(name, "one", addresses=(name,)) for name in "ab")
+    assert loaded.config.cluster_connections == (a, b)
+    assert loaded.config.cluster_connection == a
+    assert loaded.warnings == []
+    assert refused(tmp_path, cluster(one, one)) == [
+        "core/cluster-connections/cluster-connection[a]: there are two of the name 'a'"
     ]
 
 
@@ -394,11 +397,11 @@ def test_cluster_connections_with_addresses_in_common_are_refused(
         assert load(tmp_path, core).config.cluster_connection is not None
     else:
         [text] = refused(tmp_path, core)
-        start = f"core/cluster-connections/cluster-connection[b]: has {common} in common with cluster-connection 'a': "
+        start = f"core/cluster-connections/cluster-connection[b]: has {common} in common with cluster connection 'a': "
         assert text.startswith(start)
 
 
-def test_or_the_one_that_the_policy_names(tmp_path: Path) -> None:
+def test_the_policy_names_the_cluster_connection_of_its_group(tmp_path: Path) -> None:
     one, two = (
         f"<cluster-connection name='{name}'><address>{name}</address><connector-ref>one</connector-ref>"
         "</cluster-connection>"
@@ -409,7 +412,8 @@ def test_or_the_one_that_the_policy_names(tmp_path: Path) -> None:
     assert loaded.config.cluster_connection == ClusterConnection("b", "one", addresses=("b",))
     assert loaded.config.ha_policy == ReplicationBackup(cluster_name="b")
     assert refused(tmp_path, cluster(one, two) + named.format("x")) == [
-        "core/cluster-connections: there is no cluster-connection 'x', which the ha-policy names"
+        "core: ha_policy ReplicationBackup has cluster_name 'x', and cluster_connections has 'a', 'b': it must be the"
+        " name of one"
     ]
 
 

@@ -266,7 +266,7 @@ TYPES = {"boolean": bool, "int": int, "long": int, "String": str, "double": floa
 async def test_every_attribute_of_a_cluster_connection_can_be_read(broker_factory: MakeBroker) -> None:
     connection = ClusterConnection(name="mine", connector="a", static_connectors=["b"])
     places = {"a": "vm://a", "b": "vm://b"}
-    broker = await broker_factory("a", connectors=places, cluster_connection=connection).start()
+    broker = await broker_factory("a", connectors=places, cluster_connections=connection).start()
     for attribute in CLUSTER_CONNECTION.attributes.values():
         value = await manage(broker).get("clusterconnection.mine", attribute.name)
         assert value is None or type(value) is TYPES[attribute.type], attribute.name

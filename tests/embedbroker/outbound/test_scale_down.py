@@ -430,7 +430,7 @@ async def test_messages_for_other_members_move_and_go_on_to_them(
 
 @pytest.mark.parametrize("password", ["secret", "wrong"])
 async def test_a_target_with_users_admits_the_cluster_user_alone(broker_factory: MakeBroker, password: str) -> None:
-    secured = {"cluster_connection": ClusterConnection(), "cluster_user": "cluster", "cluster_password": "secret"}
+    secured = {"cluster_connections": ClusterConnection(), "cluster_user": "cluster", "cluster_password": "secret"}
     target = await broker_factory("b", users=[User("u", "p", ("r",))], **secured).start()
     source = await broker_factory(
         "a", addresses=place("orders"), cluster_user="cluster", cluster_password=password

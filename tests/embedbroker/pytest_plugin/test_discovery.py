@@ -17,7 +17,7 @@ def member(make: MakeBroker, name: str) -> ManagedBroker:
         "connectors": {name: f"vm://{name}"},
         "broadcast_groups": [BroadcastGroup("b", "231.7.7.7")],
         "discovery_groups": [DiscoveryGroup("d", "231.7.7.7")],
-        "cluster_connection": ClusterConnection(connector=name, discovery_group="d"),
+        "cluster_connections": ClusterConnection(connector=name, discovery_group="d"),
         "cluster_password": "secret",
     }
     return make(name, **settings)

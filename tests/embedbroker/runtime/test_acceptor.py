@@ -125,7 +125,7 @@ async def test_a_port_that_is_taken_meanwhile_fails_the_start_and_is_named() -> 
 
 
 async def test_a_member_of_a_cluster_keeps_its_port_reserved() -> None:
-    async with EmbeddedBroker(cluster_connection=ClusterConnection("c")) as broker:
+    async with EmbeddedBroker(cluster_connections=ClusterConnection("c")) as broker:
         port = broker.port
         await broker.management.stop_acceptor("artemis")
         with socket.socket() as other, pytest.raises(OSError, match="in use"):

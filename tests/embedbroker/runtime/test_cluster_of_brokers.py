@@ -23,7 +23,7 @@ def member(path: Path | None, *others: EmbeddedBroker, **changes: object) -> Emb
     connectors = {other.config.name: other.url for other in others}
     return EmbeddedBroker(
         connectors=connectors,
-        cluster_connection=ClusterConnection(static_connectors=tuple(connectors), retry_interval_ms=50),
+        cluster_connections=ClusterConnection(static_connectors=tuple(connectors), retry_interval_ms=50),
         data_directory=None if path is None else str(path),
         **values,  # type: ignore[arg-type]  # tests name real fields
     )
@@ -109,7 +109,7 @@ def vm_member(name: str, *others: str, **changes: object) -> EmbeddedBroker:
     return EmbeddedBroker(
         name=name,
         connectors=VM,
-        cluster_connection=ClusterConnection(connector=name, static_connectors=others),
+        cluster_connections=ClusterConnection(connector=name, static_connectors=others),
         cluster_user="cluster",
         cluster_password="secret",
         **changes,  # type: ignore[arg-type]  # tests name real fields

@@ -38,7 +38,7 @@ def announced(name: str, port: int) -> EmbeddedBroker:
         name=name,
         broadcast_groups=[BroadcastGroup("b", ADDRESS, port, LOOPBACK, broadcast_period_ms=200)],
         discovery_groups=[DiscoveryGroup("d", ADDRESS, port, LOOPBACK)],
-        cluster_connection=ClusterConnection(discovery_group="d", retry_interval_ms=50),
+        cluster_connections=ClusterConnection(discovery_group="d", retry_interval_ms=50),
         cluster_password="secret",
     )
 
@@ -71,7 +71,7 @@ async def test_a_group_on_an_interface_that_does_not_exist_is_two_lines_and_the_
     broker = EmbeddedBroker(
         broadcast_groups=[BroadcastGroup("b", ADDRESS, 9876, "203.0.113.1", broadcast_period_ms=20)],
         discovery_groups=[DiscoveryGroup("d", ADDRESS, 9876, "203.0.113.1")],
-        cluster_connection=ClusterConnection(discovery_group="d"),
+        cluster_connections=ClusterConnection(discovery_group="d"),
         cluster_password="secret",
     )
     logger, watch = logging.getLogger("embedbroker.broker"), Watch()

@@ -13,7 +13,7 @@ from embedclient.errors import ResourceAllocationException
 from embedclient.model import TransportConfiguration
 from embedclient.transport import TransportLost, listen_tcp
 
-MEMBER = BrokerConfig(port=0, cluster_connection=ClusterConnection(), cluster_password="secret")
+MEMBER = BrokerConfig(port=0, cluster_connections=ClusterConnection(), cluster_password="secret")
 
 
 async def test_a_free_port_that_was_announced_stays_taken_before_it_listens_and_between_times() -> None:

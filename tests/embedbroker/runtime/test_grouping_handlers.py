@@ -34,7 +34,7 @@ DECIDES = GroupingHandlerConfig("groups", GroupingHandlerType.LOCAL)
 def member(name: str, others: Sequence[str], *, max_hops: int = 1, only: bool = True, **changes: Any) -> EmbeddedBroker:
     """A broker that connects to some others, or to `only` these. Broker A decides, unless another handler is given."""
     values = {
-        "cluster_connection": ClusterConnection(
+        "cluster_connections": ClusterConnection(
             connector=name,
             static_connectors=others,
             allow_direct_connections_only=only,

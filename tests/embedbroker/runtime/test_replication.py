@@ -43,7 +43,7 @@ def member(
     return EmbeddedBroker(
         name=name,
         connectors=connectors,
-        cluster_connection=ClusterConnection(static_connectors=tuple(connectors), retry_interval_ms=50),
+        cluster_connections=ClusterConnection(static_connectors=tuple(connectors), retry_interval_ms=50),
         cluster_user="cluster",
         cluster_password="secret",
         data_directory=str(path / name),
@@ -194,9 +194,9 @@ async def test_a_primary_without_its_backup_goes_on_and_the_backup_catches_up(
 async def test_what_replication_needs_is_asked_for_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs a data_directory that no other broker has"):
         EmbeddedBroker(ha_policy=PRIMARY)
-    with pytest.raises(ValueError, match="needs a cluster_connection"):
+    with pytest.raises(ValueError, match="needs cluster_connections"):
         EmbeddedBroker(ha_policy=BACKUP, data_directory=str(tmp_path))
-    cluster = BrokerConfig(data_directory=str(tmp_path), cluster_connection=ClusterConnection())
+    cluster = BrokerConfig(data_directory=str(tmp_path), cluster_connections=ClusterConnection())
     with pytest.raises(ValueError, match="takes a lock_manager, not locks"):
         EmbeddedBroker(cluster, ha_policy=BACKUP, locks=MemoryLocks())
     with pytest.raises(ValueError, match=r"there is no class_name 'a\.B' here"):
@@ -205,9 +205,7 @@ async def test_what_replication_needs_is_asked_for_at_once(tmp_path: Path) -> No
         EmbeddedBroker(ha_policy=PrimaryOnly(), lock_manager=MemoryLockManager())
     with pytest.raises(TypeError, match="belongs into the lock_manager of the ha_policy"):
         EmbeddedBroker(cluster, ha_policy=ReplicationPrimary(), lock_manager=LockManager("a.B"))  # type: ignore[arg-type]
-    with pytest.raises(
-        ValueError, match="has cluster_name 'other', and the name of the cluster_connection is 'cluster'"
-    ):
+    with pytest.raises(ValueError, match="has cluster_name 'other', and cluster_connections has 'cluster'"):
         EmbeddedBroker(cluster, ha_policy=ReplicationPrimary(cluster_name="other"))
 
 
@@ -240,7 +238,7 @@ def test_a_pair_in_threads_is_waited_for_as_well(tmp_path: Path) -> None:
         name="p",
         data_directory=str(tmp_path / "p"),
         ha_policy=PRIMARY,
-        cluster_connection=ClusterConnection(),
+        cluster_connections=ClusterConnection(),
         lock_manager=manager,
     ) as primary:
         assert not primary.wait_in_sync(timeout=0.01) and not primary.is_in_sync
@@ -250,7 +248,7 @@ def test_a_pair_in_threads_is_waited_for_as_well(tmp_path: Path) -> None:
             data_directory=str(tmp_path / "b"),
             ha_policy=BACKUP,
             connectors={"p": primary.url},
-            cluster_connection=ClusterConnection(static_connectors=("p",)),
+            cluster_connections=ClusterConnection(static_connectors=("p",)),
             lock_manager=manager,
         ) as backup:
             assert backup.wait_in_sync(timeout=TIMEOUT_S) and primary.wait_in_sync(timeout=TIMEOUT_S)

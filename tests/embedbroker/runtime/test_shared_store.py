@@ -154,7 +154,7 @@ async def test_a_backup_that_announced_a_free_port_serves_there_in_each_of_its_l
     # No connector names a free port: the primary that returns cannot be announced there, and is not to be waited for.
     monkeypatch.setattr("embedbroker.ha.shared_store._activation.ANNOUNCED_WITHIN_S", 0.0)
     member = BrokerConfig(
-        name="p", data_directory=tmp_path, cluster_connection=ClusterConnection(), cluster_password="secret"
+        name="p", data_directory=tmp_path, cluster_connections=ClusterConnection(), cluster_password="secret"
     )
     async with (
         EmbeddedBroker(member, ha_policy=PRIMARY) as primary,

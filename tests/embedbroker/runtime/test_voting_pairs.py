@@ -50,7 +50,7 @@ def configs(path: Path) -> dict[str, BrokerConfig]:
             host="127.0.0.1",
             port=port,
             connectors=connectors,
-            cluster_connection=ClusterConnection(
+            cluster_connections=ClusterConnection(
                 connector=name,
                 static_connectors=tuple(other for other in places if other != name),
                 retry_interval_ms=50,

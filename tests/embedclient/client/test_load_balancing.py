@@ -23,7 +23,7 @@ def member(name: str) -> EmbeddedBroker:
     return EmbeddedBroker(
         name=name,
         connectors=VM,
-        cluster_connection=ClusterConnection(connector=name, static_connectors=[n for n in NAMES if n != name]),
+        cluster_connections=ClusterConnection(connector=name, static_connectors=[n for n in NAMES if n != name]),
         cluster_password="secret",
     )
 

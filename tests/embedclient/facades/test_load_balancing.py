@@ -12,10 +12,11 @@ FORMED_S = 10.0
 
 async def test_connections_are_spread_over_nodes_that_the_url_does_not_name(client: Client) -> None:
     first = ClusterConnection(retry_interval_ms=20)
-    with EmbeddedBroker.in_thread(BrokerConfig(name="a", cluster_password="secret", cluster_connection=first)) as named:
+    config = BrokerConfig(name="a", cluster_password="secret", cluster_connections=first)
+    with EmbeddedBroker.in_thread(config) as named:
         second = ClusterConnection(static_connectors=["a"], retry_interval_ms=20)
         config = BrokerConfig(
-            name="b", connectors={"a": named.url}, cluster_password="secret", cluster_connection=second
+            name="b", connectors={"a": named.url}, cluster_password="secret", cluster_connections=second
         )
         with EmbeddedBroker.in_thread(config) as other:
             calls: list[int] = []

@@ -35,7 +35,7 @@ def clustered(
         name=name,
         ha_policy=policy,
         connectors={each: f"tcp://{each}:{_PORT}" for each in names},
-        cluster_connection=connection,
+        cluster_connections=connection,
         cluster_user="cluster",
         cluster_password="of the group",
     )

@@ -80,7 +80,7 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
             )
         },
         connectors={each: f"tcp://{each}:{_PORT}" for names in hosts.values() for each in names},
-        cluster_connection=connection,
+        cluster_connections=connection,
         cluster_user="cluster",
         cluster_password="of the cluster",
         connection_check_interval_ms=500,

@@ -97,7 +97,7 @@ def test_a_primary_that_took_no_backup_is_left_alone_for_as_long_as_the_policy_s
     brokers.until_role("p", Role.LIVE)
     host = brokers.build("q", ReplicationBackup(retry_replication_wait_ms=wait_ms))
     assert host.config.cluster_connection is not None
-    host.config = evolve(host.config, cluster_connection=evolve(host.config.cluster_connection, name="east"))
+    host.config = evolve(host.config, cluster_connections=evolve(host.config.cluster_connection, name="east"))
     host.start()
     brokers.until(lambda: "does not take this backup" in brokers.said("q"))
     refused_at = brokers.world.now

@@ -68,7 +68,7 @@ class Brokers:
         config = BrokerConfig(
             name=name,
             connectors={each: f"tcp://{each}:{PORT}" for each in names},
-            cluster_connection=connection,
+            cluster_connections=connection,
             ha_policy=policy,
             **values,  # type: ignore[arg-type]  # tests name real fields
         )

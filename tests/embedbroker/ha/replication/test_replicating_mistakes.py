@@ -94,7 +94,7 @@ def test_a_backup_of_another_cluster_with_the_same_password_is_told_and_gets_no_
     brokers.primary("p", PRIMARY)
     host = brokers.build("q", BACKUP)
     assert host.config.cluster_connection is not None
-    host.config = evolve(host.config, cluster_connection=evolve(host.config.cluster_connection, name="east"))
+    host.config = evolve(host.config, cluster_connections=evolve(host.config.cluster_connection, name="east"))
     host.start()
     brokers.run(20.0)
     assert brokers.roles == {"p": "live", "q": "backup"} and not brokers.in_sync("p")
