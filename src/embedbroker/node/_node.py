@@ -113,8 +113,7 @@ class Node:
         self._dials = OutgoingConnections(config, log)
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = self.core.cluster = roles.cluster
-        self._clusters = roles.clusters
-        self.discovery = roles.discovery
+        self._clusters, self.discovery = roles.clusters, roles.discovery
         self.activation: Activation | None = roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
         self.replica_disk: ReplicaDisk | None = roles.replica_disk
