@@ -99,6 +99,7 @@ class PauseChecker:
     def watch(self) -> None:
         """Register with the broker."""
         self.broker.on_start.append(self._begin_life)
+        self._begin_life()
         self.broker.on_ready.append(self._check_recovered)
 
     def pausing(self, queue: str) -> None:
@@ -234,13 +235,13 @@ class PurgeChecker:
             self._check_queue(queue, "the purge")
 
     def on_delivery(self, queue: Queue, message_id: int, key: str) -> None:
-        """Check a message that leaves for a consumer, and has not left for it before."""
+        """Check a message that a queue gives to a consumer."""
         identity = message_id, key
         purge = self._open.get(queue.name)
         if purge is not None:
             purge.waiting.pop(identity, None)
         elif identity in self._gone.get(queue.name, ()):
-            self.scene.fail(f"{key} left for a consumer of {queue.name}, and a purge had removed it")
+            self.scene.fail(f"{key} was given to a consumer of {queue.name}, and a purge had removed it")
 
     def _check_recovered(self) -> None:
         for name in self._gone:

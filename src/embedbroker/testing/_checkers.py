@@ -7,12 +7,12 @@ consumer after its expiration or with a delivery count that skips.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attrs import define, field
 
-from embedbroker.kernel import Branch, Consumer, Kernel, Message, Queue, Session
+from embedbroker.kernel import Branch, Consumer, DecisionObserver, Kernel, Message, Queue, Reference, Session
+from embedbroker.node import Node
 from embedbroker.storage import Journal, JournalState, RecoveredState, body_file, body_number
 from embedclient.wire.core import (
     FRAME_HEADER,
@@ -45,16 +45,27 @@ _Durable = dict[str, list[tuple[int, int]]]
 
 @define(eq=False)
 class _Seen:
-    """The queues that a session has consumed, and the newest consumer when they were last checked.
-
-    `waiting` holds messages for its consumers that have not left because their counts are not on disk.
-    """
+    """The queues that a session has consumed, and the newest consumer when they were last checked."""
 
     queues: dict[str, None] = field(factory=dict)
     newest: Consumer | None = None
-    waiting: Sequence[str] = ()
     #: The branch that its work belonged to.
     branch: Branch | None = None
+
+
+class _Decisions(DecisionObserver):
+    """Pass on what the queues of one life give to consumers.
+
+    A replaced broker may not have noticed yet: what it still delivers reaches no client.
+    """
+
+    def __init__(self, checker: BrokerChecker, node: Node) -> None:
+        self._checker = checker
+        self._node = node
+
+    def delivered(self, consumer: Consumer, reference: Reference) -> None:
+        if self._checker.broker.node is self._node:
+            self._checker.check_decision(consumer, reference)
 
 
 @define(eq=False)
@@ -90,19 +101,22 @@ class BrokerChecker:
     shared_anew: set[str] = field(factory=set, init=False)
     #: When this life began.
     _began: float = field(default=0.0, init=False)
+    #: By key, how often queues have given a message to a consumer. A delivery that comes back uncounted, and goes to
+    #: that consumer again, is one.
     deliveries: dict[str, int] = field(factory=dict, init=False)
-    #: Where deliveries wait for their counts to be on disk: points that the journal has not reached, and the time when
-    #: it reached the earlier ones.
-    _points: deque[tuple[int, int]] = field(factory=deque, init=False)
+    #: Consumer, message and delivery count of what queues have decided in this life.
+    _decided: set[tuple[Consumer, int, int]] = field(factory=set, init=False)
     #: Connection, channel and consumer of deliveries; the reader clears it.
     served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
-    #: Called with queue, id and key of each message that leaves for a consumer and has not left for it before.
+    #: Called with queue, id and key of each message that a queue gives to a consumer.
     on_delivery: list[Callable[[Queue, int, str], None]] = field(factory=list, init=False)
 
     def watch(self) -> None:
         """Register with the broker."""
         # Before its first step: what that finds durable is not what the life before had recorded.
         self.broker.on_start.append(self.scene.redeliveries.begin_life)
+        self.broker.on_start.append(self._observe_decisions)
+        self._observe_decisions()
         self.broker.after_step.append(self._check_step)
         self.broker.on_ready.append(self._check_recovered)
         self.broker.on_send.append(self._check_frames)
@@ -123,7 +137,6 @@ class BrokerChecker:
         if node is None:
             return  # it has stopped in this step
         self._check_holders()
-        self._note_point(node.journal)
         if self.scene.redeliveries.are_unsafe and node.journal is not None:
             self.scene.redeliveries.note_durability(node.journal.point(), node.journal.reached)
         self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
@@ -159,16 +172,6 @@ class BrokerChecker:
         text = f"the file of a large message stays until the next start: {body_file(number)}"
         return any(notice.startswith(text) for notice in self.broker.notices)
 
-    def _note_point(self, journal: Journal | None) -> None:
-        if journal is None or not self.broker.config.persist_delivery_count_before_delivery:
-            return
-        points = self._points
-        while points and points[0][0] <= journal.reached:
-            points.popleft()
-        point = journal.point()
-        if point > max(journal.reached, points[-1][0] if points else 0):
-            points.append((point, self.scene.world.instant.wall_ms))
-
     def _check_holders(self) -> None:
         """Check that messages sent to one consumer are held by no other."""
         for (queue, message_id), consumer in self._given.items():
@@ -192,8 +195,6 @@ class BrokerChecker:
             if newest is not seen.newest:  # a new consumer stands behind all others
                 seen.newest = newest
                 seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
-            seen.waiting = self._waiting(session) if self._points else ()
-        self._count_waiting(before.values())
         for seen in before.values():
             self._leave_branch(seen)
         for consumed in [seen.queues for seen in before.values()]:
@@ -206,19 +207,6 @@ class BrokerChecker:
         if seen.branch is not None:
             self._left_branches.add(seen.branch)
 
-    def _waiting(self, session: Session) -> list[str]:
-        return [
-            str(reference.message.property("key"))
-            for number, consumer in session.consumers.items()
-            for reference in consumer.unsettled.values()
-            if (session, number, reference.message.message_id, reference.delivery_count) not in self._left
-        ]
-
-    def _count_waiting(self, ended: Iterable[_Seen]) -> None:
-        """Check that a delivery for a consumer whose connection was lost stays counted, whether it had left or not."""
-        for key in [key for seen in ended for key in seen.waiting]:
-            self.deliveries[key] = self.deliveries.get(key, 0) + 1
-
     # When it has recovered
 
     def _check_recovered(self) -> None:
@@ -227,7 +215,6 @@ class BrokerChecker:
         assert node is not None, "only a living node becomes ready"
         if any("the file of its large body is missing" in notice for notice in self.broker.notices):
             self.scene.fail("a message was recorded without the file of its body")
-        self._count_waiting(self._sessions.values())
         self._sessions.clear()
         for topic in self.topics:
             for subscription in topic.subscriptions:
@@ -261,7 +248,6 @@ class BrokerChecker:
             self._left.clear()
             self._left_branches.clear()
             self.shared_anew.clear()
-            self._points.clear()
             self._former_groups |= {(queue.name, group) for queue, group in self._group_holders}
             self._group_holders.clear()
             self._began = self.scene.world.now
@@ -281,6 +267,31 @@ class BrokerChecker:
                 identity = packet.consumer_id, packet.delivery_count
                 self._check_delivery(connection, channel, *identity, packet.message)
 
+    def _observe_decisions(self) -> None:
+        node = self.broker.node
+        assert node is not None, "a life begins with a node"
+        self._decided.clear()
+        node.kernel.observers.subscribe(_Decisions(self, node))
+
+    def check_decision(self, consumer: Consumer, reference: Reference) -> None:
+        """Check a message that its queue gives to a consumer.
+
+        It leaves later: its count may wait for the disk, and its session for a reattachment.
+        """
+        message = reference.message
+        key = message.property("key")
+        if not isinstance(key, str):
+            return
+        for check in self.on_delivery:
+            check(consumer.queue, message.message_id, key)
+        decision = consumer, message.message_id, reference.delivery_count
+        if decision not in self._decided:
+            self._decided.add(decision)
+            self.deliveries[key] = self.deliveries.get(key, 0) + 1
+        late_ms = self.scene.world.instant.wall_ms - message.expiration
+        if message.expiration and late_ms > 0:
+            self.scene.fail(f"{key} was given to a consumer {late_ms} ms late")
+
     def _check_delivery(self, connection: int, channel: int, consumer: int, count: int, message: CoreMessage) -> None:
         key = message.property("key")
         if not isinstance(key, str):
@@ -297,15 +308,8 @@ class BrokerChecker:
         self._left.add(delivery)
         if receiver is not None:
             self._given[(receiver.queue, message.message_id)] = receiver
-            for check in self.on_delivery:
-                check(receiver.queue, message.message_id, key)
         if count:
             self.served[(connection, channel, consumer)] = None
-        self.deliveries[key] = self.deliveries.get(key, 0) + 1
-        # A delivery that waits for its count to be on disk may expire on its way, as it may on the wire.
-        decided_ms = self._points[0][1] if self._points else self.scene.world.instant.wall_ms
-        if message.expiration and message.expiration < decided_ms:
-            self.scene.fail(f"{key} left for a consumer {decided_ms - message.expiration} ms late")
         deliver_at = message.property("_AMQ_SCHED_DELIVERY")
         if isinstance(deliver_at, int):
             self.scene.hit(Moment.SCHEDULED_DELIVERED)
