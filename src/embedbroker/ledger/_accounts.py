@@ -100,6 +100,8 @@ class SubscriptionAccount:
     lives: array[int] = field(factory=_integers)  # number of kills before the last delivery
     order: dict[tuple[str, int], int] = field(factory=dict)  # consumer and stream -> highest slot delivered
     firsts: dict[int, int] = field(factory=dict)  # slot of a resent message -> see first_deliveries()
+    #: Slot -> broker of the last delivery, where the caller names brokers.
+    brokers: dict[int, str] = field(factory=dict)
     #: Messages below this slot may have been in a consumer's buffer when the consumer returned it or was cut off; they
     #: correctly come back behind later ones.
     unordered_below: int = 0

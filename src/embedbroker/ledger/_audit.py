@@ -26,6 +26,7 @@ _NAMES = {
     Finding.LATE: "late",
     Finding.FLAGGED_AT_ONCE: "flagged_at_once",
     Finding.EXPIRED_EARLY: "expired_early",
+    Finding.MOVED: "moved",
 }
 
 

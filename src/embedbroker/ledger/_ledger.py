@@ -288,6 +288,7 @@ class Ledger:
         *,
         redelivered: bool = False,
         consumer: str = "",
+        broker: str = "",
         stale: bool = False,
     ) -> Finding:
         """Record that a message reached the user of a consumer. Return the findings, which the verdict repeats.
@@ -298,6 +299,8 @@ class Ledger:
             at: time in seconds.
             redelivered: the message carried the redelivered flag.
             consumer: name of the consumer; order is judged per consumer.
+            broker: name of the broker that delivered it, in a cluster. A message that a consumer gave back may move to
+                another broker, and loses its flag on the way.
             stale: the broker has given up the consumer, which has not noticed yet. A message out of its buffer may be
                 with another consumer, or acknowledged by it.
         """
@@ -318,7 +321,7 @@ class Ledger:
             if stale:
                 account.marks[slot] |= _SHOWN
             else:
-                finding |= self._judge(account, slot, redelivered, consumer)
+                finding |= self._judge(account, slot, redelivered, consumer, broker)
         if finding is not _NONE:
             self._note(finding, key)
         return finding
@@ -572,15 +575,18 @@ class Ledger:
             return Finding.PHANTOM
         return Finding.MISROUTED if account.marks[slot] & _EXCLUDED else _NONE
 
-    def _judge(self, account: SubscriptionAccount, slot: int, redelivered: bool, consumer: str) -> Finding:
+    def _judge(self, account: SubscriptionAccount, slot: int, redelivered: bool, consumer: str, broker: str) -> Finding:
         destination, marks, times = account.destination, account.marks[slot], account.deliveries[slot]
         finding = _NONE
+        moved = broker != account.brokers.get(slot, broker)
+        if broker:
+            account.brokers[slot] = broker
         if destination.resends[slot]:
-            finding = self._judge_resent(account, slot, redelivered)
+            finding = self._judge_resent(account, slot, redelivered, moved)
         elif marks & _DONE:
             finding = Finding.REAPPEARED
         elif times:
-            finding = self._judge_again(account, slot, marks, redelivered)
+            finding = self._judge_again(account, slot, redelivered, moved)
         elif slot >= account.unordered_below and not account.giving_back:
             stream = destination.streams[slot]
             last = account.order.get((consumer, stream), -1)
@@ -597,7 +603,8 @@ class Ledger:
         account.lives[slot] = len(self._kills)
         return finding
 
-    def _judge_again(self, account: SubscriptionAccount, slot: int, marks: int, redelivered: bool) -> Finding:
+    def _judge_again(self, account: SubscriptionAccount, slot: int, redelivered: bool, moved: bool) -> Finding:
+        marks = account.marks[slot]
         if redelivered:
             return Finding.DUPLICATED_FLAGGED if marks & _ACKNOWLEDGING else Finding.REDELIVERED
         # A message that was not durable, or in no durable queue, lost its count in the kill, and its duplicate id, if
@@ -605,9 +612,16 @@ class Ledger:
         counts_survived = self.counts_survive and account.durable and not account.destination.volatile(slot)
         if account.lives[slot] != len(self._kills) and not counts_survived:
             return Finding.AFTER_RESTART
-        return Finding.RETURNED if marks & _RETURNED else Finding.DUPLICATED_UNFLAGGED
+        return self._judge_unflagged(account, slot, moved)
 
-    def _judge_resent(self, account: SubscriptionAccount, slot: int, redelivered: bool) -> Finding:
+    def _judge_unflagged(self, account: SubscriptionAccount, slot: int, moved: bool) -> Finding:
+        if account.marks[slot] & _RETURNED:
+            return Finding.RETURNED
+        # Only what a consumer had to return can have moved.
+        may_move = slot < account.unordered_below or account.giving_back
+        return Finding.MOVED if moved and may_move else Finding.DUPLICATED_UNFLAGGED
+
+    def _judge_resent(self, account: SubscriptionAccount, slot: int, redelivered: bool, moved: bool) -> Finding:
         """Judge a delivery of a message that was sent more than once.
 
         Its copies cannot be distinguished here, so only their number counts against the broker.
@@ -625,7 +639,7 @@ class Ledger:
             return Finding.AFTER_RESTART
         if firsts <= account.destination.resends[slot]:
             return Finding.RESEND
-        return Finding.RETURNED if account.marks[slot] & _RETURNED else Finding.DUPLICATED_UNFLAGGED
+        return self._judge_unflagged(account, slot, moved)
 
     def _acknowledged(self, account: SubscriptionAccount, slot: int, deliveries: int, at: float) -> Finding:
         self._timeline.acknowledged(at)

@@ -30,6 +30,7 @@ class Finding(IntFlag):
     MISROUTED = 512  # the subscription's filter excludes it
     LATE = 1024  # after its expiration
     EXPIRED_EARLY = 4096  # on the expiry address before its time
+    MOVED = 8192  # again and unflagged, at another broker: the flag does not go with a message that moves
     FLAGGED_AT_ONCE = 2048  # the first delivery, flagged, of a message that no consumer can have given back
 
 
@@ -154,6 +155,7 @@ class Verdict:
         misrouted: `Finding.MISROUTED`.
         late: `Finding.LATE`.
         expired_early: `Finding.EXPIRED_EARLY`.
+        moved: `Finding.MOVED`.
         flagged_at_once: `Finding.FLAGGED_AT_ONCE`; not a fault: consumers may have come and gone unseen.
         kills: the kills of the broker, in order.
     """
@@ -185,6 +187,7 @@ class Verdict:
     misrouted: Tally = _NOTHING
     late: Tally = _NOTHING
     expired_early: Tally = _NOTHING
+    moved: Tally = _NOTHING
     flagged_at_once: Tally = _NOTHING  # not a fault: consumers may have come and gone unseen
     kills: tuple[Kill, ...] = ()
 

@@ -73,6 +73,10 @@ def lanes_of(changes: Iterable[tuple[float, str, str]], end: float, digits: int)
     return lanes
 
 
+#: Width of a letter of a lane's name, at most.
+_LETTER = 7
+
+
 @frozen
 class Chart:
     """Hold the data of the template `chart.svg`. Times are seconds, or hours where `x_unit` is "h"."""
@@ -86,8 +90,13 @@ class Chart:
 
     width = 1000
     floor = 280
-    left, right, top, bottom = 64, 984, 30, 320
+    right, top, bottom = 984, 30, 320
     lane_step, lane_height = 24, 18
+
+    @property
+    def left(self) -> float:
+        """Return where the axis begins: the names of the lanes end there."""
+        return max(64, 16 + _LETTER * max((len(lane.name) for lane in self.lanes), default=0))
 
     @property
     def height(self) -> int:

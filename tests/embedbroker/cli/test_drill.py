@@ -27,7 +27,8 @@ from embedbroker.cli._commands import commands
 from embedbroker.cli.drill import BrokerFile, write_files
 from embedbroker.cli.drill._page import page_of
 from embedbroker.cli.drill._plan import DrillPlan, Fault, Findings, Hit, OutageRecord, RoleChange, Round
-from embedbroker.cli.drill._stage import BACKLOG_MAX, QUEUE, STANDSTILL_S, Stage
+from embedbroker.cli.drill._run import BACKLOG_MAX, QUEUE, STANDSTILL_S, Run
+from embedbroker.cli.drill._stage import Stage
 from embedbroker.cli.drill._tables import progress_line
 from embedbroker.cli.drill._transaction import Outcome, run_transaction
 from embedbroker.ledger import Tally, Timeline, TimelineBucket, Verdict
@@ -196,7 +197,7 @@ def test_a_failed_run_says_so_on_its_page() -> None:
 async def test_a_fault_waits_for_a_send_and_a_transaction_at_the_same_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    stage = Stage(PLAN)
+    stage = Stage(Run(PLAN))
     hit: list[tuple[int, int]] = []
 
     async def kill() -> None:
@@ -221,7 +222,7 @@ async def test_a_fault_waits_for_a_send_and_a_transaction_at_the_same_time(
 
 
 async def test_a_fault_may_wait_for_a_prepared_branch_too(autojump_clock: trio.testing.MockClock) -> None:
-    stage = Stage(PLAN)
+    stage = Stage(Run(PLAN))
     stage.waiting_sends = 1
     stage.open_transactions.add("p1#1")
     with trio.move_on_after(1) as patience:
@@ -236,7 +237,7 @@ async def test_a_fault_may_wait_for_a_prepared_branch_too(autojump_clock: trio.t
 
 @pytest.mark.parametrize("transacted", [True, False])
 async def test_only_a_transaction_with_work_in_it_counts_as_one(transacted: bool) -> None:
-    stage = Stage(PLAN)
+    stage = Stage(Run(PLAN))
     seen: list[tuple[int, int]] = []
 
     def look() -> None:
@@ -257,35 +258,35 @@ async def test_only_a_transaction_with_work_in_it_counts_as_one(transacted: bool
 
 
 async def test_producers_wait_while_consumers_are_far_behind(autojump_clock: trio.testing.MockClock) -> None:
-    stage = Stage(PLAN)
-    stage.confirmed(BACKLOG_MAX)
+    run = Run(PLAN)
+    run.confirmed(BACKLOG_MAX)
     with trio.move_on_after(1) as patience:
-        await stage.room()
+        await run.room()
     assert patience.cancelled_caught
     async with trio.open_nursery() as nursery:
         for _ in range(2):
-            nursery.start_soon(stage.room)
+            nursery.start_soon(run.room)
         await trio.testing.wait_all_tasks_blocked()
-        stage.consumed(BACKLOG_MAX // 2 + 1)
+        run.consumed(BACKLOG_MAX // 2 + 1)
     assert trio.current_time() < 1 + STANDSTILL_S
 
 
 async def test_producers_do_not_wait_for_consumers_that_get_nothing(autojump_clock: trio.testing.MockClock) -> None:
-    stage = Stage(PLAN)
-    stage.confirmed(BACKLOG_MAX)
+    run = Run(PLAN)
+    run.confirmed(BACKLOG_MAX)
     began = trio.current_time()
-    await stage.room()
+    await run.room()
     assert trio.current_time() - began == STANDSTILL_S
 
 
 async def test_after_a_fault_the_ledger_tells_the_backlog() -> None:
-    stage = Stage(PLAN)
+    run = Run(PLAN)
     for number in range(3):
-        stage.ledger.sent(f"m{number}", QUEUE, 0.0)
-        stage.ledger.confirmed(f"m{number}", 0.0)
-    stage.confirmed(17)
-    stage.recount()
-    assert stage.backlog == 3
+        run.ledger.sent(f"m{number}", QUEUE, 0.0)
+        run.ledger.confirmed(f"m{number}", 0.0)
+    run.confirmed(17)
+    run.recount()
+    assert run.backlog == 3
 
 
 @pytest.mark.parametrize(
@@ -303,6 +304,7 @@ async def test_after_a_fault_the_ledger_tells_the_backlog() -> None:
 async def test_a_narrow_terminal_still_shows_the_rounds(
     columns: int | None, line: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    stage = Stage(attrs.evolve(PLAN, rounds=5))
-    stage.messages_confirmed, stage.messages_consumed, stage.backlog = 27_061, 26_900, 161
-    assert progress_line(stage, GOOD.rounds, columns).plain == line
+    run = Run(attrs.evolve(PLAN, rounds=5))
+    run.messages_confirmed, run.messages_consumed, run.backlog = 27_061, 26_900, 161
+    run.rounds.extend(GOOD.rounds)
+    assert progress_line(run, columns).plain == line

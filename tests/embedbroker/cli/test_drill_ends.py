@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -16,12 +15,14 @@ from embedbroker.cli._failure import BrokerStopped
 from embedbroker.cli.drill import EmbeddedProgram, Group, Member, MemberState
 from embedbroker.cli.drill._conductor import Conductor, DrillFailed
 from embedbroker.cli.drill._faults import carry_out
+from embedbroker.cli.drill._node import Node
 from embedbroker.cli.drill._pair_files import write_files
-from embedbroker.cli.drill._plan import DrillPlan, Fault, Ha, Round
+from embedbroker.cli.drill._plan import DrillPlan, Fault, Ha
 from embedbroker.cli.drill._producer import key_of
-from embedbroker.cli.drill._stage import QUEUE, Stage
+from embedbroker.cli.drill._run import QUEUE, Run
+from embedbroker.cli.drill._stage import Stage
 from embedbroker.ledger import Finding
-from embedclient import TextMessage
+from embedclient import TextMessage, XAConnectionFactory
 from tests.embedbroker.cli.test_drill_verdicts import GOOD
 
 PLAN = DrillPlan(seconds=0.1, producers=1, consumers=1, size_bytes=10, rounds=0, seed=1)
@@ -66,18 +67,18 @@ async def test_a_broker_that_was_gone_before_the_kill_is_told(tmp_path: Path) ->
     victim = member(tmp_path, "primary", MemberState.LIVE)
     victim.code = 1
     with pytest.raises(BrokerStopped, match="before the kill"):
-        await carry_out(Fault.KILL, Stage(PLAN), group(victim))
+        await carry_out(Fault.KILL, Stage(Run(PLAN)), group(victim))
     victim.standing, victim.code = MemberState.LIVE, -signal.SIGKILL
-    await carry_out(Fault.KILL, Stage(PLAN), group(victim))
+    await carry_out(Fault.KILL, Stage(Run(PLAN)), group(victim))
 
 
 @pytest.mark.parametrize("code", [0, 1])
 async def test_how_a_broker_stopped_that_was_asked_to_is_part_of_the_verdict(tmp_path: Path, code: int) -> None:
-    stage = Stage(PLAN)
+    stage = Stage(Run(PLAN))
     victim = member(tmp_path, "primary", MemberState.LIVE)
     victim.code = code
     await carry_out(Fault.STOP, stage, group(victim))
-    objections = attrs.evolve(GOOD, stop_codes=tuple(stage.end_codes)).objections()
+    objections = attrs.evolve(GOOD, stop_codes=tuple(stage.run.end_codes)).objections()
     assert objections == ([] if code == 0 else ["a broker did not stop in order: exit code 1"])
 
 
@@ -89,7 +90,7 @@ class _Conducted(Conductor):
 
     def _start_clients(self, clients: trio.Nursery) -> None:
         if self.comes:
-            self._stage.all_are_ready.set()
+            self._run.all_are_ready.set()
             self._producers_left.set()
 
     async def _sweep(self) -> int:
@@ -99,11 +100,16 @@ class _Conducted(Conductor):
             self.ends.standing = MemberState.DOWN
         return 0
 
-    async def _count_branches(self) -> int:
+    async def _count_branches(self, node: Node) -> int:
         return 0
 
 
-async def _watch(_stage: Stage, _rounds: Sequence[Round]) -> None:
+def conducted(*members: Member) -> _Conducted:
+    run = Run(PLAN)
+    return _Conducted(run, [Node(Stage(run), group(*members), XAConnectionFactory("tcp://127.0.0.1:1"))], ())
+
+
+async def _watch(_run: Run) -> None:
     await trio.sleep_forever()
 
 
@@ -111,8 +117,7 @@ async def _watch(_stage: Stage, _rounds: Sequence[Round]) -> None:
 async def test_a_drill_ends_although_its_clients_wait_for_ever(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, comes: bool, said: str
 ) -> None:
-    live = group(member(tmp_path, "primary", MemberState.LIVE))
-    conductor = _Conducted(PLAN, Stage(PLAN), live, "tcp://127.0.0.1:1", ())
+    conductor = conducted(member(tmp_path, "primary", MemberState.LIVE))
     conductor.comes = comes
     with pytest.raises(DrillFailed, match=said):
         await conductor.run(_watch)
@@ -120,12 +125,12 @@ async def test_a_drill_ends_although_its_clients_wait_for_ever(
 
 async def test_a_broker_that_ended_after_the_last_round_is_told(tmp_path: Path) -> None:
     primary = member(tmp_path, "primary", MemberState.LIVE)
-    conductor = _Conducted(PLAN, Stage(PLAN), group(primary), "tcp://127.0.0.1:1", ())
+    conductor = conducted(primary)
     conductor.ends = primary
     with pytest.raises(BrokerStopped, match="'primary' stopped by itself"):
         await conductor.run(_watch)
 
 
 async def test_what_somebody_else_has_sent_is_a_message_that_the_ledger_never_heard_of() -> None:
-    found = Stage(PLAN).ledger.delivered(QUEUE, key_of(TextMessage("not the drill's")), 1.0)
+    found = Stage(Run(PLAN)).ledger.delivered(QUEUE, key_of(TextMessage("not the drill's")), 1.0)
     assert found is Finding.PHANTOM

@@ -11,7 +11,8 @@ import trio.testing
 from embedbroker.cli.drill._figures import Spread, spread_of
 from embedbroker.cli.drill._outage import NewTime, Outage
 from embedbroker.cli.drill._plan import DrillPlan, Hit
-from embedbroker.cli.drill._stage import QUEUE, Stage
+from embedbroker.cli.drill._run import QUEUE, Run
+from embedbroker.cli.drill._stage import Stage
 from embedbroker.ledger import Finding
 
 HIT = Hit(1, 1, 0, 0, 1, 0)
@@ -66,7 +67,7 @@ def test_what_a_pause_interrupted_counts_when_it_is_over() -> None:
 
 async def test_the_first_lost_connection_ends_the_life_that_was_to_end(autojump_clock: trio.testing.MockClock) -> None:
     """Of what the old broker delivered before, nothing may look like a second delivery by the new one."""
-    stage = Stage(PLAN)
+    stage = Stage(Run(PLAN))
     stale: list[str] = []
     stage.on_stale_buffers.append(partial(stale.append, "stale"))
     stage.ledger.sent("m", QUEUE, 0.0)

@@ -17,7 +17,7 @@ from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
 from embedbroker.cli.drill import _command
 from embedbroker.cli.drill._plan import DrillPlan, Findings
-from embedbroker.cli.drill._stage import Stage
+from embedbroker.cli.drill._run import Run
 from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.test_drill_verdicts import GOOD
 
@@ -61,10 +61,8 @@ def test_the_report_of_a_drill_is_written_although_nobody_reads_its_tables(
 def test_a_drill_goes_on_when_nobody_reads_its_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plan, report = DrillPlan(seconds=1, producers=1, consumers=1, size_bytes=10, rounds=0, seed=1), tmp_path / "a.html"
 
-    async def conduct(
-        _plan: object, _group: object, _url: str, watch: Callable[..., object], _dead: object
-    ) -> Findings:
-        watching = watch(Stage(plan), ())
+    async def conduct(_plan: object, _nodes: object, watch: Callable[..., object], _dead: object) -> Findings:
+        watching = watch(Run(plan))
         await watching  # type: ignore[misc]  # ends, instead of with an error
         goes_on.append(True)
         return GOOD

@@ -151,6 +151,22 @@ def test_the_second_delivery_is_judged_by_flag_and_history() -> None:
     assert not verdict.clean
 
 
+def test_a_message_that_was_given_back_may_move_and_loses_its_mark() -> None:
+    ledger = queue_ledger(3)
+    for number in range(3):
+        ledger.delivered("q", f"m{number}", 1.0, broker="a")
+    assert ledger.delivered("q", "m0", 2.0, broker="b") == Finding.DUPLICATED_UNFLAGGED
+    ledger.interrupted("q")
+    assert ledger.delivered("q", "m1", 3.0, broker="a") == Finding.DUPLICATED_UNFLAGGED
+    assert ledger.delivered("q", "m2", 3.0, broker="b") == Finding.MOVED
+    ledger.acknowledging("q", "m2")
+    ledger.acknowledged("q", "m2", 3.5)
+    assert ledger.delivered("q", "m2", 4.0, broker="a") == Finding.REAPPEARED
+    verdict = ledger.verdict(drained=False)
+    assert verdict.moved.keys == ("m2",)
+    assert set(verdict.faults()) == {"duplicated_unflagged", "reappeared"}
+
+
 def test_copies_of_a_resent_message_have_a_verdict_of_their_own() -> None:
     ledger = queue_ledger(1, confirmed=False)
     ledger.in_doubt("m0")

@@ -112,7 +112,7 @@ class Branches:
         assert left is not None
         self._left = None
         if outcome is Outcome.COMMITTED:
-            ledger.committed(left.transaction, self._stage.now())
+            ledger.committed(left.transaction, self._stage.run.now())
         else:
             ledger.rolled_back(left.transaction)
         return outcome
@@ -129,9 +129,9 @@ class Branches:
                 if code is XaCode.XAER_NOTA or (code.rolled_back and not left.prepared):
                     return  # an earlier request did it; a branch that never existed needs nothing
                 if code not in _UNSETTLED:
-                    self._stage.fail(f"branch of {left.transaction}: {code.name}: {error}")
+                    self._stage.run.fail(f"branch of {left.transaction}: {code.name}: {error}")
                 await trio.sleep(_PAUSE_S)
             else:
                 return
-        self._stage.fail(f"branch of {left.transaction}: the broker settles it neither way")
+        self._stage.run.fail(f"branch of {left.transaction}: the broker settles it neither way")
         await trio.lowlevel.checkpoint()

@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from ._conductor import conduct
 from ._options import configs_of, options, plan_of
 from ._page import page_of
 from ._pair_files import BrokerFile
-from ._plan import Findings, Round
+from ._plan import Findings
+from ._run import Run
 from ._scene import Setting
-from ._stage import Stage
 from ._tables import as_json, progress_line, verdict_tables
 
 __all__ = ["drill"]
@@ -62,25 +62,32 @@ def drill(
 ) -> None:
     """Let brokers fail under load, several times, and say what that did to the messages.
 
-    One broker process, or a pair of them, gets durable messages from producers and gives them to consumers, a third
-    each in transactions and in XA branches. The broker that serves is struck while sends and transactions are open; the
-    backup takes over, and gives way when the primary is back. Clients reconnect by themselves. The exit code is 0 only
-    if no confirmed message was lost and none came twice unmarked.
+    One broker process, a pair, or a cluster of them gets durable messages from producers and gives them to consumers, a
+    third each in transactions and in XA branches. The broker that serves is struck while sends and transactions are
+    open; the backup takes over, and gives way when the primary is back. Clients reconnect by themselves. The exit code
+    is 0 only if no confirmed message was lost and none came twice unmarked.
     """
     plan = plan_of(**others)
     configs = configs_of(plan, config, backup_config, artemis_home, properties, two_lives=two_lives)
     directory = Path(tempfile.mkdtemp(prefix="embedbroker-drill-"))
     setting = Setting(plan, directory, configs, properties, artemis_home, two_lives)
     files: list[BrokerFile] = []
-    served: list[Stage] = []
+    served: list[Run] = []
+    stopped: click.exceptions.Exit | None = None
     goes = True
     try:
         files = setting.files()
         goes = False
         findings = run_interruptibly(partial(_conduct_visibly, setting, files, served))
         goes = not findings.objections()
-    except (click.exceptions.Exit, KeyboardInterrupt):
+    except click.exceptions.Exit as stop:
         goes = True  # interrupted: the files are not kept
+        if not served:
+            raise
+        stopped = stop
+        findings = served[0].findings(interrupted=True)
+    except KeyboardInterrupt:
+        goes = True
         raise
     finally:
         if goes and not (keep and files):
@@ -98,6 +105,8 @@ def drill(
             _write(report, page_of(findings))
     finally:
         _show(findings, json_wanted)
+    if stopped is not None:
+        raise stopped
     if findings.objections():
         sys.exit(1)
 
@@ -109,30 +118,29 @@ def _write(report: Path, page: str) -> None:
         raise Refused(f"cannot write {report}: {error.strerror}") from None
 
 
-async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: list[Stage]) -> Findings:
-    """Conduct the drill and show its progress. ``served`` receives the stage as soon as the brokers have started."""
+async def _conduct_visibly(setting: Setting, files: list[BrokerFile], served: list[Run]) -> Findings:
+    """Conduct the drill and show its progress. ``served`` receives the run as soon as the brokers have started."""
     console = _Console(stderr=True)
-    url = setting.url(files)
     with Live(console=console, auto_refresh=False, transient=not console.is_terminal) as live:
 
-        async def watch(stage: Stage, rounds: Sequence[Round]) -> None:
-            served.append(stage)
+        async def watch(run: Run) -> None:
+            served.append(run)
             places = " and ".join(f"tcp://{file.host}:{file.port}" for file in files)
             noun = "broker" if len(files) == 1 else "brokers"
             try:
                 console.print(f"{noun} at {places}, in {setting.directory}", highlight=False, soft_wrap=True)
                 while console.is_terminal:
-                    live.update(progress_line(stage, rounds, console.width), refresh=True)
+                    live.update(progress_line(run, console.width), refresh=True)
                     await trio.sleep(_REFRESH_S)
                 while True:
                     # A file or a build's log gets lines, and fewer of them.
                     await trio.sleep(_LINE_S)
-                    console.print(progress_line(stage, rounds), soft_wrap=True)
+                    console.print(progress_line(run), soft_wrap=True)
             except OSError:
                 shut_off(sys.stderr)  # stderr has no reader any more; the drill's findings are of use all the same
 
         dead_letters = tuple(dict.fromkeys(file.dead_letters for file in files if file.dead_letters is not None))
-        return await conduct(setting.plan, partial(setting.group, files), url, watch, dead_letters)
+        return await conduct(setting.plan, partial(setting.nodes, files), watch, dead_letters)
 
 
 def _show(findings: Findings, json_wanted: bool) -> None:
@@ -144,5 +152,8 @@ def _show(findings: Findings, json_wanted: bool) -> None:
         console.print(table)
     for objection in findings.objections():
         console.print(f"[bold red]FAILED[/] {objection}", highlight=False)
-    if not findings.objections():
+    if findings.interrupted:
+        rounds = f"{len(findings.rounds)} of {findings.plan.rounds} rounds"
+        console.print(f"[bold yellow]INTERRUPTED[/] after {rounds}, so nothing counts as lost", highlight=False)
+    elif not findings.objections():
         console.print("[bold green]PASSED[/] nothing confirmed was lost", highlight=False)

@@ -24,7 +24,8 @@ from embedclient.errors import JMSException
 from ._branch import Branches
 from ._persistence import Work, on_loss, persist
 from ._producer import body_of, key_of
-from ._stage import QUEUE, Stage
+from ._run import QUEUE
+from ._stage import Stage
 from ._transaction import Outcome, run_transaction
 
 __all__ = ["Consumer"]
@@ -40,7 +41,7 @@ class Consumer:
         self.taken = 0
         self._stage = stage
         self._factory = factory
-        self._name = name
+        self._name = f"{stage.prefix}{name}"
         self._work = work
         self._branches = Branches(stage)
         self._batches = 0
@@ -81,7 +82,7 @@ class Consumer:
         async with session.create_consumer(Queue(QUEUE)) as consumer:
             opened()
             while not session.closed:
-                if not await take(consumer) and self._stage.leaving:
+                if not await take(consumer) and self._stage.run.leaving:
                     return
 
     def _on_failure(self, _: JMSException, failed_over: bool) -> None:
@@ -157,7 +158,7 @@ class Consumer:
                 self._gives_back = False
                 self._stage.ledger.gave_back(QUEUE)
         if outcome is Outcome.COMMITTED:
-            self._stage.consumed(len(self._batch))
+            self._stage.run.consumed(len(self._batch))
             self.taken += len(self._batch)
 
     def _note(self, message: Message, transaction: str) -> None:
@@ -167,10 +168,16 @@ class Consumer:
             key += " (with bytes that are not its own)"
         redelivered = message.redelivered
         found = stage.ledger.delivered(
-            QUEUE, key, stage.now(), redelivered=redelivered, consumer=self._name, stale=self._stale
+            QUEUE,
+            key,
+            stage.run.now(),
+            redelivered=redelivered,
+            consumer=self._name,
+            broker=stage.name,
+            stale=self._stale,
         )
         if not self._stale:
-            stage.delivered()
+            stage.delivered(key)
         if not found & Finding.PHANTOM:
             if self._work is Work.SINGLE:
                 stage.ledger.acknowledging(QUEUE, key, batch=transaction)

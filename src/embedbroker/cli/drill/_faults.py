@@ -57,7 +57,7 @@ async def carry_out(fault: Fault, stage: Stage, group: Group) -> Outage:
     if fault is Fault.KILL and code != -signal.SIGKILL:
         raise BrokerStopped(f"broker {victim.name!r} stopped by itself before the kill: {victim.last_output()}")
     if fault is Fault.STOP:
-        stage.end_codes.append(victim.orderly(code))
+        stage.run.end_codes.append(victim.orderly(code))
     return outage
 
 
@@ -72,7 +72,7 @@ async def _pause(
         await trio.sleep(stage.plan.fault_s)
     finally:
         end()
-    outage.healed(stage.now())
+    outage.healed(stage.run.now())
     return outage
 
 

@@ -47,6 +47,15 @@ def _names(kind: type[Ha] | type[Fault] | type[Peer]) -> click.Choice[str]:
 
 _file = click.Path(path_type=Path)
 _OPTIONS = (
+    click.option(
+        "--cluster",
+        metavar="N",
+        type=click.IntRange(2, 16),
+        help="Drill N nodes of one cluster, each with its own clients; they are struck in turn.",
+    ),
+    click.option(
+        "--pairs", is_flag=True, help="Each node of the cluster is a pair: shared-store, or the kind of --ha."
+    ),
     click.option("--ha", type=_names(Ha), default="none", show_default=True, help="How brokers stand in for others."),
     click.option(
         "--rounds", "--kills", default=5, show_default=True, type=click.IntRange(0, 10_000), help="How many faults."
@@ -89,8 +98,12 @@ _OPTIONS = (
         type=Number(1),
         help="How long messages are sent, at least.",
     ),
-    click.option("--producers", default=4, show_default=True, type=click.IntRange(1, 500)),
-    click.option("--consumers", default=4, show_default=True, type=click.IntRange(1, 500)),
+    click.option(
+        "--producers", default=4, show_default=True, type=click.IntRange(1, 500), help="Of each node of a cluster."
+    ),
+    click.option(
+        "--consumers", default=4, show_default=True, type=click.IntRange(1, 500), help="Of each node of a cluster."
+    ),
     click.option("--size", default=1024, show_default=True, type=click.IntRange(1, 90_000), help="Bytes per message."),
     click.option("--seed", type=int, help="For the moments of the faults and the sizes of transactions."),
     click.option("--json", "json_wanted", is_flag=True, help="The verdict as JSON on stdout."),
@@ -114,6 +127,8 @@ def options(command: F) -> F:
 
 def plan_of(
     *,
+    cluster: int | None,
+    pairs: bool,
     ha: str,
     rounds: int,
     faults: Sequence[str],
@@ -126,10 +141,32 @@ def plan_of(
     seed: int | None,
     **_: object,
 ) -> DrillPlan:
-    """Return the plan. Without a seed it gets a random one."""
+    """Return the plan. Without a seed it gets a random one.
+
+    Raises:
+        WrongInput: options do not go together.
+    """
+    if pairs and cluster is None:
+        raise WrongInput("--pairs is of use only with --cluster; --ha shared-store is a drill of one pair")
+    if cluster is not None and not pairs and ha != Ha.NONE.value:
+        raise WrongInput(f"--ha {ha} needs --pairs in a --cluster, where each node is a pair then")
+    if pairs and ha == Ha.NONE.value:
+        ha = Ha.SHARED_STORE.value
     seed = random.randrange(2**32) if seed is None else seed
     kinds = tuple(Fault(name) for name in faults) or (Fault.KILL,)
-    return DrillPlan(seconds, producers, consumers, size, rounds, seed, Ha(ha), kinds, fault_seconds, Peer(peer))
+    return DrillPlan(
+        seconds,
+        producers,
+        consumers,
+        size,
+        rounds,
+        seed,
+        Ha(ha),
+        kinds,
+        fault_seconds,
+        Peer(peer),
+        cluster or 1,
+    )
 
 
 def configs_of(
@@ -146,6 +183,9 @@ def configs_of(
     Raises:
         WrongInput: options do not go together.
     """
+    for option, path in (("--config", config), ("--backup-config", backup_config)):
+        if plan.nodes > 1 and path is not None:
+            raise WrongInput(f"{option}: a drill writes the files of a --cluster itself")
     if plan.ha is Ha.NONE and backup_config is not None:
         raise WrongInput("--backup-config: there is no backup with --ha none")
     if plan.ha is not Ha.NONE and (config is None) != (backup_config is None):

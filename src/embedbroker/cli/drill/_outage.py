@@ -27,9 +27,15 @@ class NewTime(Enum):
 
 
 class Outage:
-    """One outage. Times are seconds from the beginning of the drill."""
+    """One outage. Times are seconds from the beginning of the drill.
 
-    def __init__(self, name: str, began: NewTime, at: float, hit: Hit, producers: int) -> None:
+    ``joins``: the prefix of a cluster node's messages. The outage is over only when messages go to the node and from
+    it.
+    """
+
+    def __init__(
+        self, name: str, began: NewTime, at: float, hit: Hit, producers: int, *, joins: str | None = None
+    ) -> None:
         self.name = name
         self.over = trio.Event()
         self._began = began
@@ -41,6 +47,11 @@ class Outage:
         self._serving_at: float | None = None
         self._healed_at = math.inf
         self._delivered_at: float | None = None
+        # In a cluster: messages sent since, and when one of them came from another node, and went to one.
+        self._joins = joins
+        self._sent: set[str] = set()
+        self._arrived_at: float | None = None
+        self._left_at: float | None = None
         self._lost: dict[str, float] = {}
         self._back: dict[str, float] = {}
 
@@ -72,9 +83,26 @@ class Outage:
 
     def delivered(self, now: float) -> None:
         """Record a message from a broker whose loss its consumer has not noticed."""
-        over = now >= self._healed_at if self._began is NewTime.WHEN_HEALED else self._at is not None
-        if over and self._delivered_at is None:
+        if self._delivered_at is None and self._is_over_by(now):
             self._delivered_at = now
+            self._look()
+
+    def sent(self, key: str) -> None:
+        """Record that a producer of any node is about to send a message."""
+        if self._joins is not None and self.noticed and self._joined_at is None:
+            self._sent.add(key)
+
+    def arrived(self, key: str, now: float) -> None:
+        """Record that a consumer of this node received a message that was sent to another node."""
+        if self._arrived_at is None and key in self._sent and self._is_over_by(now):
+            self._arrived_at = now
+            self._look()
+
+    def left(self, key: str, now: float) -> None:
+        """Record that a consumer of another node received a message, which may have been sent to this node."""
+        is_of_node = self._joins is not None and key.startswith(self._joins)
+        if is_of_node and self._left_at is None and key in self._sent and self._is_over_by(now):
+            self._left_at = now
             self._look()
 
     def record(self) -> OutageRecord:
@@ -85,7 +113,24 @@ class Outage:
             return None if moment is None else moment - at
 
         back = tuple(sorted(moment - at for moment in self._back.values()))
-        return OutageRecord(self.name, at, self._hit, since(self._serving_at), since(self._delivered_at), back)
+        return OutageRecord(
+            self.name,
+            at,
+            self._hit,
+            since(self._serving_at),
+            since(self._delivered_at),
+            back,
+            since(self._joined_at),
+        )
+
+    @property
+    def _joined_at(self) -> float | None:
+        if self._arrived_at is None or self._left_at is None:
+            return None
+        return max(self._arrived_at, self._left_at)
+
+    def _is_over_by(self, now: float) -> bool:
+        return now >= self._healed_at if self._began is NewTime.WHEN_HEALED else self._at is not None
 
     def _is_new(self, producer: str, began: float, now: float) -> bool:
         if self._began is NewTime.WHEN_HEALED:
@@ -95,5 +140,7 @@ class Outage:
         return began >= self._lost.get(producer, math.inf)
 
     def _look(self) -> None:
-        if self._delivered_at is not None and len(self._back) == self._producers:
+        is_joined = self._joined_at is not None or self._joins is None
+        if self._delivered_at is not None and len(self._back) == self._producers and is_joined:
+            self._sent.clear()
             self.over.set()

@@ -13,8 +13,18 @@ from embedbroker.ledger import TimelineBucket
 from embedbroker.report import Band, Chart, Series, lanes_of, page
 
 from ._member import MemberState
-from ._plan import Findings
-from ._tables import ROUND_HEADINGS, ROUNDS_EXPLAINED, as_json, downtime_rows, plan_text, round_rows, verdict_rows
+from ._plan import Findings, OutageRecord, Round
+from ._tables import (
+    NODE_HEADINGS,
+    ROUNDS_EXPLAINED,
+    as_json,
+    downtime_rows,
+    node_rows,
+    plan_text,
+    round_headings,
+    round_rows,
+    verdict_rows,
+)
 
 __all__ = ["page_of"]
 
@@ -40,10 +50,19 @@ def page_of(findings: Findings) -> str:
         verdict=verdict_rows(findings.verdict),
         downtime=downtime_rows(findings),
         explained=ROUNDS_EXPLAINED,
-        headings=ROUND_HEADINGS,
+        headings=round_headings(findings),
+        node_headings=NODE_HEADINGS,
+        nodes=node_rows(findings),
+        word=_word(findings),
         rounds=round_rows(findings),
         findings=json.dumps(as_json(findings)).replace("<", "\\u003c"),
     )
+
+
+def _word(findings: Findings) -> str:
+    if findings.objections():
+        return "FAILED"
+    return "INTERRUPTED" if findings.interrupted else "PASSED"
 
 
 def _time_line(findings: Findings) -> Chart:
@@ -59,15 +78,18 @@ def _time_line(findings: Findings) -> Chart:
         series.append(Series(line.name, line.style, points))
     end_s = (last + 1) * timeline.bucket_s
     bands = [
-        Band(
-            outage.at,
-            end_s if outage.first_confirmed_s is None else outage.at + outage.first_confirmed_s,
-            f"{number}",
-            f"round {number}, {outage.name} at {outage.at:.2f} s: {outage.hit.unconfirmed_sends} unconfirmed sends, "
-            f"{outage.hit.transactions} open transactions",
-        )
-        for number, turn in enumerate(findings.rounds, 1)
-        for outage in turn.outages
+        _band(number, turn, outage, end_s) for number, turn in enumerate(findings.rounds, 1) for outage in turn.outages
     ]
     roles = [(change.at, change.broker, change.standing) for change in findings.roles]
     return Chart("messages per second", end_s, series, bands, lanes_of(roles, end_s, 2))
+
+
+def _band(number: int, turn: Round, outage: OutageRecord, end_s: float) -> Band:
+    of_node = f" of {turn.node}" if turn.node else ""
+    return Band(
+        outage.at,
+        end_s if outage.first_confirmed_s is None else outage.at + outage.first_confirmed_s,
+        f"{number} {turn.node}".rstrip(),
+        f"round {number}, {outage.name}{of_node} at {outage.at:.2f} s: "
+        f"{outage.hit.unconfirmed_sends} unconfirmed sends, {outage.hit.transactions} open transactions",
+    )

@@ -43,14 +43,14 @@ _TEXT = """<?xml version='1.0'?>
       <acceptor name="core">tcp://127.0.0.1:{listen}?protocols=CORE</acceptor>
     </acceptors>
     <cluster-user>drill</cluster-user>
-    <cluster-password>drill of {directory}</cluster-password>{ha}
+    <cluster-password>drill of {directory}</cluster-password>{parts}
     <address-settings>
       <address-setting match="#">
         <dead-letter-address>DLQ</dead-letter-address>
         <max-delivery-attempts>-1</max-delivery-attempts>
         <redelivery-delay>0</redelivery-delay>
         <auto-delete-queues>false</auto-delete-queues>
-        <auto-delete-addresses>false</auto-delete-addresses>
+        <auto-delete-addresses>false</auto-delete-addresses>{redistribution}
       </address-setting>
     </address-settings>
     <addresses>
@@ -59,16 +59,20 @@ _TEXT = """<?xml version='1.0'?>
   </core>
 </configuration>
 """
-_PAIR_TEXT = """
+_CLUSTER_TEXT = """
     <cluster-connections>
       <cluster-connection name="drill">
         <connector-ref>own</connector-ref>
         <message-load-balancing>ON_DEMAND</message-load-balancing>
         <max-hops>1</max-hops>
-        <static-connectors><connector-ref>other</connector-ref></static-connectors>
+        <static-connectors>{others}</static-connectors>
       </cluster-connection>
-    </cluster-connections>
+    </cluster-connections>"""
+_POLICY_TEXT = """
     <ha-policy>{policy}</ha-policy>"""
+# A consumer that is away takes nothing, and its messages are wanted at other nodes.
+_REDISTRIBUTION_TEXT = """
+        <redistribution-delay>0</redistribution-delay>"""
 
 # Both brokers are on this machine: if they cannot reach each other, a folder of locks decides which is live.
 _MANAGER = (
@@ -119,6 +123,8 @@ class BrokerFile:
     port: int
     listens: int
     store: Path
+    #: The node of a cluster to which the broker belongs; empty where the drill has one node only.
+    node: str = ""
     properties: tuple[str, ...] = ()
     #: Address for messages whose delivery attempts are exhausted; None if they are dropped.
     dead_letters: str | None = "DLQ"
@@ -131,33 +137,52 @@ class BrokerFile:
         return self.listens != self.port
 
 
-def write_files(directory: Path, ha: Ha, ports: Iterable[int], *, relayed: bool) -> list[BrokerFile]:
-    """Write files for one broker or two, which both Artemis and this broker can read. Journals are in ``directory``."""
+def write_files(directory: Path, ha: Ha, ports: Iterable[int], *, relayed: bool, nodes: int = 1) -> list[BrokerFile]:
+    """Write the files of the brokers, node by node, which both Artemis and this broker can read.
+
+    Journals are in ``directory``. With more than one of the ``nodes`` these are a cluster.
+    """
     free = iter(ports)
     kind = _KINDS.get(ha)
-    locks = directory / "locks"
     if kind is not None and not kind.shares_store:
-        locks.mkdir()
-    files = []
-    for name in _NAMES[: 1 if kind is None else 2]:
-        port = next(free)
-        listens = next(free) if relayed else port
-        store = directory / ("store" if kind is None or kind.shares_store else f"{name}-store")
-        files.append(BrokerFile(name, directory / f"{name}.xml", "127.0.0.1", port, listens, store / "journal"))
+        (directory / "locks").mkdir()
+    files: list[BrokerFile] = []
+    for node in [f"node{number}" for number in range(1, nodes + 1)] if nodes > 1 else [""]:
+        for role in _NAMES[: 1 if kind is None else 2]:
+            name = role if not node else node if kind is None else f"{node}-{role}"
+            port = next(free)
+            listens = next(free) if relayed else port
+            owner = node if kind is None or kind.shares_store else name
+            place = directory / (f"{owner}-store" if owner else "store")
+            files.append(
+                BrokerFile(name, directory / f"{name}.xml", "127.0.0.1", port, listens, place / "journal", node)
+            )
     for number, file in enumerate(files):
-        others = [f'<connector name="other">tcp://127.0.0.1:{each.port}</connector>' for each in files if each != file]
-        own = f'<connector name="own">tcp://127.0.0.1:{file.port}</connector>'
-        policy = "" if kind is None else kind.texts[number].format(locks=quoteattr(str(locks))[1:-1])
-        text = _TEXT.format(
-            name=file.name,
-            store=escape(str(file.store.parent)),
-            connectors="\n      ".join([own, *others]),
-            listen=file.listens,
-            directory=escape(directory.name),
-            ha="" if kind is None else _PAIR_TEXT.format(policy=policy),
-        )
-        file.path.write_text(text, encoding="utf-8")
+        role_number = number % 2 if kind is not None else 0
+        file.path.write_text(_text_of(file, files, kind, role_number, directory), encoding="utf-8")
     return files
+
+
+def _text_of(file: BrokerFile, files: list[BrokerFile], kind: _Kind | None, role_number: int, directory: Path) -> str:
+    others = {f"other{number}": each for number, each in enumerate(files, 1) if each is not file}
+    places = {"own": file, **others}
+    parts = ""
+    if others:
+        parts += _CLUSTER_TEXT.format(others="".join(f"<connector-ref>{name}</connector-ref>" for name in others))
+    if kind is not None:
+        locks = quoteattr(str(directory / "locks"))[1:-1]
+        parts += _POLICY_TEXT.format(policy=kind.texts[role_number].format(locks=locks))
+    return _TEXT.format(
+        name=file.name,
+        store=escape(str(file.store.parent)),
+        connectors="\n      ".join(
+            f'<connector name="{name}">tcp://127.0.0.1:{each.port}</connector>' for name, each in places.items()
+        ),
+        listen=file.listens,
+        directory=escape(directory.name),
+        parts=parts,
+        redistribution=_REDISTRIBUTION_TEXT if file.node else "",
+    )
 
 
 def read_files(
@@ -197,9 +222,9 @@ def read_files(
             config.port,
             next(free) if relayed else config.port,
             Path(str(config.data_directory)),
-            settings,
-            dead_letters_of(config),
-            _directories(path, config, peer, properties),
+            properties=settings,
+            dead_letters=dead_letters_of(config),
+            directories=_directories(path, config, peer, properties),
         )
         for name, (path, config) in zip(_NAMES, configs, strict=False)
     ]

@@ -12,7 +12,8 @@ from enum import Enum
 from embedclient import Connection, FailoverEventType
 from embedclient.errors import JMSException
 
-from ._stage import QUEUE, Stage
+from ._run import QUEUE
+from ._stage import Stage
 
 __all__ = ["Work", "on_loss", "persist", "work_of"]
 
@@ -53,7 +54,7 @@ async def persist(stage: Stage, name: str, live: Callable[[Callable[[], None]], 
         nonlocal was_open
         if not was_open:
             was_open = True
-            stage.ready()
+            stage.run.ready()
 
     reason = ""
     for _ in range(_LIVES_MAX):
@@ -65,4 +66,4 @@ async def persist(stage: Stage, name: str, live: Callable[[Callable[[], None]], 
             stage.connection_lost(name)
         else:
             return
-    stage.fail(f"{name}: {reason}")
+    stage.run.fail(f"{name}: {reason}")

@@ -10,7 +10,18 @@ from embedbroker.ledger import Timeline, Verdict
 
 from ._figures import Spread, spread_of
 
-__all__ = ["DrillPlan", "Fault", "Findings", "Ha", "Hit", "OutageRecord", "Peer", "RoleChange", "Round"]
+__all__ = [
+    "DrillPlan",
+    "Fault",
+    "Findings",
+    "Ha",
+    "Hit",
+    "NodeFigures",
+    "OutageRecord",
+    "Peer",
+    "RoleChange",
+    "Round",
+]
 
 
 class Ha(Enum):
@@ -48,7 +59,7 @@ class DrillPlan:
     """The size of a drill. Of producers and consumers a third each works in transactions and in XA branches.
 
     The faults take turns over the rounds. ``fault_s`` is how long a freeze, a partition or a slow disk lasts, in
-    seconds.
+    seconds. Producers and consumers are those of each node.
     """
 
     seconds: float
@@ -61,6 +72,8 @@ class DrillPlan:
     faults: tuple[Fault, ...] = (Fault.KILL,)
     fault_s: float = 2.0
     peer: Peer = Peer.EMBEDBROKER
+    #: Brokers, or pairs of them, of one cluster.
+    nodes: int = 1
 
 
 @frozen
@@ -98,6 +111,8 @@ class OutageRecord:
     first_delivery_s: float | None
     #: For each producer that came back: its first confirmed send, or commit, that it began in the new time.
     producers_s: tuple[float, ...]
+    #: In a cluster: messages were delivered that had gone to the node, and from it, since the outage began.
+    joined_s: float | None = None
 
     @property
     def first_confirmed_s(self) -> float | None:
@@ -124,6 +139,8 @@ class Round:
     fault: Fault
     outage: OutageRecord
     failback: OutageRecord | None = None
+    #: The node that was struck; empty where the drill has one node only.
+    node: str = ""
 
     @property
     def outages(self) -> tuple[OutageRecord, ...]:
@@ -131,8 +148,22 @@ class Round:
 
 
 @frozen
+class NodeFigures:
+    """What one node of a cluster did: messages confirmed to its producers, and delivered to its consumers."""
+
+    name: str
+    confirmed: int
+    delivered: int
+    arrived: int  # of the delivered ones, those that were sent to another node
+    faults: int
+
+
+@frozen
 class Findings:
-    """Everything from which reports are made."""
+    """Everything from which reports are made.
+
+    Those of an ``interrupted`` drill are what it had found until then.
+    """
 
     plan: DrillPlan
     verdict: Verdict
@@ -144,6 +175,9 @@ class Findings:
     swept: int  # messages that were left for the sweep after all consumers had ended
     branches_left: int = 0  # prepared, without an owner
     roles: tuple[RoleChange, ...] = field(default=())
+    #: Of a cluster.
+    nodes: tuple[NodeFigures, ...] = field(default=())
+    interrupted: bool = False
 
     def objections(self) -> list[str]:
         """Return the reasons why the drill failed; empty if it passed."""
@@ -152,7 +186,9 @@ class Findings:
             f"{tally.count} {name.replace('_', ' ')}" for name, tally in (verdict.losses() | verdict.faults()).items()
         ]
         for number, turn in enumerate(self.rounds, 1):
-            found.extend(f"round {number}: {objection}" for objection in _objections(turn, plan.producers))
+            found.extend(f"round {number}: {objection}" for objection in _objections(turn, plan))
+        if self.interrupted:
+            return found
         if len(self.rounds) < plan.rounds:
             found.append(f"only {len(self.rounds)} of {plan.rounds} rounds happened")
         if not verdict.confirmed:
@@ -178,14 +214,16 @@ def _spreads(outages: list[OutageRecord]) -> dict[str, Spread]:
         "first_confirmed": [outage.first_confirmed_s for outage in outages],
         "producers": [time for outage in outages for time in outage.producers_s],
         "first_delivery": [outage.first_delivery_s for outage in outages],
+        "joined": [outage.joined_s for outage in outages],
         "serving": [outage.serving_s for outage in outages],
     }
     found = {name: spread_of([time for time in times if time is not None]) for name, times in columns.items()}
     return {name: spread for name, spread in found.items() if spread is not None}
 
 
-def _objections(turn: Round, producers: int) -> list[str]:
+def _objections(turn: Round, plan: DrillPlan) -> list[str]:
     found = []
+    producers = plan.producers
     hit = turn.outage.hit
     if not hit.waiting_sends or not hit.open_transactions:
         found.append(f"the {turn.fault.value} met no unconfirmed send or no open transaction, so it proves nothing")
@@ -194,4 +232,6 @@ def _objections(turn: Round, producers: int) -> list[str]:
             found.append(f"nothing was delivered after the {outage.name}")
         if len(outage.producers_s) < producers:
             found.append(f"{producers - len(outage.producers_s)} producers were not served after the {outage.name}")
+        if plan.nodes > 1 and outage.joined_s is None:
+            found.append(f"no messages went both to {turn.node} and from it after the {outage.name}")
     return found

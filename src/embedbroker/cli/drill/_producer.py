@@ -15,7 +15,8 @@ from embedclient.errors import JMSException
 
 from ._branch import Branches
 from ._persistence import Work, on_loss, persist, work_of
-from ._stage import QUEUE, Stage
+from ._run import QUEUE
+from ._stage import Stage
 from ._transaction import Outcome, run_transaction
 
 __all__ = ["Producer", "body_of", "key_of"]
@@ -44,7 +45,7 @@ class Producer:
     def __init__(self, stage: Stage, factory: XAConnectionFactory, number: int) -> None:
         self._stage = stage
         self._factory = factory
-        self._name = f"p{number}"
+        self._name = f"{stage.prefix}p{number}"
         self._work = work_of(number)
         self._branches = Branches(stage)
         self._made = 0
@@ -60,7 +61,7 @@ class Producer:
 
     @property
     def _has_work(self) -> bool:
-        return self._stage.sending or bool(self._again) or self._branches.unfinished
+        return self._stage.run.sending or bool(self._again) or self._branches.unfinished
 
     async def _open_and_send(self, opened: Callable[[], None]) -> None:
         if self._work is Work.BRANCHES:
@@ -87,13 +88,13 @@ class Producer:
         producer = session.create_producer(Queue(QUEUE))
         opened()
         while self._has_work and not session.closed:
-            await self._stage.room()
+            await self._stage.run.room()
             await send(producer)
 
     async def _send_one(self, producer: MessageProducer) -> None:
         stage = self._stage
         key = self._next_key(None)
-        began = stage.now()
+        began = stage.run.now()
         stage.waiting_sends += 1
         stage.look()
         try:
@@ -102,7 +103,7 @@ class Producer:
             stage.ledger.in_doubt(key)
             self._again.append(key)
         else:
-            stage.ledger.confirmed(key, stage.now())
+            stage.ledger.confirmed(key, stage.run.now())
             stage.confirmed(1)
             stage.succeeded(self._name, began)
         finally:
@@ -133,7 +134,7 @@ class Producer:
     def _new_transaction(self) -> str:
         self._transactions += 1
         self._keys = []
-        self._began = self._stage.now()
+        self._began = self._stage.run.now()
         return f"{self._name}#{self._transactions}"
 
     async def _send_some(self, producer: MessageProducer, transaction: str, worked: Callable[[], None]) -> None:
@@ -155,11 +156,12 @@ class Producer:
         stage = self._stage
         if self._again:
             key = self._again.popleft()
-            stage.ledger.resent(key, stage.now(), transaction=transaction)
+            stage.ledger.resent(key, stage.run.now(), transaction=transaction)
         else:
             self._made += 1
             key = f"{self._name}-{self._made}"
-            stage.ledger.sent(key, QUEUE, stage.now(), producer=self._name, transaction=transaction)
+            stage.run.sent(key)
+            stage.ledger.sent(key, QUEUE, stage.run.now(), producer=self._name, transaction=transaction)
         return key
 
     def _message(self, key: str) -> BytesMessage:

@@ -9,7 +9,7 @@ from typing import Any
 
 from embedbroker import BrokerConfig
 
-from ._stage import QUEUE
+from ._run import QUEUE
 
 __all__ = ["dead_letters_of", "objection_to"]
 

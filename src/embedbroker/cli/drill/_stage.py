@@ -1,43 +1,34 @@
-"""What the parts of a drill share: the ledger, the clock, the moment for a fault, and how much is under way.
+"""One node's part of a drill: what its clients have under way, the moment for a fault, and the outage.
 
-Responsible for limits: producers wait when consumers are far behind. Responsible also for the moment at which a fault
-would hit something, and for reporting the end of a broker to clients. Does not depend on connections and processes.
+Responsible for the moment at which a fault would hit something, and for reporting the end of a broker to the clients of
+its node. Does not depend on connections and processes.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import trio
 
-from embedbroker.ledger import Ledger
-
 from ._member import MemberState
 from ._outage import NewTime, Outage
-from ._plan import DrillPlan, Hit, RoleChange
+from ._plan import Hit, RoleChange
+from ._run import NodeCounts, Run
 
-__all__ = ["QUEUE", "Stage"]
-
-QUEUE = "drill"
-BACKLOG_MAX = 5_000
-#: Seconds without a consumed message after which producers no longer wait for consumers.
-STANDSTILL_S = 2.0
-BUCKET_S = 0.25
+__all__ = ["Stage"]
 
 
 class Stage:
-    """One drill's shared state. Everything runs in one thread, so plain attributes do."""
+    """The state of one node's clients. ``name`` is empty where the drill has one node only."""
 
-    def __init__(self, plan: DrillPlan) -> None:
-        self.plan = plan
-        self.random = random.Random(plan.seed)
-        self.ledger = Ledger(timeline_bucket_s=BUCKET_S)
-        self.ledger.subscribe(QUEUE, QUEUE)
-        self.failure: str | None = None
-        self.scope = trio.CancelScope()
-        self.sending = True
-        self.leaving = False
+    def __init__(self, run: Run, name: str = "") -> None:
+        self.run = run
+        self.name = name
+        #: With this begin the names of its clients, and the keys of its messages.
+        self.prefix = f"{name}-" if name else ""
+        self.plan, self.random, self.ledger = run.plan, run.random, run.ledger
+        self.counts = NodeCounts(name)
+        run.nodes.append(self.counts)
         #: Sends outside of transactions that wait for their answer.
         self.waiting_sends = 0
         #: Transactions with work in them whose commit was not requested; and those whose commit has no answer yet.
@@ -45,44 +36,23 @@ class Stage:
         self.requested_commits = 0
         #: XA branches that are prepared, and whose commit has no answer. They count as requested commits, too.
         self.prepared_branches = 0
-        self.backlog = 0
-        #: For the line of progress; the verdict is the ledger's.
-        self.messages_confirmed = 0
-        self.messages_consumed = 0
-        self.all_are_ready = trio.Event()
         self.outage: Outage | None = None
-        #: Exit codes of brokers that a fault stopped; 0 for an orderly stop.
-        self.end_codes: list[int] = []
-        self.roles: list[RoleChange] = []
         self.on_stale_buffers: list[Callable[[], None]] = []
         self._life_may_end = False
-        self._unready = plan.producers + plan.consumers
-        self._began = trio.current_time()
         self._moment: trio.Event | None = None
         self._wants_prepared = False
-        self._room = trio.Event()
-
-    def now(self) -> float:
-        """Return the seconds since the drill began."""
-        return trio.current_time() - self._began
-
-    def fail(self, reason: str) -> None:
-        """End the drill without a verdict."""
-        if self.failure is None:
-            self.failure = reason
-        self.scope.cancel()
-
-    def ready(self) -> None:
-        """Record that a client is connected for the first time."""
-        self._unready -= 1
-        if self._unready == 0:
-            self.all_are_ready.set()
 
     def became(self, broker: str, standing: MemberState) -> None:
         """Record that a broker has a new state from now on."""
-        self.roles.append(RoleChange(self.now(), broker, standing.value))
+        now = self.run.now()
+        self.run.roles.append(RoleChange(now, broker, standing.value))
         if standing is MemberState.LIVE and self.outage is not None:
-            self.outage.serving(self.now())
+            self.outage.serving(now)
+
+    def confirmed(self, count: int) -> None:
+        """Record that messages entered the queue of this node."""
+        self.counts.confirmed += count
+        self.run.confirmed(count)
 
     # The moment
 
@@ -121,16 +91,17 @@ class Stage:
         ``ends_life``: the broker that serves now will not be the one that serves afterwards.
         """
         strike()
-        now = self.now()
+        now = self.run.now()
         hit = Hit(
             self.waiting_sends,
             len(self.open_transactions),
             self.requested_commits,
             self.prepared_branches,
             self.ledger.unanswered_sends,
-            max(0, self.backlog),
+            max(0, self.run.backlog),
         )
-        self.outage = Outage(name, began, now, hit, self.plan.producers)
+        self.outage = Outage(name, began, now, hit, self.plan.producers, joins=self.prefix or None)
+        self.run.outage = self.outage
         if ends_life and began is NewTime.AT_ONCE:
             self._life_over(now)
         else:
@@ -139,7 +110,7 @@ class Stage:
 
     def connection_lost(self, client: str) -> None:
         """Record that a client noticed the loss of its connection."""
-        now = self.now()
+        now = self.run.now()
         if self._life_may_end:
             self._life_over(now)
         if self.outage is not None:
@@ -148,12 +119,24 @@ class Stage:
     def succeeded(self, producer: str, began: float) -> None:
         """Record that a send or a commit that began at ``began`` was confirmed."""
         if self.outage is not None:
-            self.outage.succeeded(producer, began, self.now())
+            self.outage.succeeded(producer, began, self.run.now())
 
-    def delivered(self) -> None:
+    def delivered(self, key: str) -> None:
         """Record a message from a broker whose loss its consumer has not noticed."""
+        now, counts, last = self.run.now(), self.counts, self.run.outage
+        is_own = key.startswith(self.prefix)
+        counts.delivered += 1
+        counts.arrived += not is_own
+        if not is_own and counts.arrived == 1:
+            self.run.arrived()
         if self.outage is not None:
-            self.outage.delivered(self.now())
+            self.outage.delivered(now)
+        if last is None:
+            return
+        if last is not self.outage:
+            last.left(key, now)
+        elif not is_own:
+            last.arrived(key, now)
 
     def buffers_are_stale(self) -> None:
         """Mark what consumers hold as stale: until they are connected again, another consumer may have received it."""
@@ -164,41 +147,3 @@ class Stage:
         self._life_may_end = False
         self.ledger.killed(now)
         self.buffers_are_stale()
-
-    # The backlog
-
-    async def room(self) -> None:
-        """Wait while consumers are far behind and get on; producers call this.
-
-        A broker that lost messages leaves a backlog that no consumer can take, so a stand-still ends the wait.
-        """
-        while self.backlog >= BACKLOG_MAX and self.sending:
-            consumed = self.messages_consumed
-            if self._room.is_set():
-                self._room = trio.Event()
-            with trio.move_on_after(STANDSTILL_S):
-                await self._room.wait()
-            if self.messages_consumed == consumed:
-                return
-
-    def confirmed(self, count: int) -> None:
-        """Record that messages entered the queue."""
-        self.backlog += count
-        self.messages_confirmed += count
-
-    def consumed(self, count: int) -> None:
-        """Record that messages left the queue."""
-        self.backlog -= count
-        self.messages_consumed += count
-        if self.backlog < BACKLOG_MAX // 2:
-            self._room.set()
-
-    def recount(self) -> None:
-        """Take the backlog from the ledger: after a fault, commits in doubt have blurred the count."""
-        self.backlog = len(self.ledger.missing(QUEUE))
-        self.consumed(0)
-
-    def stop_sending(self) -> None:
-        """Make producers send no new messages from now on."""
-        self.sending = False
-        self._room.set()

@@ -60,7 +60,7 @@ async def run_transaction(
     finally:
         stage.open_transactions.discard(name)
         stage.requested_commits -= was_requested and transacted
-    stage.ledger.committed(name, stage.now())
+    stage.ledger.committed(name, stage.run.now())
     return Outcome.COMMITTED
 
 
