@@ -131,7 +131,8 @@ async def test_what_is_on_its_way_is_waited_for_until_nothing_moves(autojump_clo
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run.drained)
-        await trio.sleep(LOST_AFTER_S - 1)
+        with trio.move_on_after(LOST_AFTER_S - 1):
+            await trio.Event().wait()
         run.ledger.delivered(QUEUE, "a", run.now())
         run.ledger.acknowledging(QUEUE, "a")
         run.ledger.acknowledged(QUEUE, "a", run.now())
