@@ -23,6 +23,7 @@ from ._housekeeping import Housekeeping
 from ._ids import Ids
 from ._invariants import check_memory, check_queue, check_visibility
 from ._large_bodies import LargeBodies
+from ._log_once import LogSometimes
 from ._memory import MemoryAccount
 from ._message_counters import MessageCounters
 from ._observer import Observers
@@ -61,6 +62,10 @@ from .xa._fencing_token import FencingTokens
 __all__ = ["Kernel"]
 
 
+# How often the log has a line about the same address at which producers wait, in seconds.
+_FULL_LOGGED_EVERY_S = 60.0
+
+
 class Kernel:
     """Hold one broker's messages and queues.
 
@@ -91,6 +96,8 @@ class Kernel:
         self.log = log
         self.inform = log if inform is None else inform
         self.clock = Clock()
+        #: Reports addresses at which producers wait, or are refused.
+        self.log_full = LogSometimes(log, self.clock, _FULL_LOGGED_EVERY_S)
         shares = config.memory_shares(memory_limit_bytes)
         self.store: Store = store if store is not None else MemoryStore(bodies=MemoryBodies(shares.messages))
         self.ids = Ids(self.store)

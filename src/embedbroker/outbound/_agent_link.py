@@ -108,7 +108,8 @@ class AgentLink:
     def close(self, reason: str, now: Instant) -> None:
         """End the connection at once. Calls that are not done fail."""
         self.fail(reason)
-        self.agent.abort(reason)
+        # The other broker would keep sessions, with their queues, until their time to live is over.
+        self.agent.abort(reason, closes_sessions=True)
         self.flush(now)
 
     # -- time ----------------------------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ TRANSITIONS: Final[dict[BridgeState, tuple[BridgeState, ...]]] = {
 }
 
 _ACTIVE: Final = (BridgeState.STARTING, BridgeState.STARTED)
+# A connection that lasts so long is of use, also without messages, in seconds.
+_OF_USE_AFTER_S: Final = 60.0
 _WAITING: Final = {BridgeState.PAUSING: BridgeState.PAUSED, BridgeState.STOPPING: BridgeState.STOPPED}
 
 
@@ -67,6 +69,39 @@ class BridgeOwner(Protocol):
 
     def on_given_up(self, attempts: int, reason: str, now: Instant) -> None:
         """Handle the end of all attempts."""
+
+
+class _Lines:
+    """The lines of the log about the connection: one for each reason, because attempts repeat.
+
+    The same reason is news again after a connection that was of use: it lasted, or messages were confirmed. A target
+    that refuses the first message of each connection is no news.
+    """
+
+    def __init__(self, name: str, kernel: Kernel) -> None:
+        self._name = name
+        self._kernel = kernel
+        self._reason: str | None = None
+        # Whether a line about the end of the connection precedes, and when the connection began and with which count.
+        self._is_connection_news = True
+        self._connected_at: float | None = None
+        self._count = 0
+
+    def on_connected(self, peer: str, count: int) -> None:
+        """Log a connection, unless the line about the end of the one before was left out."""
+        self._connected_at, self._count = self._kernel.monotonic, count
+        if self._is_connection_news:
+            self._is_connection_news = False
+            self._kernel.inform(f"bridge {self._name!r} is connected to {peer}")
+
+    def on_failed(self, reason: str, count: int) -> None:
+        """Log why there is no connection, with the count of confirmed messages."""
+        begun, self._connected_at = self._connected_at, None
+        was_of_use = begun is not None and (count > self._count or self._kernel.monotonic - begun >= _OF_USE_AFTER_S)
+        if reason != self._reason or was_of_use:
+            self._reason = reason
+            self._is_connection_news = True
+            self._kernel.log(f"bridge {self._name!r} is not connected, and tries again: {reason}")
 
 
 class Bridge:
@@ -107,7 +142,7 @@ class Bridge:
         self._pause_ms: float = config.retry_interval_ms
         self._attempts = 0
         self._has_connected = False
-        self._reason_logged: str | None = None
+        self._lines = _Lines(config.name, kernel)
 
     # -- for management ------------------------------------------------------------------------------------------
 
@@ -266,10 +301,7 @@ class Bridge:
         longest_ms = max(config.max_retry_interval_ms, config.retry_interval_ms)
         self._pause_ms = min(pause_ms * config.retry_interval_multiplier, longest_ms)
         self._due = now.monotonic + pause_ms / 1000
-        if reason != self._reason_logged:
-            # Once for each cause: attempts repeat.
-            self._reason_logged = reason
-            self._kernel.log(f"bridge {self.name!r} is not connected, and tries again: {reason}")
+        self._lines.on_failed(reason, self.acknowledged_count)
 
     def on_ready(self, link: BridgeLink) -> None:
         """Take messages from the queue."""
@@ -282,8 +314,7 @@ class Bridge:
         self._attempts = 0
         self._pause_ms = self.config.retry_interval_ms
         self._has_connected = True
-        self._reason_logged = None
-        self._kernel.inform(f"bridge {self.name!r} is connected to {link.peer}")
+        self._lines.on_connected(link.peer, self.acknowledged_count)
         self._owner.on_connected(link)
 
     def on_output(self) -> None:

@@ -23,7 +23,7 @@ from embedbroker.kernel import (
     StoredMessage,
 )
 from embedclient.agent import Call, CoreMessage, Upload
-from embedclient.errors import JMSException
+from embedclient.errors import ErrorCode, JMSException
 
 from ._bridged_message import Forwarding, NotForwarded
 from ._bridged_upload import BridgedUpload
@@ -33,6 +33,10 @@ __all__ = ["BridgeConsumer", "ConsumerOwner", "Sender"]
 _KEY: Final = 1
 # Messages that stay are logged once each, up to this number.
 _LOGGED_MAX: Final = 10_000
+_FULL_THERE: Final = (
+    " at the other broker, and nothing passes the message: consume from the queues of that address there, or raise its"
+    " max_size_bytes"
+)
 
 
 class Sender(Protocol):
@@ -199,7 +203,8 @@ class BridgeConsumer:
         if found is None or consumer is None or sender is None:
             return
         if call.error is not None:
-            sender.fail(f"message {found[0]} was not sent: {call.error}")
+            hint = _FULL_THERE if call.error.error_code == ErrorCode.ADDRESS_FULL else ""
+            sender.fail(f"message {found[0]} was not sent: {call.error}{hint}")
             return
         message_id, size = found
         self._session.settle(_KEY, message_id)

@@ -397,6 +397,14 @@ class Agent:
                 yield from settled(call)
         self.abort("closed by this side")
 
-    def abort(self, reason: str) -> None:
-        """End everything at once. The broker gets only the bytes that wait in the output."""
+    def abort(self, reason: str, *, closes_sessions: bool = False) -> None:
+        """End everything at once. The broker gets only the bytes that wait in the output.
+
+        Args:
+            reason: Why, for the log.
+            closes_sessions: Let the broker close the sessions, too. Otherwise it may keep them for a reattachment.
+        """
+        if closes_sessions:
+            for session in self.sessions:
+                session.leave()
         self._reconnection.end(reason)

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 from attrs import evolve
 
 from embedbroker.config import AddressFullPolicy
-from embedbroker.kernel import Consumer, Outcome, Queue, QueueRequest, Refused, split_fqqn
+from embedbroker.kernel import Consumer, Kernel, Outcome, Queue, QueueRequest, Refused, split_fqqn
 from embedclient.errors import ErrorCode, RemoteProtocolError
+from embedclient.model import describe_name
 from embedclient.wire.core import (
     CreateAddress,
     CreateProducer,
@@ -384,10 +385,28 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
     if is_blocked or settings.address_full_policy is AddressFullPolicy.FAIL:
         failed = SessionProducerCreditsFail(packet.credits, packet.address)
         session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
+    kernel.log_full(address, _full_line(kernel, address, limit, settings.address_full_policy))
     if kernel.memory.waiting_of(session) >= _WAITING_CREDITS_MAX:
         session.connection.fail(f"session {session.name} has {_WAITING_CREDITS_MAX} requests for credit that wait")
         return
     kernel.memory.wait(session, address, limit, grant)
+
+
+def _full_line(kernel: Kernel, address: str, limit: int, policy: AddressFullPolicy | None) -> str:
+    """Return a line for the operator about an address at which a producer gets no credit."""
+    memory, name = kernel.memory, describe_name(address)
+    wait = "are refused" if policy is AddressFullPolicy.FAIL else "wait"
+    if memory.is_blocked(address):
+        return f"producers to address {name!r} wait: management has blocked it; unblock it"
+    if memory.used_bytes >= memory.limit_bytes:
+        return (
+            f"producers to address {name!r} {wait}: the messages of all addresses take {memory.used_bytes} bytes, and"
+            f" {memory.limit_bytes} is the limit; consume messages, or raise global_max_size_bytes"
+        )
+    return (
+        f"producers to address {name!r} {wait}: its messages take {memory.address_bytes(address)} bytes, and"
+        f" max_size_bytes is {limit}; consume messages from its queues, or raise max_size_bytes"
+    )
 
 
 def _create_producer(session: CoreSession, packet: CreateProducer) -> None:

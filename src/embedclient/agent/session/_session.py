@@ -397,6 +397,11 @@ class Session:
         self.channel.abandon_backlog(self.channel.closed_failure())
         return self.transaction.close(self._close_steps())
 
+    def leave(self) -> None:
+        """Let the broker close the session, in front of the end of the connection. The answer is not awaited."""
+        if not self.closed and self.channel.speaking:
+            self.channel.post(SessionClose())
+
     def _close_steps(self) -> Steps[None]:
         for consumer in self.flow.open_consumers():
             if consumer.owns_queue:

@@ -1,0 +1,260 @@
+"""Clusters and bridges with bad input and bad luck, in virtual time.
+
+Nothing is lost, and the log has a line by which an operator finds out what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
+
+import pytest
+import trio
+import trio.testing
+
+from embedbroker import AddressFullPolicy, AddressSettings, ClusterConnection, EmbeddedBroker, Role
+from embedbroker.locks import MemoryLocks
+from embedbroker.pytest_plugin import BrokerClock, BrokerCluster
+from embedbroker.runtime._clock import EdgeClock
+from embedbroker.testing import SimulatedDisk
+from embedclient.model import Instant
+from tests.embedbroker.outbound.test_bridges import MakeBroker, bridge, make_source, place, send, started
+from tests.scenarios.clients import numbered, put, queued, session_at
+from tests.scenarios.nodes import ADDRESS, clients_of, drained, received, turns
+
+MakeCluster: TypeAlias = Callable[..., BrokerCluster]
+WAY = "$.artemis.internal.sf.cluster."
+
+
+def lines(caplog: pytest.LogCaptureFixture, part: str) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.levelno >= logging.WARNING and part in record.getMessage()
+    ]
+
+
+def settings_of_full(policy: AddressFullPolicy, address: str) -> dict[str, object]:
+    limit = AddressSettings(max_size_bytes=10_000, address_full_policy=policy)
+    return {"address_settings": {address: limit}}
+
+
+async def test_a_wrong_cluster_password_on_one_of_three_nodes(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = broker_cluster(3, brokers=[{}, {}, {"cluster_password": "wrong"}])
+    for node in cluster.nodes:
+        await node.start()
+    await cluster.wait_formed([0, 1], [2])
+    async with clients_of(cluster) as clients:
+        for client in clients:
+            await client.queues("queue0")
+        consumers = [await client.consumer("queue0") for client in clients]
+        await cluster.wait_for_bindings(queue="queue0", count=2, consumers=2, nodes=[0, 1])
+        await clients[0].send(0, 10)
+        await clients[2].send(10, 20)
+        found = [await received(each) for each in consumers]
+        assert sorted(found[:2]) == turns(10, 2) and found[2] == list(range(10, 20))
+    await broker_clock.advance(60)
+    # Two brokers dial the third one, which dials both. None of them tries more often than every half minute.
+    advice = "cluster_user and cluster_password must be the same on all brokers of a cluster"
+    assert len(lines(caplog, f"refuses the cluster user and password: {advice}")) == 4
+    assert 4 <= len(lines(caplog, f"the password is wrong; {advice}")) <= 12
+
+
+async def test_two_nodes_with_one_node_id(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A data directory was copied with its broker: clients of each are served, and neither is a member of the other."""
+
+    def node(name: str, other: str, disk: SimulatedDisk, locks: MemoryLocks) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            name=name,
+            disk=disk,
+            locks=locks,
+            addresses=place("orders"),
+            connectors={"a": "vm://a", "b": "vm://b"},
+            cluster_connection=ClusterConnection(connector=name, static_connectors=[other]),
+            cluster_password="secret",
+        )
+
+    async def put_in(name: str, text: str) -> int:
+        async with session_at(f"vm://{name}") as session:
+            await put(session, [text])
+        found = await named[name].management.get("queue.orders", "MessageCount")
+        assert isinstance(found, int)
+        return found
+
+    disk, locks, other_locks = SimulatedDisk(), MemoryLocks(), MemoryLocks()
+    async with node("a", "b", disk, locks) as a:
+        named = {"a": a}
+        assert await put_in("a", "before") == 1
+    other_locks.record = locks.record
+    async with node("a", "b", disk.copy(), locks) as a, node("b", "a", disk.copy(), other_locks) as b:
+        named = {"a": a, "b": b}
+        assert [await put_in(name, "after") for name in named] == [2, 2]
+        await trio.sleep(30)
+        for name, broker in named.items():
+            assert await broker.management.get("clusterconnection.cluster", "Nodes") == {}
+            (line,) = lines(caplog, f"another broker, {name} (vm://{name}), announces that it is live with node id ")
+            assert line.endswith("its data directory is a copy of this one, or both took over; stop one of the two")
+
+
+async def test_more_hops_than_a_ring_has(broker_cluster: MakeCluster) -> None:
+    """Each queue is bound once and nothing circulates, although notifications could go round three times."""
+    cluster = await broker_cluster(3, topology="ring", max_hops=9).start()
+    async with clients_of(cluster) as clients:
+        for client in clients:
+            await client.queues("queue0")
+        consumers = [await client.consumer("queue0") for client in clients]
+        await cluster.wait_for_bindings(queue="queue0", count=3, consumers=3)
+        assert [[each.distance for each in known] for known in cluster.bindings("queue0")] == [[0, 1, 2]] * 3
+        for client in clients:
+            await client.send(0, 9)
+        found = [await received(each) for each in consumers]
+        assert sorted(number for each in found for number in each) == sorted([*range(9)] * 3)
+        assert [len(each) for each in found] == [9, 9, 9]
+    for node in cluster.nodes:
+        assert all(queue.count == 0 for queue in node.queues() if queue.name.startswith(WAY))
+
+
+@pytest.mark.parametrize("policy", [AddressFullPolicy.BLOCK, AddressFullPolicy.FAIL])
+async def test_the_address_of_a_target_is_full(
+    broker_cluster: MakeCluster,
+    broker_clock: BrokerClock,
+    caplog: pytest.LogCaptureFixture,
+    policy: AddressFullPolicy,
+) -> None:
+    """As with Artemis, the bridge goes on with nothing until there is room. The log has no line for each attempt."""
+    full = settings_of_full(policy, ADDRESS)
+    cluster = await broker_cluster(
+        2, brokers=[{}, full], producer_window_size=4_000, retry_interval_ms=2_000, confirmation_window_size=4_000
+    ).start()
+    async with clients_of(cluster) as (first, second):
+        for name, address in (("queue0", ADDRESS), ("other", "other")):
+            await second.queues(name, address=address)
+        await cluster.wait_for_bindings(queue="other", count=1)
+        await first.send(0, 50)
+        await first.send(50, 60, address="other")
+        await broker_clock.advance(10)
+        counts = {queue.name: queue.count for queue in cluster.nodes[1].queues()}
+        assert counts["queue0"] < 50 and counts["other"] == 0
+        # Of an attempt nothing is left: neither its sessions, nor the queue with which it learns of queues.
+        assert sum(name.startswith("notif.") for name in counts) <= 1
+        found = await drained(second, "queue0")
+        while len(found) < 50:
+            await broker_clock.advance(2)
+            found += await drained(second, "queue0")
+        assert found == list(range(50))
+        assert await drained(second, "other") == list(range(50, 60))
+    (line,) = lines(caplog, f"producers to address '{ADDRESS}'")
+    assert line.endswith("max_size_bytes is 10000; consume messages from its queues, or raise max_size_bytes")
+    refused = lines(caplog, f"address '{ADDRESS}' is full at the other broker, and nothing passes the message: consume")
+    assert bool(refused) is (policy is AddressFullPolicy.FAIL) and len(refused) <= 6
+    cluster.assert_nothing_lost()
+
+
+async def test_the_disk_of_a_target_is_full(
+    broker_factory: MakeBroker, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, target = await started(broker_factory)
+    await send(source, numbered(0, 10))
+    await target.wait_for(queue="arrivals", count=10)
+    target.disk.fill()
+    await send(source, numbered(10, 20))
+    await target.wait_for_role(Role.STOPPED)
+    await source.wait_for(queue="orders", count=10)
+    await broker_clock.advance(30)
+    assert len(lines(caplog, "bridge 'to-b' is not connected, and tries again: ")) <= 2
+    assert lines(caplog, "the broker stops: ")[0].endswith("no space left")
+    target.disk.heal()
+    await target.start()
+    await source.assert_empty("orders")
+    await target.wait_for(queue="arrivals", count=20)
+    assert await queued(target, "arrivals") == numbered(0, 20)
+
+
+class _Jumping(EdgeClock):
+    """A clock whose wall time is set by hand while it runs."""
+
+    made: ClassVar[list[_Jumping]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_ms = 0
+        self.made.append(self)
+
+    def now(self) -> Instant:
+        now = super().now()
+        return Instant(now.monotonic, now.wall_ms + self.ahead_ms)
+
+
+@pytest.mark.parametrize("hours", [10, -10])
+async def test_the_clock_of_a_node_jumps(
+    broker_cluster: MakeCluster,
+    broker_clock: BrokerClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    hours: int,
+) -> None:
+    """The order of announcements follows wall time, and a member that returns must still be the newest."""
+    cluster = broker_cluster(3)
+    with monkeypatch.context() as patch:
+        patch.setattr("embedbroker.runtime._host.EdgeClock", _Jumping)
+        await cluster.nodes[1].start()
+    clock = _Jumping.made[-1]
+    await cluster.start()
+    async with clients_of(cluster, [0]) as (first,):
+        async with clients_of(cluster, [1]) as (second,):
+            for client in (first, second):
+                await client.queues("queue0")
+            consumers = [await client.consumer("queue0") for client in (first, second)]
+            await cluster.wait_for_bindings(queue="queue0", count=2, consumers=2)
+            clock.ahead_ms = hours * 3_600_000
+            await first.send(0, 10)
+            assert sorted([await received(each) for each in consumers]) == turns(10, 2)
+            await broker_clock.advance(60)
+            await cluster.wait_formed()
+        # It starts again with a clock that is right: hours late, or hours ahead of what it announced before.
+        await cluster.nodes[1].crash()
+        await cluster.wait_formed()
+        await cluster.nodes[1].start()
+        await cluster.wait_formed()
+        async with clients_of(cluster, [1]) as (second,):
+            consumer = await second.consumer("queue0")
+            await cluster.wait_for_bindings(queue="queue0", count=2, consumers=2)
+            await first.send(10, 20)
+            assert sorted([await received(consumers[0]), await received(consumer)]) == [
+                [10, 12, 14, 16, 18],
+                [11, 13, 15, 17, 19],
+            ]
+    assert not lines(caplog, "copy")
+    cluster.assert_nothing_lost()
+
+
+async def test_a_bridge_to_an_older_broker_speaks_its_version(
+    broker_factory: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("embedbroker.protocols.core._connection.SERVER_VERSION", 126)
+    source, target = await started(broker_factory)
+    await send(source, numbered(0, 10))
+    await target.wait_for(queue="arrivals", count=10)
+    assert await queued(target, "arrivals") == numbered(0, 10)
+
+
+async def test_a_broker_that_serves_no_version_of_the_bridge(
+    broker_factory: MakeBroker,
+    broker_clock: BrokerClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await broker_factory("b", addresses=place("arrivals")).start()
+    source = make_source(broker_factory, bridge())
+    with monkeypatch.context() as patch:
+        patch.setattr("embedbroker.protocols.core._connection.SERVER_VERSION", 100)
+        await source.start()
+        await broker_clock.advance(0.3)
+        (line,) = lines(caplog, "bridge 'to-b' is not connected, and tries again: ")
+        assert "client version" in line and "is not served" in line
+    await source.wait_for(queue="orders", count=0)
