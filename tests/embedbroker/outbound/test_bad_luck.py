@@ -21,7 +21,7 @@ from embedbroker.testing import SimulatedDisk
 from embedclient.model import Instant
 from tests.embedbroker.outbound.test_bridges import MakeBroker, bridge, make_source, place, send, started
 from tests.scenarios.clients import numbered, put, queued, session_at
-from tests.scenarios.nodes import ADDRESS, clients_of, drained, received, turns
+from tests.scenarios.nodes import ADDRESS, clients_of, drained, pass_time, received, turns
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
 WAY = "$.artemis.internal.sf.cluster."
@@ -94,7 +94,7 @@ async def test_two_nodes_with_one_node_id(
     async with node("a", "b", disk.copy(), locks) as a, node("b", "a", disk.copy(), other_locks) as b:
         named = {"a": a, "b": b}
         assert [await put_in(name, "after") for name in named] == [2, 2]
-        await trio.sleep(30)
+        await pass_time(30)
         for name, broker in named.items():
             assert await broker.management.get("clusterconnection.cluster", "Nodes") == {}
             (line,) = lines(caplog, f"another broker, {name} (vm://{name}), announces that it is live with node id ")
