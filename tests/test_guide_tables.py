@@ -22,6 +22,7 @@ from embedbroker import (
     BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
+    Colocated,
     DiscoveryGroup,
     GroupingHandlerConfig,
     MessageLoadBalancing,
@@ -175,6 +176,13 @@ def test_every_setting_of_a_policy_is_there_with_its_default(
     known = {(field.name, policy): repr(field.default) for policy in (primary, backup) for field in fields(policy)}
     # Where messages go when a broker stops has no effect yet, and is stated once for all policies.
     assert shown == {key: default for key, default in known.items() if key[0] != "scale_down"}
+
+
+def test_every_setting_of_a_colocated_broker_is_there_with_its_default() -> None:
+    shown = {codes(row[0])[0]: "".join(codes(row[1])) for row in only_table("high-availability", "Colocated backups")}
+    policy = Colocated()
+    defaults = {field.name: repr(getattr(policy, field.name)) for field in fields(Colocated)}
+    assert shown == defaults | {"primary": "ReplicationPrimary()", "backup": ""}
 
 
 def test_every_limit_of_the_configuration_is_in_the_table_of_limits() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         BroadcastGroup,
         BrokerConfig,
         ClusterConnection,
+        Colocated,
         DiscoveryGroup,
         DivertConfiguration,
         DivertRoutingType,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         AddressInfo,
         EmbeddedBroker,
         GroupInfo,
+        HostedBackup,
         Management,
         PreparedTransaction,
         QueueInfo,
@@ -67,6 +69,7 @@ __all__ = [
     "BroadcastGroup",
     "BrokerConfig",
     "ClusterConnection",
+    "Colocated",
     "ConfigFileError",
     "DiscoveryGroup",
     "DivertConfiguration",
@@ -78,6 +81,7 @@ __all__ = [
     "GroupingHandlerType",
     "GuestLogin",
     "HAPolicy",
+    "HostedBackup",
     "LockManager",
     "Management",
     "MemoryLockManager",
@@ -107,7 +111,7 @@ __getattr__ = lazy_names(
     {
         ".config": (
             "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BroadcastGroup "
-            "BrokerConfig ClusterConnection DiscoveryGroup DivertConfiguration DivertRoutingType "
+            "BrokerConfig ClusterConnection Colocated DiscoveryGroup DivertConfiguration DivertRoutingType "
             "GroupingHandlerConfig GroupingHandlerType GuestLogin HAPolicy LockManager MessageLoadBalancing "
             "PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits Role ScaleDown "
             "SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
@@ -115,8 +119,8 @@ __getattr__ = lazy_names(
         ".kernel": "DivertedMessage",
         ".outbound": "BridgedMessage",
         ".configfile": "ConfigFileError load_config",
-        ".runtime": "AddressInfo EmbeddedBroker GroupInfo Management PreparedTransaction QueueInfo ThreadedBroker "
-        "ThreadedManagement",
+        ".runtime": "AddressInfo EmbeddedBroker GroupInfo HostedBackup Management PreparedTransaction QueueInfo "
+        "ThreadedBroker ThreadedManagement",
         ".locks": "MemoryLockManager MemoryLocks",
     },
 )

@@ -100,7 +100,7 @@ class Membership:
         self.observer: LinkObserver | None = None
         # Nodes whose messages have moved here; Artemis remembers as many.
         self._scaled_down: deque[str] = deque(maxlen=10)
-        policy = getattr(config.ha_policy, "scale_down", None)
+        policy = getattr(config.own_policy, "scale_down", None)
         self._scales_down = policy is not None and policy.enabled
         self.inbound_peers.handlers[ScaleDownAnnouncement] = self._on_scaled_down
         self._outbound_peers: list[OutboundPeer] = []

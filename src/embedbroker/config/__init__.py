@@ -19,12 +19,15 @@ from ._cluster import (
     as_connectors,
     overlap,
 )
+from ._colocation import HOST_CONNECTOR, hosted_backup
 from ._discovery import BroadcastGroup, DiscoveryGroup
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._grouping import GroupingHandlerConfig, GroupingHandlerType
 from ._ha_policy import (
+    Colocated,
     HAPolicy,
     LockManager,
+    PlainPolicy,
     PrimaryOnly,
     ReplicationBackup,
     ReplicationPrimary,
@@ -58,6 +61,7 @@ __all__ = [
     "ANY_ROLE",
     "DEFAULT_CLUSTER_PASSWORD",
     "DEFAULT_CLUSTER_USER",
+    "HOST_CONNECTOR",
     "PERMISSIONS",
     "AddressConfiguration",
     "AddressFullPolicy",
@@ -69,6 +73,7 @@ __all__ = [
     "BroadcastGroup",
     "BrokerConfig",
     "ClusterConnection",
+    "Colocated",
     "ConfigurationSource",
     "ConfigurationWatch",
     "DiscoveryGroup",
@@ -82,6 +87,7 @@ __all__ = [
     "Matches",
     "MemoryShares",
     "MessageLoadBalancing",
+    "PlainPolicy",
     "PrimaryOnly",
     "QueueConfiguration",
     "ReplicationBackup",
@@ -106,6 +112,7 @@ __all__ = [
     "check_bridges",
     "exposure",
     "forwarding_addresses",
+    "hosted_backup",
     "misfits",
     "overlap",
     "security_setting_of_json",

@@ -33,7 +33,7 @@ from ._discovery import (
 )
 from ._diverts import DivertConfiguration, as_diverts
 from ._grouping import GroupingHandlerConfig
-from ._ha_policy import HAPolicy, PrimaryOnly
+from ._ha_policy import Colocated, HAPolicy, PlainPolicy, PrimaryOnly
 from ._matches import check_markers, check_match
 from ._security import (
     ANY_ROLE,
@@ -152,13 +152,15 @@ def _ha_policy(config: BrokerConfig, _attribute: Attribute[HAPolicy], value: obj
     if not isinstance(value, HAPolicy):
         kinds = ", ".join(kind.__name__ for kind in get_args(HAPolicy))
         raise TypeError(f"ha_policy must be one of {kinds}, not {value!r}")
-    scale_down = getattr(value, "scale_down", None)
-    if scale_down is None:
-        return
-    for name in scale_down.connectors:
-        if name not in config.connectors:
-            hint = did_you_mean(name, config.connectors)
-            raise ValueError(f"ha_policy: scale_down: there is no connector {name!r}{hint}")
+    scale_down = getattr(value.backup if isinstance(value, Colocated) else value, "scale_down", None)
+    wanted = {"scale_down": scale_down.connectors if scale_down is not None else ()}
+    if isinstance(value, Colocated):
+        wanted["excludes"] = value.excludes
+    for place, names in wanted.items():
+        for name in names:
+            if name not in config.connectors:
+                hint = did_you_mean(name, config.connectors)
+                raise ValueError(f"ha_policy: {place}: there is no connector {name!r}{hint}")
 
 
 def _cluster_connections(
@@ -173,13 +175,15 @@ def _cluster_connections(
         if connection.connector is None and config.host in _ANY_HOST:
             raise ValueError(f"{place} needs a connector: other brokers cannot connect to {config.host!r}")
         check_discovery_group(place, connection.discovery_group, config.discovery_groups)
-    wanted = getattr(config.ha_policy, "cluster_name", None)
-    if value and wanted is not None and all(each.name != wanted for each in value):
-        names = ", ".join(repr(describe_name(each.name)) for each in value)
-        raise ValueError(
-            f"ha_policy {type(config.ha_policy).__name__} has cluster_name {wanted!r}, and cluster_connections has"
-            f" {names}: it must be the name of one"
-        )
+    policies = [config.own_policy, *([config.ha_policy.backup] if isinstance(config.ha_policy, Colocated) else [])]
+    for policy in policies:
+        wanted = getattr(policy, "cluster_name", None)
+        if value and wanted is not None and all(each.name != wanted for each in value):
+            names = ", ".join(repr(describe_name(each.name)) for each in value)
+            raise ValueError(
+                f"ha_policy {type(policy).__name__} has cluster_name {wanted!r}, and cluster_connections has"
+                f" {names}: it must be the name of one"
+            )
 
 
 def _broadcast_groups(
@@ -509,7 +513,7 @@ class BrokerConfig:
 
         It is the first one, or the one that ``ha_policy`` names.
         """
-        wanted = getattr(self.ha_policy, "cluster_name", None)
+        wanted = getattr(self.own_policy, "cluster_name", None)
         named = [each for each in self.cluster_connections if wanted in (None, each.name)]
         return named[0] if named else None
 
@@ -519,6 +523,11 @@ class BrokerConfig:
         if self.security_enabled is not None:
             return self.security_enabled
         return bool(self.users) or self.guest is not None or self.security_settings is not None
+
+    @property
+    def own_policy(self) -> PlainPolicy:
+        """The policy of the broker itself: that of a colocated broker without what it hosts."""
+        return self.ha_policy.primary if isinstance(self.ha_policy, Colocated) else self.ha_policy
 
     @property
     def permissions(self) -> dict[str, SecuritySetting]:

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, Factory, field, frozen
 
 from ._checks import instance, named, optional, whole
 
 __all__ = [
+    "Colocated",
     "HAPolicy",
     "LockManager",
+    "PlainPolicy",
     "PrimaryOnly",
     "ReplicationBackup",
     "ReplicationPrimary",
@@ -36,13 +38,17 @@ _milliseconds = whole(0)
 _count = whole(-1)
 
 
-def _refs(value: object) -> tuple[str, ...]:
+def _refs(value: object, field_name: str = "connectors") -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise TypeError(f"connectors must be a list of connector names, not {value!r}")
+        raise TypeError(f"{field_name} must be a list of connector names, not {value!r}")
     for name in value:
         if not isinstance(name, str) or not name:
-            raise TypeError(f"connectors must be a list of connector names, not of {name!r}")
+            raise TypeError(f"{field_name} must be a list of connector names, not of {name!r}")
     return tuple(value)
+
+
+def _excludes(value: object) -> tuple[str, ...]:
+    return _refs(value, "excludes")
 
 
 def _properties(value: object) -> dict[str, str]:
@@ -223,6 +229,7 @@ class ReplicationBackup:
         retry_replication_wait_ms: Pause before it returns to a primary that did not take it.
         lock_manager: Replaces votes.
         scale_down: Without effect yet.
+        node_id: Only the primary with this node id pairs with it; None: any. Artemis has no element for it.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -242,6 +249,68 @@ class ReplicationBackup:
     retry_replication_wait_ms: int = field(default=2_000, validator=_milliseconds)
     lock_manager: LockManager | None = field(default=None, validator=_lock_manager)
     scale_down: ScaleDown | None = field(default=None, validator=_scale_down)
+    node_id: str | None = field(default=None, validator=_name)
 
 
-HAPolicy: TypeAlias = PrimaryOnly | SharedStorePrimary | SharedStoreBackup | ReplicationPrimary | ReplicationBackup
+_PARTS: dict[str, type[SharedStoreBackup | ReplicationBackup]] = {
+    "SharedStorePrimary": SharedStoreBackup,
+    "ReplicationPrimary": ReplicationBackup,
+}
+
+
+def _primary(_policy: object, _attribute: Attribute[SharedStorePrimary | ReplicationPrimary], value: object) -> None:
+    if not isinstance(value, SharedStorePrimary | ReplicationPrimary):
+        raise TypeError(f"primary must be a SharedStorePrimary or a ReplicationPrimary, not {value!r}")
+
+
+def _backup(
+    policy: Colocated | None, _attribute: Attribute[SharedStoreBackup | ReplicationBackup], value: object
+) -> None:
+    if not isinstance(value, SharedStoreBackup | ReplicationBackup):
+        raise TypeError(f"backup must be a SharedStoreBackup or a ReplicationBackup, not {value!r}")
+    if policy is not None and not isinstance(value, _PARTS[type(policy.primary).__name__]):
+        ours, theirs = type(policy.primary).__name__, type(value).__name__
+        raise ValueError(f"primary is a {ours} and backup a {theirs}: both must share a store, or both replicate")
+
+
+def _default_backup(policy: Colocated) -> SharedStoreBackup | ReplicationBackup:
+    # A primary of a wrong type is refused next.
+    return _PARTS.get(type(policy.primary).__name__, ReplicationBackup)()
+
+
+@frozen
+class Colocated:
+    """Define a broker that hosts backups of other brokers in its process, and may request one for itself.
+
+    A hosted backup has the configuration of its host, with other ports, directories and another name.
+
+    Attributes:
+        primary: Part of the broker itself.
+        backup: Part of the backups that it hosts; of the same kind, which is the default.
+        request_backup: Whether it requests that another broker of its cluster hosts a backup of it.
+        backup_request_retries: Attempts after the first one; -1: no limit.
+        backup_request_retry_interval_ms: Pause between two attempts.
+        max_backups: Number of backups that it hosts at most.
+        backup_port_offset: Added to the ports of acceptor and connectors for the first backup, and once more for each
+            further one.
+        excludes: Names of connectors whose ports stay, because they lead to other brokers.
+
+    Raises:
+        ValueError, TypeError: a value is out of its range, or primary and backup are of different kinds.
+    """
+
+    primary: SharedStorePrimary | ReplicationPrimary = field(factory=ReplicationPrimary, validator=_primary)
+    backup: SharedStoreBackup | ReplicationBackup = field(
+        default=Factory(_default_backup, takes_self=True), validator=_backup
+    )
+    request_backup: bool = field(default=False, validator=_flag)
+    backup_request_retries: int = field(default=-1, validator=_count)
+    backup_request_retry_interval_ms: int = field(default=5_000, validator=whole(1))
+    max_backups: int = field(default=1, validator=_milliseconds)
+    backup_port_offset: int = field(default=100, validator=whole(1, 65_535))
+    excludes: tuple[str, ...] = field(default=(), converter=_excludes)
+
+
+#: The part of one broker.
+PlainPolicy: TypeAlias = PrimaryOnly | SharedStorePrimary | SharedStoreBackup | ReplicationPrimary | ReplicationBackup
+HAPolicy: TypeAlias = PlainPolicy | Colocated

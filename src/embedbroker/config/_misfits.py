@@ -29,7 +29,7 @@ def misfits(config: BrokerConfig) -> list[str]:
         place = f"cluster connection {connection.name!r}"
         found += _of_connection(place, connection)
         found += _of_prefixes(config, place, connection)
-        is_replicating = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
+        is_replicating = isinstance(config.own_policy, ReplicationPrimary | ReplicationBackup)
         if is_replicating and connection.connection_ttl_ms < 0 and connection is config.cluster_connection:
             found.append(
                 f"{place}: connection_ttl_ms=-1 with a replicating ha_policy: a live broker that is frozen,"

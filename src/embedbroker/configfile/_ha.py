@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Any
 
 from embedbroker.config import (
+    Colocated,
     HAPolicy,
     LockManager,
     PrimaryOnly,
@@ -32,6 +33,8 @@ _DEFAULT_MANAGER = "org.apache.activemq.artemis.lockmanager.zookeeper.CuratorDis
 
 _Policy = type[ReplicationPrimary | ReplicationBackup | SharedStorePrimary | SharedStoreBackup]
 
+# The older name of each part of a colocated broker.
+_COLOCATED_PARTS = {"primary": "master", "backup": "slave"}
 _STRATEGIES = ("primary-only", "live-only", "replication", "shared-store")
 _PARTS = ("primary", "master", "backup", "slave", "colocated")
 _KINDS: dict[tuple[str, str], _Policy] = {
@@ -77,6 +80,13 @@ _FIELDS: dict[_Policy, Fields] = {
     SharedStorePrimary: {**_ON_SHUTDOWN, "wait-for-activation": ("wait_for_activation", boolean)},
     SharedStoreBackup: {**_ON_SHUTDOWN, **_FALLING_BACK},
 }
+_COLOCATED: Fields = {
+    "request-backup": ("request_backup", boolean),
+    "backup-request-retries": ("backup_request_retries", whole),
+    "backup-request-retry-interval": ("backup_request_retry_interval_ms", whole),
+    "max-backups": ("max_backups", whole),
+    "backup-port-offset": ("backup_port_offset", whole),
+}
 _SCALE_DOWN: Fields = {
     "enabled": ("enabled", boolean),
     "group-name": ("group_name", text),
@@ -98,7 +108,7 @@ def ha_policy(core: Element, connectors: Collection[str], findings: Findings) ->
         return PrimaryOnly(**values)
     part = _only_one(strategy, _PARTS, findings)
     if part is not None and part.name == "colocated":
-        part = _primary_of(part, findings)
+        return _colocated(strategy.name, part, connectors, findings)
     return None if part is None else _policy(_KINDS[strategy.name, part.name], part, connectors, findings)
 
 
@@ -111,15 +121,22 @@ def _only_one(element: Element, names: tuple[str, ...], findings: Findings) -> E
     return found[0] if len(found) == 1 else None
 
 
-def _primary_of(colocated: Element, findings: Findings) -> Element | None:
-    """Return the part of a broker that would also host backups of others."""
-    primary = colocated.take("primary") or colocated.take("master")
-    if primary is None:
-        findings.refuse(colocated.place, "has no element primary; add one")
-        return None
-    findings.warn(colocated.place, "this broker hosts no backups of others yet: it plays the part of the primary alone")
-    colocated.children = {primary.name: [primary]}
-    return primary
+def _colocated(strategy: str, element: Element, connectors: Collection[str], findings: Findings) -> Colocated | None:
+    """Return the policy of a broker that hosts backups of others; parts that are missing have their defaults."""
+    values = values_of(element, _COLOCATED, Colocated, findings)
+    for name, former in _COLOCATED_PARTS.items():
+        kind = _KINDS[strategy, name]
+        found = [*element.take_all(name), *element.take_all(former)]
+        if len(found) > 1:
+            findings.refuse(element.place, f"has {' and '.join(child.name for child in found)}, one of them is allowed")
+            return None
+        values[name] = _policy(kind, found[0], connectors, findings) if found else kind()
+        if values[name] is None:
+            return None
+    excludes = element.take("excludes")
+    if excludes is not None:
+        values["excludes"] = connector_refs(excludes, connectors, findings)
+    return built(Colocated, values, element.place, findings)
 
 
 def _policy(kind: _Policy, part: Element, connectors: Collection[str], findings: Findings) -> HAPolicy | None:

@@ -161,7 +161,7 @@ _ENTRIES = {
     "shared-store-colocated": """
         request-backup backup-request-retries backup-request-retry-interval max-backups backup-port-offset
         primary:shared-store-primary master:shared-store-primary backup:shared-store-backup
-        slave:shared-store-backup
+        slave:shared-store-backup excludes~:connector-refs
     """,
     "cluster-connections": "cluster-connection-uri*: cluster-connection*:",
     "cluster-connection-uri": "@address @name",

@@ -5,7 +5,7 @@ role. The policies are packages below this one.
 """
 
 from ._activation import Activation
-from ._inputs import LockDone, LockFailed
-from ._outputs import RoleChanged
+from ._inputs import BackupChanged, LockDone, LockFailed
+from ._outputs import RoleChanged, StartBackup
 
-__all__ = ["Activation", "LockDone", "LockFailed", "RoleChanged"]
+__all__ = ["Activation", "BackupChanged", "LockDone", "LockFailed", "RoleChanged", "StartBackup"]

@@ -1,4 +1,4 @@
-"""The answers of a lock store or a lock manager, as inputs of a node."""
+"""The answers of a lock store or a lock manager, and the roles of hosted backups, as inputs of a node."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from embedbroker.config import Role
+
 if TYPE_CHECKING:
     from embedbroker.locks import LockFault
 
-__all__ = ["LockDone", "LockFailed"]
+__all__ = ["BackupChanged", "LockDone", "LockFailed"]
 
 
 @frozen
@@ -26,3 +28,12 @@ class LockFailed:
 
     batch: int
     fault: LockFault
+
+
+@frozen
+class BackupChanged:
+    """The role of a hosted backup from now on. STOPPED ends it: ``failure`` is the reason if no stop was requested."""
+
+    index: int
+    role: Role
+    failure: str | None = None

@@ -1,4 +1,4 @@
-"""The reports of an activation, as outputs of a node."""
+"""The reports of an activation, and the order to host a backup, as outputs of a node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from attrs import frozen
 
 from embedbroker.config import Role
 
-__all__ = ["RoleChanged"]
+__all__ = ["RoleChanged", "StartBackup"]
 
 
 @frozen
@@ -18,3 +18,18 @@ class RoleChanged:
 
     role: Role
     in_sync: bool = False
+
+
+@frozen
+class StartBackup:
+    """The host must start a backup of another broker in this process, and report its roles as BackupChanged.
+
+    ``index`` is the place of the backup at this broker, from 0. The directories are those of the other broker; None
+    without a shared store, and for a broker in memory.
+    """
+
+    index: int
+    node_id: str
+    data_directory: str | None
+    lock_directory: str | None
+    bodies_directory: str | None

@@ -79,7 +79,7 @@ def _fails_over_at_stop(call: Call) -> bool:
 
 def _force_failover(call: Call) -> HostCall:
     policy = _ha_policy(call)
-    if isinstance(call.kernel.config.ha_policy, PrimaryOnly):
+    if isinstance(call.kernel.config.own_policy, PrimaryOnly):
         raise ManagementRefused(f"no backup takes over: the high availability policy is {policy}")
     call.kernel.inform(f"management: {call.caller} stops this broker, so that a backup takes over")
     return HostCall(TaskKind.FAIL_OVER, None, _nothing)
@@ -103,6 +103,7 @@ def _ha_policy(call: Call) -> str:
         "SharedStoreBackup": "Shared Store Backup",
         "ReplicationPrimary": "Replication Primary",
         "ReplicationBackup": "Replication Backup",
+        "Colocated": "Colocated",
     }[type(policy).__name__]
 
 
@@ -136,7 +137,7 @@ _ATTRIBUTES = (
     Attribute(
         "SharedStore",
         "boolean",
-        lambda call: isinstance(call.kernel.config.ha_policy, SharedStorePrimary | SharedStoreBackup),
+        lambda call: isinstance(call.kernel.config.own_policy, SharedStorePrimary | SharedStoreBackup),
         "The group shares a directory.",
     ),
     Attribute("HAPolicy", "String", _ha_policy, "High availability policy."),

@@ -1,6 +1,6 @@
 """One broker node: the composition of kernel, protocols and journal behind one step function."""
 
-from embedbroker.ha import LockDone, LockFailed, RoleChanged
+from embedbroker.ha import BackupChanged, LockDone, LockFailed, RoleChanged, StartBackup
 
 from ._config_checks import check_filters, check_passwords
 from ._inputs import (
@@ -57,6 +57,7 @@ from ._outputs import (
 __all__ = [
     "Accepted",
     "AuditFailed",
+    "BackupChanged",
     "BranchDecided",
     "BytesReceived",
     "CertificateReceived",
@@ -98,6 +99,7 @@ __all__ = [
     "ScaleDownTo",
     "SendBytes",
     "SendDatagram",
+    "StartBackup",
     "StopListening",
     "Stopped",
     "TaskDone",

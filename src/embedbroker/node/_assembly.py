@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
-from embedbroker.ha import Activation, RoleChanged
+from embedbroker.config import BrokerConfig, Colocated, ReplicationBackup, ReplicationPrimary
+from embedbroker.ha import Activation, RoleChanged, StartBackup
 from embedbroker.protocols import SERVER_VERSION
 from embedclient.model import Entropy, describe_name, make_uuid, uuid_text
 
@@ -20,6 +20,7 @@ from ._outgoing_connections import OutgoingConnections
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Discovery, Membership
+    from embedbroker.ha.colocated import BackupHosting, BackupRequester
     from embedbroker.ha.replication import ReplicaDisk
     from embedbroker.security import SecurityManager
     from embedbroker.storage import AtomicFile, Journal
@@ -36,6 +37,7 @@ class Roles:
     """The parts that a broker needs to be more than a lone broker; ``grants`` is the file of a voter.
 
     ``clusters`` has a membership for each cluster connection, the one of the acceptor first.
+    ``hosting`` are the backups of others that run beside a colocated broker, ``requester`` finds a host for its own.
     """
 
     make_node_id: Callable[[], str]
@@ -43,6 +45,8 @@ class Roles:
     clusters: tuple[Membership, ...]
     discovery: Discovery | None
     activation: Activation | None
+    hosting: BackupHosting | None
+    requester: BackupRequester | None
 
     @property
     def cluster(self) -> Membership | None:
@@ -74,7 +78,9 @@ def make_roles(
     clusters = _make_memberships(config, dials, log, grants)
     cluster = clusters[0] if clusters else None
     activation = _make_activation(config, entropy, journal, cluster, make_node_id, step.output, has_locks=has_locks)
-    return Roles(make_node_id, grants, clusters, _make_discovery(config, make_node_id, clusters, log), activation)
+    discovery = _make_discovery(config, make_node_id, clusters, log)
+    hosting, requester = _make_colocation(config, cluster, step.output, log)
+    return Roles(make_node_id, grants, clusters, discovery, activation, hosting, requester)
 
 
 def _make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFile | None:
@@ -127,7 +133,7 @@ def _make_activation(
 
     ``has_locks``: the host has a lock store, or a lock manager for a broker that replicates.
     """
-    if not isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup):
+    if not isinstance(config.own_policy, ReplicationPrimary | ReplicationBackup):
         if not has_locks:
             return None
         from embedbroker.ha.shared_store import SharedStoreActivation
@@ -137,6 +143,20 @@ def _make_activation(
     from embedbroker.ha.replication import ReplicationActivation
 
     return ReplicationActivation(config, journal, cluster, make_node_id, output, has_manager=has_locks)
+
+
+def _make_colocation(
+    config: BrokerConfig, cluster: Membership | None, output: Callable[[StartBackup], None], log: NodeLog
+) -> tuple[BackupHosting | None, BackupRequester | None]:
+    """Return what hosts backups of other brokers, and what requests one; neither for a broker that is not colocated."""
+    policy = config.ha_policy
+    if not isinstance(policy, Colocated):
+        return None, None
+    assert cluster is not None, "a colocated broker finds the others by its cluster connection"
+    from embedbroker.ha.colocated import BackupHosting, BackupRequester
+
+    hosting = BackupHosting(policy, cluster, output, log.info)
+    return hosting, BackupRequester(config, policy, cluster, log) if policy.request_backup else None
 
 
 def _make_discovery(
@@ -169,10 +189,10 @@ def make_security(config: BrokerConfig, log: NodeLog) -> SecurityManager | None:
 
 def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:
     """Log each setting of the policy that has no effect yet."""
-    scale_down = getattr(config.ha_policy, "scale_down", None)
+    scale_down = getattr(config.own_policy, "scale_down", None)
     if scale_down is None or not scale_down.enabled:
         return
-    if isinstance(config.ha_policy, ReplicationBackup):
+    if isinstance(config.own_policy, ReplicationBackup):
         log("scale-down of a replicating backup is not available yet: it serves when it takes over")
     elif scale_down.discovery_group is not None and config.cluster_connection is None:
         log("scale-down finds no broker by a discovery group yet: give it connectors, or a cluster connection")

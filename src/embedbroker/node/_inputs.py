@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from embedbroker.ha import LockDone, LockFailed
+from embedbroker.ha import BackupChanged, LockDone, LockFailed
 from embedclient.engine import (
     BytesReceived,
     DatagramReceived,
@@ -38,6 +38,7 @@ __all__ = [
     "OF_TRAFFIC",
     "Accepted",
     "AuditFailed",
+    "BackupChanged",
     "BytesReceived",
     "CertificateReceived",
     "Command",
@@ -217,6 +218,7 @@ Input: TypeAlias = (
     | AuditFailed
     | DatagramReceived
     | GroupFailed
+    | BackupChanged
 )
 
 # The inputs that come with each message. In a broker that serves, these steps check no timed work before the moment

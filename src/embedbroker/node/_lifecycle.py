@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, PrimaryOnly, Role, SharedStoreBackup
-from embedbroker.ha import LockDone, LockFailed, RoleChanged
+from embedbroker.ha import BackupChanged, LockDone, LockFailed, RoleChanged
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService
 from embedclient.model import Instant, TransportConfiguration
@@ -91,6 +91,7 @@ class Lifecycle:
         self._cluster = subsystems.roles.cluster
         self._bridging = subsystems.bridging
         self._activation = subsystems.roles.activation
+        self._hosting = subsystems.roles.hosting
         self._make_node_id = subsystems.roles.make_node_id
         self._step = step
         self._log = log
@@ -129,6 +130,11 @@ class Lifecycle:
         else:
             self._activation.begin(self._step.now)
 
+    def on_backup_changed(self, change: BackupChanged) -> None:
+        """Note the role of a hosted backup."""
+        assert self._hosting is not None, "a colocated broker has them"
+        self._hosting.on_change(change)
+
     def scale_down(self, connector: TransportConfiguration | None) -> str | None:
         """Move everything to another broker, and stop; return why that is not possible."""
         if self._machine.state is not NodeState.RUNNING or self.scaling_down.is_under_way:
@@ -150,7 +156,7 @@ class Lifecycle:
             if scaling_down.is_under_way:
                 scaling_down.at_failure = AtFailure.STOP
                 return
-            if isinstance(self._config.ha_policy, PrimaryOnly) and configured_scale_down(self._config) is not None:
+            if isinstance(self._config.own_policy, PrimaryOnly) and configured_scale_down(self._config) is not None:
                 scaling_down.begin(self._step.now, at_failure=AtFailure.STOP)
                 return
         self.stop()
@@ -228,7 +234,7 @@ class Lifecycle:
 
     def _become_live(self) -> None:
         self._machine.move(NodeEvent.SERVE)
-        if isinstance(self._config.ha_policy, SharedStoreBackup) and configured_scale_down(self._config) is not None:
+        if isinstance(self._config.own_policy, SharedStoreBackup) and configured_scale_down(self._config) is not None:
             self._log.info("takes over to move everything to another broker, and serves no client")
             self._hands_over = True
             self.scaling_down.begin(self._step.now, at_failure=AtFailure.SERVE)
@@ -247,7 +253,7 @@ class Lifecycle:
             scale_down = configured_scale_down(self._config)
             self._cluster.become_live(
                 self._core.node_id,
-                getattr(self._config.ha_policy, "group_name", None),
+                getattr(self._config.own_policy, "group_name", None),
                 scale_down.group_name if scale_down is not None else None,
             )
         self._bridging.become_live(self._core.node_id)

@@ -16,7 +16,7 @@ from attrs import evolve
 
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
-from embedbroker.ha import Activation, LockDone, LockFailed
+from embedbroker.ha import Activation, BackupChanged, LockDone, LockFailed
 from embedbroker.kernel import ALLOW_ALL, Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message
 from embedclient.model import Entropy, Instant
@@ -210,7 +210,7 @@ class Node:
             DiskFailed | LockDone | LockFailed | Tick | Accepted | CertificateReceived | ReplaceUsers
             | PasswordChecked | MakeRoom | PeerClosed | Dialed | DialFailed | DecideBranch | Manage
             | ReloadConfiguration | ScaleDownTo | TaskDone | AuditFailed
-            | DatagramReceived | GroupFailed | Command
+            | DatagramReceived | GroupFailed | BackupChanged | Command
         ),
         now: Instant,
     ) -> None:  # fmt: skip
@@ -257,6 +257,8 @@ class Node:
                 self._audit.on_input(input, self._step)
             case DatagramReceived() | GroupFailed():
                 self._on_group(input, now)
+            case BackupChanged():
+                self._lifecycle.on_backup_changed(input)
             case Command():
                 self._lifecycle.on_command(input)
             case _:

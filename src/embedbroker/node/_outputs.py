@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
-from embedbroker.ha import RoleChanged
+from embedbroker.ha import RoleChanged, StartBackup
 from embedbroker.kernel import HostTask, TaskKind
 from embedclient.engine import (
     CloseConnection,
@@ -43,6 +43,7 @@ __all__ = [
     "RoleChanged",
     "SendBytes",
     "SendDatagram",
+    "StartBackup",
     "StopListening",
     "Stopped",
     "TaskKind",
@@ -140,5 +141,5 @@ class Stopped:
 Output: TypeAlias = (
     "TransportOutput | PauseReading | ResumeReading | AuditWork | DiskWork | LockWork | LeaseWork | Notice"
     " | BranchDecided | Managed | CheckPassword | HostTask | Ready"
-    " | JoinGroup | LeaveGroup | SendDatagram | RoleChanged | LetBrokersIn | StopListening | Stopped"
+    " | JoinGroup | LeaveGroup | SendDatagram | RoleChanged | StartBackup | LetBrokersIn | StopListening | Stopped"
 )

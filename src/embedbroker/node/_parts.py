@@ -29,6 +29,7 @@ from ._part import Part
 
 if TYPE_CHECKING:
     from embedbroker.cluster import Discovery, Membership
+    from embedbroker.ha.colocated import BackupRequester
     from embedbroker.ha.replication import ReplicaDisk
     from embedbroker.outbound import Bridges, MemberBridges
     from embedbroker.security import SecurityManager
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ActivationPart",
     "ActivationRequests",
+    "BackupSearch",
     "BridgesPart",
     "ClusterPart",
     "DiscoveryPart",
@@ -255,6 +257,21 @@ class ClusterPart(Part):
 
     def next_deadline(self, now: Instant) -> float | None:
         return min([due for each in self._clusters if (due := each.next_deadline()) is not None], default=None)
+
+
+class BackupSearch(Part):
+    """The search of a colocated broker for a host of its backup."""
+
+    timed_only = True
+
+    def __init__(self, requester: BackupRequester) -> None:
+        self._requester = requester
+
+    def run(self, step: CurrentStep) -> None:
+        self._requester.on_time()
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._requester.next_deadline()
 
 
 class DiscoveryPart(Part):

@@ -85,7 +85,7 @@ class AtFailure(Enum):
 
 def configured_scale_down(config: BrokerConfig) -> ScaleDownConfig | None:
     """Return the scale-down of the policy, at an orderly stop or when a backup takes over; None for none."""
-    policy = config.ha_policy
+    policy = config.own_policy
     configured = policy.scale_down if isinstance(policy, PrimaryOnly | SharedStoreBackup) else None
     return configured if configured is not None and configured.enabled else None
 

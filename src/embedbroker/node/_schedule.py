@@ -17,6 +17,7 @@ from ._part import Part
 from ._parts import (
     ActivationPart,
     ActivationRequests,
+    BackupSearch,
     BridgesPart,
     ClusterPart,
     DiscoveryPart,
@@ -34,6 +35,8 @@ from ._parts import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from ._assembly import Roles
 
 __all__ = ["StepSchedule", "make_schedule"]
 
@@ -106,6 +109,10 @@ def _earliest(timed: Iterable[Callable[[Instant], float | None]], earliest: floa
     return earliest
 
 
+def _search(roles: Roles) -> Part | None:
+    return BackupSearch(roles.requester) if roles.requester is not None else None
+
+
 def make_schedule(
     subsystems: Subsystems,
     lifecycle: Lifecycle,
@@ -115,14 +122,13 @@ def make_schedule(
     """Return the schedule of a node; subsystems that its configuration does not have take no part."""
     s, roles = subsystems, subsystems.roles
     journal, activation, replica_disk = s.journal, roles.activation, roles.replica_disk
-    discovery = roles.discovery
     upkeep = early = replica_work = None
     if activation is not None:
         upkeep = ActivationPart(activation, lifecycle, machine, s.admission, s.checks, s.connections, s.gate)
         if replica_disk is not None and journal is not None:
             early = EarlyReplicaWork(replica_disk)
             replica_work = ReplicaWork(early, activation, replica_disk, journal, s.gate)
-    bridges = s.bridging.bridges
+    bridges, discovery = s.bridging.bridges, roles.discovery
     # Output for brokers, the owner and clients.
     of_cluster = ClusterPart(roles.clusters, s.dials, s.completions) if roles.clusters else None
     schedule = StepSchedule((
@@ -144,6 +150,7 @@ def make_schedule(
         early,
         # After the role is known; before bridges and cluster, which dial the places that it finds.
         DiscoveryPart(discovery, roles.cluster, s.core, machine) if discovery is not None else None,
+        _search(roles),  # after the role is known; before the cluster, which sends its requests
         # Before output is collected: messages that waited for a decision go on, and their senders get answers.
         s.bridging.grouping_part,
         # After the kernel's work, which hands messages to bridges.

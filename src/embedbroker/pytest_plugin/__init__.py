@@ -302,6 +302,7 @@ def _make_cluster(
     count: int,
     *,
     pairs: bool | str = False,
+    colocated: bool | str = False,
     topology: str | Mapping[int, Sequence[int]] = "symmetric",
     brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]] = MappingProxyType({}),
     connections: Sequence[Mapping[str, Any]] = ({},),
@@ -310,7 +311,9 @@ def _make_cluster(
     from ._topologies import make_cluster
 
     each = [{**connection, **one} for one in connections]
-    return make_cluster(bench, count, pairs=pairs, topology=topology, brokers=brokers, connections=each)
+    return make_cluster(
+        bench, count, pairs=pairs, colocated=colocated, topology=topology, brokers=brokers, connections=each
+    )
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -17,7 +18,7 @@ from typing import Any, cast
 
 import trio
 
-from embedbroker import BrokerConfig, EmbeddedBroker, HAPolicy, MemoryLockManager, MemoryLocks
+from embedbroker import BrokerConfig, Colocated, EmbeddedBroker, HAPolicy, MemoryLockManager, MemoryLocks
 from embedbroker.locks import Lock, LockManagers
 from embedbroker.runtime import FileDisk, FileLockManager
 from embedbroker.testing import SimulatedDisk
@@ -88,27 +89,38 @@ class Ground:
     """The surroundings of one broker."""
 
     def __init__(
-        self, group: Group, store: Store, name: str, port: Port, link: Link, settings: Callable[[], dict[str, Any]]
+        self,
+        group: Group,
+        store: Store,
+        name: str,
+        port: Port,
+        link: Link,
+        settings: Callable[[], dict[str, Any]],
+        host_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None = None,
     ) -> None:
         self.port = port
         self.link = link
         self.disk = store.disk
         self.replicates = group.leases is not None
         self.ledger = group.ledger
-        self._group = group
-        self._directory = store.directory
+        self.group = group
+        self.store = store
         self._name = name
         self._settings = settings
+        self._host_backup = host_backup
 
     def make(self) -> EmbeddedBroker:
-        directory, leases = self._directory, self._group.leases
         settings = {"segment_size_bytes": _SEGMENT_BYTES, **self._settings()}
+        return self.make_with(BrokerConfig(name=self._name), settings)
+
+    def make_with(self, config: BrokerConfig, settings: dict[str, Any]) -> EmbeddedBroker:
+        """Return a broker of this place, not started."""
+        directory, leases = self.store.directory, self.group.leases
         if self.port.url.startswith("tcp:"):
             settings["port"] = int(self.port.url.rpartition(":")[2])
         if directory is not None:
             settings["data_directory"] = str(directory)
-        locks = self._group.locks if directory is None and leases is None else None
-        config = BrokerConfig(name=self._name)
+        locks = self.group.locks if directory is None and leases is None else None
         has_groups = bool(settings.get("broadcast_groups") or settings.get("discovery_groups"))
         return EmbeddedBroker(
             config,
@@ -117,6 +129,7 @@ class Ground:
             network=self.port,
             datagrams=self.port.datagrams if has_groups else None,
             lock_manager=leases,
+            make_backup=self._host_backup,
             **settings,
         )
 
@@ -147,6 +160,8 @@ class Bench:
         self._to_run: list[Callable[[], Awaitable[None]]] = []
         self._groups: list[Group] = []
         self._stores: list[Store] = []
+        # By the name of a backup that a broker may host.
+        self._backup_ports: dict[str, Port] = {}
         self.brokers: list[ManagedBroker] = []
 
     # -- what tests are given ------------------------------------------------------------------------------------
@@ -219,9 +234,36 @@ class Bench:
                 of_group = self.make_group(group, replicates=replicates)
             if store is None:
                 store = self.make_store(owner)
-            return Ground(of_group, store, name, await fabric.place(name), fabric.links.to(name), settings)
+            port, link = await fabric.place(name), fabric.links.to(name)
+            return Ground(of_group, store, name, port, link, settings, self.host_backup)
 
         return place
+
+    async def place_backups(self, host: str, policy: Colocated) -> None:
+        """Give each backup that a colocated broker may host its place."""
+        for index in range(policy.max_backups):
+            name = f"{host}-colocated_backup_{index}1"
+            self._backup_ports[name] = await self.running_fabric.place(name)
+
+    def host_backup(self, config: BrokerConfig, node_id: str) -> EmbeddedBroker:
+        """Return the broker that a colocated broker hosts as backup of a node, and follow it."""
+        name, fabric = config.name, self.running_fabric
+        owner = next(each for each in self.brokers if each.owner is None and each._following.node_id == node_id)
+        place = owner._following.placed()
+        assert isinstance(place, Ground) and config.cluster_connection is not None
+        store = place.store
+        if place.replicates:
+            store = next((one for one in self._stores if one.disk.name == name), None) or self.make_store(name)
+        port = self._backup_ports[name]
+        ground = Ground(place.group, store, name, port, fabric.links.to(name), dict, self.host_backup)
+        own = config.cluster_connection.connector
+        assert own is not None, "brokers of tests have one"
+        broker = ground.make_with(config, {"connectors": {**config.connectors, own: port.url}})
+        hosted = next((each for each in self.brokers if each.name == name), None)
+        if hosted is None:
+            hosted = self.add(ManagedBroker(name, self, partial(_never, name)))
+        hosted._follow(broker, ground, owner)
+        return broker
 
     def add(self, broker: ManagedBroker) -> ManagedBroker:
         """Add a broker, whose name no other has.
@@ -439,6 +481,10 @@ class Bench:
             return []
         found = [group.leases.holder(key) for key in {broker._following.node_id for broker in self.brokers}]
         return [holder for holder in found if holder is not None]
+
+
+async def _never(name: str) -> Ground:
+    raise IllegalStateException(f"broker {name!r} is a hosted backup: its host starts it")
 
 
 def _task_count() -> int:

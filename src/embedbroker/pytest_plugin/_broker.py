@@ -44,6 +44,12 @@ class ManagedBroker:
         self._place = place
         self._following = Following(name, around)
         self._broker: EmbeddedBroker | None = None
+        #: The broker of the test whose backup this is, at a host that starts and ends it; None for any other broker.
+        self.owner: ManagedBroker | None = None
+        #: True if it hosts backups of other brokers.
+        self.is_colocated = False
+        #: The backup of this broker that another one hosts, or hosted last.
+        self.hosted_backup: ManagedBroker | None = None
         #: All brokers whose URLs it is configured with. They get their places with the first start of any of them.
         self._company: tuple[ManagedBroker, ...] = (self,)
         self._leave = trio.Event()
@@ -184,6 +190,14 @@ class ManagedBroker:
         if in_sync:
             await self.wait_in_sync()
         return self
+
+    def _follow(self, broker: EmbeddedBroker, place: Surroundings, owner: ManagedBroker) -> None:
+        """Follow a backup that a host is about to start."""
+        self._following.surroundings = place
+        self.owner, self._broker = owner, broker
+        owner.hosted_backup = self
+        self._left.set()
+        observe(broker, self._following)
 
     async def _end(self) -> None:
         """End it: the test is over."""

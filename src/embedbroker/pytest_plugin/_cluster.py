@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import combinations
 from typing import Self
 
+from embedbroker import Role
 from embedclient import ConnectionFactory, MessageConsumer, Queue, Session
 from embedclient.errors import IllegalStateException
 
@@ -41,13 +42,23 @@ class BrokerCluster:
     ) -> None:
         self.nodes = tuple(node.primary if isinstance(node, BrokerPair) else node for node in nodes)
         self.pairs = tuple(node for node in nodes if isinstance(node, BrokerPair))
-        self._members = tuple(node.brokers if isinstance(node, BrokerPair) else (node,) for node in nodes)
+        # Those that a test starts, by node.
+        self._started = tuple(node.brokers if isinstance(node, BrokerPair) else (node,) for node in nodes)
+        self._is_colocated = any(isinstance(node, ManagedBroker) and node.is_colocated for node in nodes)
         #: The nodes to which each connects, by index.
         self._targets = targets
         self._around = around
         self._between = between
         for broker in self.brokers:
             broker._company = self.brokers
+
+    @property
+    def _members(self) -> tuple[tuple[ManagedBroker, ...], ...]:
+        """Return the brokers of each node: both of a pair, and the backup of a colocated one, which another hosts."""
+        return tuple(
+            (*brokers, *(one.hosted_backup for one in brokers if one.hosted_backup is not None))
+            for brokers in self._started
+        )
 
     # -- what it is ----------------------------------------------------------------------------------------------
 
@@ -60,7 +71,7 @@ class BrokerCluster:
     def url(self) -> str:
         """The URL that names all brokers; of pairs with the options of a client that fails over."""
         urls = ",".join(broker.url for broker in self.brokers)
-        return f"({urls})?{FAILOVER_OPTIONS}" if self.pairs else f"({urls})"
+        return f"({urls})?{FAILOVER_OPTIONS}" if self.pairs or self._is_colocated else f"({urls})"
 
     def link(self, one: int, other: int) -> Link:
         """Return the link between two nodes; of pairs that between the primaries.
@@ -130,10 +141,13 @@ class BrokerCluster:
         Raises:
             WaitTimeout: a broker did not start, or the cluster did not form, within 10 seconds each.
         """
-        for broker in self.brokers:
-            if not broker.is_running:
-                await broker.start()
+        for brokers in self._started:
+            for broker in brokers:
+                if not broker.is_running:
+                    await broker.start()
         await self.wait_formed()
+        if self._is_colocated:
+            await self.wait_backed_up()
         return self
 
     # -- the network between its nodes ---------------------------------------------------------------------------
@@ -198,9 +212,35 @@ class BrokerCluster:
         live = {index: broker for index in running if (broker := self.live(index)) is not None}
         if not live or len(live) < len(running) or not all(broker._following.node_id for broker in live.values()):
             return False
-        if any(not self.pairs[index].is_in_sync for index in live if self._is_whole(index)):
+        if any(not self._is_in_sync(index) for index in live if self._is_whole(index)):
             return False
         return all(self._is_member(index, live, group) for index in live)
+
+    async def wait_backed_up(self, *nodes: int, timeout: float | None = None) -> None:
+        """Wait until nodes have a backup that waits and has all that was confirmed: each of them may be lost.
+
+        Args:
+            nodes: indexes of nodes; none for all.
+            timeout: seconds of the test's clock, 0 or more; 10 unless given.
+
+        Raises:
+            WaitTimeout: they had not within ``timeout`` seconds.
+            IllegalStateException: no broker runs.
+            TypeError: an index is no int.
+            ValueError: there is no such node.
+        """
+        __tracebackhide__ = True
+        for node in nodes:
+            check_node(node, len(self.nodes))
+        wanted = nodes or tuple(range(len(self.nodes)))
+        text = f"a backup of nodes {', '.join(map(str, wanted))}"
+        await self._until(lambda: all(map(self._is_in_sync, wanted)), timeout, text, self._describe_members)
+
+    def _is_in_sync(self, index: int) -> bool:
+        members = self._members[index]
+        return {Role.LIVE, Role.BACKUP} <= {broker.role for broker in members} and all(
+            broker.broker.is_running and broker._is_in_sync for broker in members
+        )
 
     def _is_whole(self, index: int) -> bool:
         """Return True if a node is a pair of which both brokers run."""
@@ -229,8 +269,13 @@ class BrokerCluster:
         gone = {self.nodes[other]._following.node_id for other in (near | set(range(len(self.nodes))) - set(group))} - {
             broker._following.node_id for broker in live.values()
         }
+        # A backup that is lost with its host stays announced until there is another one.
+        may_have_more = self._is_colocated
         return (
-            {node_id: seen.get(node_id) for node_id in expected} == expected
+            all(
+                node_id in seen and (seen[node_id] == whole or (may_have_more and seen[node_id]))
+                for node_id, whole in expected.items()
+            )
             and not gone & set(seen)
             and all(follows.sees(node_id) and follows.has_bridge_to(node_id) for node_id in connected)
         )

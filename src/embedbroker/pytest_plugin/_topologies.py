@@ -8,10 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from embedbroker.config import MessageLoadBalancing
+from attrs import evolve
+
+from embedbroker.config import (
+    Colocated,
+    MessageLoadBalancing,
+    ReplicationBackup,
+    ReplicationPrimary,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 
 from ._arguments import check_broker
-from ._bench import Bench, Surface
+from ._bench import Bench, Ground, Surface
 from ._broker import ManagedBroker
 from ._cluster import BrokerCluster
 from ._pair import PAIR_KINDS, BrokerPair, cluster_settings
@@ -29,6 +38,8 @@ _OF_THE_FIXTURE = {
 }
 # The silence after which a node is lost, and the pause between pings: a partition is noticed within a wait.
 _TTL_MS, _CHECK_PERIOD_MS = 4_000, 1_500
+# The pause between two requests for a backup.
+_REQUEST_INTERVAL_MS = 500
 
 
 def make_cluster(
@@ -36,13 +47,16 @@ def make_cluster(
     count: object,
     *,
     pairs: bool | str,
+    colocated: bool | str,
     topology: str | Mapping[int, Sequence[int]],
     brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     connections: Sequence[Mapping[str, Any]],
 ) -> BrokerCluster:
     """Return a cluster, not started. The arguments are those of the fixture ``broker_cluster``."""
     size = _size(count)
-    kind = _kind(pairs)
+    kind, hosts = _kind(pairs, "pairs"), _kind(colocated, "colocated")
+    if kind is not None and hosts is not None:
+        raise ValueError("nodes are pairs or colocated: remove pairs= or colocated=")
     targets = _targets(topology, size)
     each = [brokers] * size if isinstance(brokers, Mapping) else list(brokers)
     if len(each) != size:
@@ -50,7 +64,7 @@ def make_cluster(
     if not connections:
         raise ValueError("connections= has settings for each cluster connection, one or more")
     settings = [_connection(one, size, is_symmetric=topology == "symmetric") for one in connections]
-    return _Builder(bench, kind, targets, [dict(one) for one in each], settings).make()
+    return _Builder(bench, kind, hosts, targets, [dict(one) for one in each], settings).make()
 
 
 def _connection(connection: Mapping[str, Any], size: int, *, is_symmetric: bool) -> dict[str, Any]:
@@ -76,13 +90,14 @@ def _size(count: object) -> int:
     return count
 
 
-def _kind(pairs: bool | str) -> str | None:
+def _kind(wanted: bool | str, argument: str) -> str | None:
     """Return the kind of the pairs, None for nodes without a backup."""
-    if isinstance(pairs, bool):
-        return next(iter(PAIR_KINDS)) if pairs else None
-    if pairs not in PAIR_KINDS:
-        raise ValueError(f"pairs= is False, True, or one of {', '.join(map(repr, PAIR_KINDS))}, not {pairs!r}")
-    return pairs
+    if isinstance(wanted, bool):
+        return next(iter(PAIR_KINDS)) if wanted else None
+    if wanted not in PAIR_KINDS:
+        kinds = ", ".join(map(repr, PAIR_KINDS))
+        raise ValueError(f"{argument}= is False, True, or one of {kinds}, not {wanted!r}")
+    return wanted
 
 
 def _targets(topology: str | Mapping[int, Sequence[int]], size: int) -> list[tuple[int, ...]]:
@@ -108,12 +123,15 @@ class _Builder:
         self,
         bench: Bench,
         kind: str | None,
+        hosts: str | None,
         targets: list[tuple[int, ...]],
         brokers: list[dict[str, Any]],
         connections: list[dict[str, Any]],
     ) -> None:
         self._bench = bench
         self._kind = kind
+        #: The kind of backups that nodes host for each other.
+        self._hosts = hosts
         self._targets = targets
         self._brokers = brokers
         self._connections = connections
@@ -132,6 +150,8 @@ class _Builder:
     def _make_node(self, index: int) -> ManagedBroker | BrokerPair:
         name = f"{self._prefix}{index}"
         check_broker(name, self._brokers[index])
+        if self._hosts is not None:
+            return self._make_host(name, index, self._hosts)
         if self._kind is None:
             place = self._bench.placing(name, name, name, lambda: self._settings(name, index), replicates=False)
             node = self._bench.add(ManagedBroker(name, self._bench, place))
@@ -141,6 +161,30 @@ class _Builder:
         pair = self._bench.make_pair(self._kind, f"the pair {name}", names, lambda own: self._settings(own, index))
         self._made.append(pair.brokers)
         return pair
+
+    def _make_host(self, name: str, index: int, kind: str) -> ManagedBroker:
+        """Return a node that requests a backup, and hosts one of another node."""
+        what = PAIR_KINDS[kind]
+        assert isinstance(what.primary, SharedStorePrimary | ReplicationPrimary)
+        assert isinstance(what.backup, SharedStoreBackup | ReplicationBackup)
+        policy = self._brokers[index].pop("ha_policy", None) or Colocated(
+            what.primary, what.backup, True, backup_request_retry_interval_ms=_REQUEST_INTERVAL_MS
+        )
+
+        def settings() -> dict[str, Any]:
+            own = self._settings(name, index)
+            return {**own, "ha_policy": evolve(policy, excludes=[each for each in own["connectors"] if each != name])}
+
+        inner = self._bench.placing(name, name, name, settings, replicates=not what.shares_disk)
+
+        async def place() -> Ground:
+            await self._bench.place_backups(name, policy)
+            return await inner()
+
+        node = self._bench.add(ManagedBroker(name, self._bench, place))
+        node.is_colocated = True
+        self._made.append((node,))
+        return node
 
     def _settings(self, name: str, index: int) -> dict[str, Any]:
         """Return the settings of one broker: it connects to its own pair, and to all brokers of each target."""

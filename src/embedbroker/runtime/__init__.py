@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._disk import FileDisk
     from ._endpoint import Network
     from ._file_leases import FileLockManager
+    from ._hosted_backups import HostedBackup
     from ._journal_directory import journal_directory, repair_directory
     from ._management import AddressInfo, GroupInfo, Management, PreparedTransaction, QueueInfo
     from ._role_watch import Observer
@@ -29,6 +30,7 @@ __all__ = [
     "FileDisk",
     "FileLockManager",
     "GroupInfo",
+    "HostedBackup",
     "Management",
     "Network",
     "Observer",
@@ -50,6 +52,7 @@ __getattr__ = lazy_names(
         "._disk": "FileDisk",
         "._file_leases": "FileLockManager",
         "._endpoint": "Network",
+        "._hosted_backups": "HostedBackup",
         "._management": "AddressInfo GroupInfo Management PreparedTransaction QueueInfo",
         "._threaded_management": "ThreadedManagement",
         "._role_watch": "Observer",

@@ -214,6 +214,6 @@ def open_locks(config: BrokerConfig, given: Locks | LockManagers | None) -> Lock
     place = config.node_manager_lock_directory or config.data_directory
     assert given is not None or place is not None
     try:
-        return (given if given is not None else FileLocks(str(place))).open(called(config.ha_policy, config.name))
+        return (given if given is not None else FileLocks(str(place))).open(called(config.own_policy, config.name))
     except LockFault as error:
         raise ResourceAllocationException(str(error)) from error

@@ -24,6 +24,7 @@ from attrs import evolve, fields_dict
 
 from embedbroker.config import (
     BrokerConfig,
+    Colocated,
     LockManager,
     PrimaryOnly,
     ReplicationBackup,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from embedbroker.storage import Disk
     from embedclient.transport import Datagrams
 
+    from ._hosted_backups import HostedBackup, HostedBackups
     from ._management import Management
     from ._threaded_management import ThreadedManagement
 
@@ -82,6 +84,8 @@ class EmbeddedBroker:
         datagrams: replaces UDP multicast, for tests.
         lock_manager: replaces the lock manager of a replicating broker's policy: the brokers of one process may share a
             `MemoryLockManager`.
+        make_backup: returns the broker for the configuration of a hosted backup and the node id that it is for, in
+            place of ``EmbeddedBroker(config)``, for tests.
         changes: values of `BrokerConfig` that replace those of ``config``, by their names.
 
     Raises:
@@ -100,6 +104,7 @@ class EmbeddedBroker:
         network: Network | None = None,
         datagrams: Datagrams | None = None,
         lock_manager: LockManagers | None = None,
+        make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None = None,
         **changes: object,
     ) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
@@ -122,10 +127,11 @@ class EmbeddedBroker:
         self._network = network
         self._datagrams = datagrams
         self._locks_given: Locks | LockManagers | None = locks
-        if isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup):
-            self._locks_given = lock_manager or _configured_manager(self.config.ha_policy)
+        if isinstance(self.config.own_policy, ReplicationPrimary | ReplicationBackup):
+            self._locks_given = lock_manager or _configured_manager(self.config.own_policy)
         self._watch = RoleWatch()
         self._logger = logging.getLogger("embedbroker.broker")
+        self._hosted = self._make_hosted(make_backup) if isinstance(self.config.ha_policy, Colocated) else None
         for misfit in misfits(self.config):
             self._logger.warning("broker %r: %s", self.config.name, misfit)
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
@@ -136,6 +142,20 @@ class EmbeddedBroker:
         self._was_started = False
         # A call on an instance would make another broker, with default settings: in memory, and open to everyone.
         vars(self)["in_thread"] = _refuse_in_thread
+
+    def _make_hosted(self, make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None) -> HostedBackups:
+        """Return what runs the backups of other brokers in this process."""
+        from ._hosted_backups import HostedBackups, absolute
+
+        # Another process, with another working directory, opens these.
+        self.config = absolute(self.config)
+        given, network, datagrams = self._locks_given, self._network, self._datagrams
+        manager = cast("LockManagers | None", given) if isinstance(self.config.own_policy, ReplicationPrimary) else None
+
+        def make(config: BrokerConfig, node_id: str) -> EmbeddedBroker:
+            return EmbeddedBroker(config, network=network, datagrams=datagrams, lock_manager=manager)
+
+        return HostedBackups(self.config, make_backup or make, self._logger)
 
     # -- where it is ---------------------------------------------------------------------------------------------
 
@@ -203,6 +223,32 @@ class EmbeddedBroker:
         await self._watch.wait_for(*roles)
 
     @property
+    def hosted_backups(self) -> list[HostedBackup]:
+        """The backups of other brokers that run in this process at this moment; empty unless it is colocated."""
+        return self._hosted.states() if self._hosted is not None else []
+
+    async def wait_for_hosted_backup(self, *roles: Role) -> HostedBackup:
+        """Wait until the broker hosts a backup that has one of ``roles``, and return it.
+
+        Args:
+            roles: one role or more.
+
+        Raises:
+            IllegalStateException: the broker does not run, or is not colocated.
+            TypeError: no role is given, or an argument is not a role.
+        """
+        if not roles or not all(isinstance(role, Role) for role in roles):
+            raise TypeError(f"wait_for_hosted_backup takes one Role or several, not {roles!r}")
+        while True:
+            if self._hosted is None or not self.is_running:
+                raise IllegalStateException("the broker hosts no backup: it is not colocated, or not running")
+            for each in self._hosted.states():
+                if each.role in roles:
+                    await trio.lowlevel.checkpoint()
+                    return each
+            await self._hosted.changed()
+
+    @property
     def is_in_sync(self) -> bool:
         """True if this is a live broker with a replicating backup that has all it confirmed, or such a backup."""
         return self._watch.in_sync
@@ -256,7 +302,7 @@ class EmbeddedBroker:
         """Return True if the stop is the end of a scale-down, which was requested or is the policy."""
         if self._run is not None and self._run.life.host.node.is_scaling_down:
             return True
-        policy = self.config.ha_policy
+        policy = self.config.own_policy
         return isinstance(policy, PrimaryOnly) and policy.scale_down is not None and policy.scale_down.enabled
 
     async def _leave(self, value: BaseException | None) -> bool:
@@ -307,6 +353,7 @@ class EmbeddedBroker:
                 self._logger,
                 self._watch,
                 deletes_missing=not self._was_started,
+                hosted=self._hosted,
             )
             try:
                 await run.start(self._nursery)
@@ -486,7 +533,9 @@ def _check_parts(**parts: object) -> None:
 def _check_policy(
     config: BrokerConfig, disk: Disk | None, locks: Locks | None, lock_manager: LockManagers | None
 ) -> None:
-    policy = config.ha_policy
+    policy = config.own_policy
+    if isinstance(config.ha_policy, Colocated) and not config.cluster_connections:
+        raise ValueError("ha_policy Colocated needs cluster_connections to find the other brokers")
     if isinstance(policy, ReplicationPrimary | ReplicationBackup):
         if config.data_directory is None and disk is None:
             raise ValueError(
@@ -525,18 +574,19 @@ class _Run:
         watch: RoleWatch,
         *,
         deletes_missing: bool,
+        hosted: HostedBackups | None,
     ) -> None:
         config = place.config
         self._place = place
 
         def begin_life(*, deletes_missing: bool = False) -> Life:
-            return Life(place, disk, locks, logger, watch, deletes_missing=deletes_missing)
+            return Life(place, disk, locks, logger, watch, deletes_missing=deletes_missing, hosted=hosted)
 
         self._begin_life: Callable[[], Life] = begin_life
         self._watch = watch
-        self._policy = config.ha_policy
+        self._policy = config.own_policy
         self._closed = False
-        watch.become(Role.ACTIVATING if isinstance(config.ha_policy, PrimaryOnly) else Role.BACKUP)
+        watch.become(Role.ACTIVATING if isinstance(config.own_policy, PrimaryOnly) else Role.BACKUP)
         try:
             # Later lives have the same configuration, and what was adopted meanwhile is newer.
             self.life = begin_life(deletes_missing=deletes_missing)
@@ -772,6 +822,34 @@ class ThreadedBroker:
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 await self._broker.wait_for_role(*roles)
             return self._broker.role in roles
+
+        return self._call(wait)
+
+    @property
+    def hosted_backups(self) -> list[HostedBackup]:
+        """The backups of other brokers that run in this process at this moment; empty unless it is colocated."""
+
+        async def look() -> list[HostedBackup]:
+            return self._broker.hosted_backups
+
+        return self._call(look)
+
+    def wait_for_hosted_backup(self, *roles: Role, timeout: float | None = None) -> HostedBackup | None:
+        """Wait until the broker hosts a backup that has one of ``roles``, and return it.
+
+        Args:
+            roles: one role or more.
+            timeout: seconds, or None to wait for ever. The result is None when they are over.
+
+        Raises:
+            IllegalStateException: the broker does not run, or is not colocated.
+            TypeError: no role is given, or an argument is not a role.
+        """
+
+        async def wait() -> HostedBackup | None:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                return await self._broker.wait_for_hosted_backup(*roles)
+            return None
 
         return self._call(wait)
 

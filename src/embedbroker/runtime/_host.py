@@ -30,6 +30,7 @@ from embedbroker.config import (
 )
 from embedbroker.node import (
     Accepted,
+    BackupChanged,
     BranchDecided,
     BytesReceived,
     CertificateReceived,
@@ -63,6 +64,7 @@ from embedbroker.node import (
     ScaleDownTo,
     SendBytes,
     SendDatagram,
+    StartBackup,
     StopListening,
     Stopped,
     TaskDone,
@@ -174,6 +176,13 @@ class Acceptor(Protocol):
         """
 
 
+class BackupRunner(Protocol):
+    """Run backups of other brokers in this process."""
+
+    def start(self, order: StartBackup, host: Host, nursery: trio.Nursery) -> None:
+        """Start a backup in a task of its host, which receives each of its roles."""
+
+
 class Host:
     """Run a node until it stopped. Everything it starts lives in the given nursery."""
 
@@ -203,6 +212,7 @@ class Host:
         #: Adopts the configuration file if it changed, and returns why it cannot; None without such a file.
         self.reload_file: Callable[[], Awaitable[str | None]] | None = None
         self.on_stop_listening: Callable[[], None] = lambda: None
+        self.hosted: BackupRunner | None = None
         self.on_let_brokers_in: Callable[[bool], None] = lambda wanted: None
         self.dial: Callable[[TransportConfiguration, float], Awaitable[ByteStream]] = dial
         self._nursery = nursery
@@ -304,6 +314,11 @@ class Host:
         self._calls.expect(number)
         self.feed(ReloadConfiguration(number, address_settings, security_settings, diverts, addresses))
         return await self._calls.wait(number)
+
+    def backup_changed(self, change: BackupChanged) -> None:
+        """Report the role of a hosted backup to the node, if there still is one."""
+        if not self._given_up and not self.stopped.is_set():
+            self.feed(change)
 
     def _abandon_requests(self) -> None:
         self._decisions.abandon()
@@ -441,6 +456,9 @@ class Host:
                 self.on_let_brokers_in(wanted)
             case StopListening():
                 self.on_stop_listening()
+            case StartBackup():
+                assert self.hosted is not None, "a colocated broker has them"
+                self.hosted.start(output, self, self._nursery)
             case JoinGroup() | SendDatagram() | LeaveGroup():
                 self._carry_group(output)
             case Stopped():

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from embedbroker.storage import Disk, JournalSettings
 
     from ._directory import OpenAudit, OpenDirectory
+    from ._hosted_backups import HostedBackups
     from ._lock_lane import LockLane
 
 __all__ = ["Life", "leaves"]
@@ -68,8 +69,11 @@ class Life:
         watch: RoleWatch,
         *,
         deletes_missing: bool,
+        hosted: HostedBackups | None = None,
     ) -> None:
         self._place = place
+        #: The backups of other brokers that live and die with this broker; None unless it is colocated.
+        self._hosted = hosted
         self._config = place.config
         self._logger = logger
         self._watch = watch
@@ -106,10 +110,10 @@ class Life:
             if config.data_directory is not None or disk is not None:
                 from ._directory import open_directory
 
-                late = isinstance(config.ha_policy, SharedStorePrimary | SharedStoreBackup)
+                late = isinstance(config.own_policy, SharedStorePrimary | SharedStoreBackup)
                 opened = self._directory = open_directory(config, disk, late=late)
                 disk, settings = opened.disk, opened.settings
-            replicates = isinstance(config.ha_policy, ReplicationPrimary | ReplicationBackup)
+            replicates = isinstance(config.own_policy, ReplicationPrimary | ReplicationBackup)
             if locks is not None or (config.data_directory is not None and not replicates):
                 from ._directory import open_locks
                 from ._lock_lane import LockLane
@@ -155,6 +159,7 @@ class Life:
                     self.host.acceptor = self
                     self.host.on_stop_listening = self._stop_listening
                     self.host.on_let_brokers_in = self._let_brokers_in
+                    self.host.hosted = self._hosted
                     nursery.start_soon(self._serve)
                     self._follow_configuration(nursery)
                     self.host.start()
@@ -355,7 +360,9 @@ class Life:
         self._place.reload()
 
     async def stop(self, *, fails_over: bool) -> None:
-        """Stop in an orderly way."""
+        """Stop in an orderly way, after the backups of others."""
+        if self._hosted is not None:
+            await self._hosted.stop()
         self._stop_listening()
         if not self.host.stopped.is_set():
             self.host.stop(fails_over=fails_over)
@@ -364,6 +371,8 @@ class Life:
     def close(self) -> None:
         """End at once, and release everything."""
         self._closed = True
+        if self._hosted is not None:
+            self._hosted.kill()
         self._stop_listening()
         if hasattr(self, "host"):
             self.host.give_up()

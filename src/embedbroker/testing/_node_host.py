@@ -168,7 +168,7 @@ class NodeHost:
         limit_bytes = self.config.global_max_size_bytes
         limit_bytes = MEMORY_LIMIT_BYTES if limit_bytes is None else limit_bytes
         if self.locks is not None:
-            self._session = self.locks.open(called(self.config.ha_policy, self.name))
+            self._session = self.locks.open(called(self.config.own_policy, self.name))
         log, has_locks = self.audit.new_log() if self.audit is not None else None, self._session is not None
         entropy = self.world.entropy()
         self.node = Node(self.config, entropy, limit_bytes, self.settings, has_locks=has_locks, audit_log=log)
@@ -181,7 +181,7 @@ class NodeHost:
         assert self.node is not None, "only a running broker crashes"
         self.world.note(self.name, "crashes")
         # A backup has not touched the disk that it shares: the writes of the live broker are not lost with it.
-        replicates = isinstance(self.config.ha_policy, ReplicationPrimary | ReplicationBackup)
+        replicates = isinstance(self.config.own_policy, ReplicationPrimary | ReplicationBackup)
         had_disk = replicates or (self.node.role is not Role.BACKUP and not self.superseded)
         self.node = None
         self._works.end()

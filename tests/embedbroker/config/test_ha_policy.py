@@ -7,6 +7,7 @@ from attrs import AttrsInstance, asdict
 
 from embedbroker.config import (
     BrokerConfig,
+    Colocated,
     LockManager,
     PrimaryOnly,
     ReplicationBackup,
@@ -64,6 +65,18 @@ REFUSED: list[tuple[type, dict[str, object], str]] = [
         {"max_saved_replicated_journals_size": -2},
         "max_saved_replicated_journals_size must be -1 or more, not -2",
     ),
+    (
+        Colocated,
+        {"primary": SharedStorePrimary(), "backup": ReplicationBackup()},
+        "primary is a SharedStorePrimary and backup a ReplicationBackup: both must share a store, or both replicate",
+    ),
+    (
+        Colocated,
+        {"primary": PrimaryOnly()},
+        "primary must be a SharedStorePrimary or a ReplicationPrimary, not PrimaryOnly(scale_down=None)",
+    ),
+    (Colocated, {"excludes": "one"}, "excludes must be a list of connector names, not 'one'"),
+    (BrokerConfig, {"ha_policy": Colocated(excludes=["one"])}, "ha_policy: excludes: there is no connector 'one'"),
     (LockManager, {"class_name": ""}, "class_name must not be empty"),
     (
         LockManager,
@@ -82,7 +95,7 @@ REFUSED: list[tuple[type, dict[str, object], str]] = [
         BrokerConfig,
         {"ha_policy": "shared-store"},
         "ha_policy must be one of PrimaryOnly, SharedStorePrimary, SharedStoreBackup, ReplicationPrimary,"
-        " ReplicationBackup, not 'shared-store'",
+        " ReplicationBackup, Colocated, not 'shared-store'",
     ),
     (BrokerConfig, {"node_manager_lock_directory": ""}, "node_manager_lock_directory must be a path, not ''"),
     (
@@ -109,7 +122,23 @@ def test_a_broker_has_no_backup_by_default() -> None:
             {"failover_on_shutdown": False, "allow_failback": True, "restart_backup": True, "scale_down": None},
         ),
         (ReplicationPrimary(), {**REPLICATION, "check_for_active_server": False, "coordination_id": None}),
-        (ReplicationBackup(), {**REPLICATION, "allow_failback": False, "restart_backup": True, "scale_down": None}),
+        (
+            ReplicationBackup(),
+            {**REPLICATION, "allow_failback": False, "restart_backup": True, "scale_down": None, "node_id": None},
+        ),
+        (
+            Colocated(),
+            {
+                "primary": ReplicationPrimary(),
+                "backup": ReplicationBackup(),
+                "request_backup": False,
+                "backup_request_retries": -1,
+                "backup_request_retry_interval_ms": 5_000,
+                "max_backups": 1,
+                "backup_port_offset": 100,
+                "excludes": (),
+            },
+        ),
         (
             ScaleDown(),
             {
@@ -123,7 +152,7 @@ def test_a_broker_has_no_backup_by_default() -> None:
     ],
 )
 def test_the_defaults_are_those_of_artemis(policy: AttrsInstance, defaults: dict[str, object]) -> None:
-    assert asdict(policy) == defaults
+    assert asdict(policy, recurse=False) == defaults
 
 
 @pytest.mark.parametrize(("kind", "values", "sentence"), REFUSED)

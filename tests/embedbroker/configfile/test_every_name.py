@@ -16,6 +16,7 @@ from embedbroker.config import (
     BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
+    Colocated,
     DiscoveryGroup,
     DivertConfiguration,
     DivertRoutingType,
@@ -85,7 +86,6 @@ CHILDREN = {
     "core/bridges/bridge/static-connectors": {"connector-ref": "<connector-ref>here</connector-ref>"},
     "bridge/transformer": {"class-name": f"<class-name>{ADD_HEADERS}</class-name>"},
     "manager": {"class-name": "<class-name>locks</class-name>"},
-    "colocated": {"primary": "<primary/>"},
 }
 TEXTS = {
     "core/connectors/connector": "tcp://localhost:61616",
@@ -401,12 +401,21 @@ PARTS: dict[str, dict[str, tuple[str, str, object]]] = {
     "primary-only": SCALE_DOWN,
     "live-only": SCALE_DOWN,
 }
-# Older names of a part, and a part of a broker that should host others' backups.
+COLOCATED: dict[str, tuple[str, str, object]] = {
+    "request-backup": ("true", "request_backup", True),
+    "backup-request-retries": ("3", "backup_request_retries", 3),
+    "backup-request-retry-interval": ("4", "backup_request_retry_interval_ms", 4),
+    "max-backups": ("5", "max_backups", 5),
+    "backup-port-offset": ("6", "backup_port_offset", 6),
+    "excludes/connector-ref": ("here", "excludes", ("here",)),
+}
+# Older names of a part, and the parts of a broker that hosts others' backups.
 SAME_AS = {
-    "replication/colocated/primary": "replication/primary",
-    "replication/colocated/master": "replication/primary",
-    "shared-store/colocated/primary": "shared-store/primary",
-    "shared-store/colocated/master": "shared-store/primary",
+    **{
+        f"{strategy}/colocated/{part}": f"{strategy}/{plain}"
+        for strategy in ("replication", "shared-store")
+        for part, plain in {"primary": "primary", "master": "primary", "backup": "backup", "slave": "backup"}.items()
+    },
     "replication/master": "replication/primary",
     "replication/slave": "replication/backup",
     "shared-store/master": "shared-store/primary",
@@ -423,7 +432,7 @@ KINDS: dict[str, type[AttrsInstance]] = {
 # Two of a part that only make sense with something else, and have a test of their own.
 TOGETHER = {
     *(f"core/ha-policy/replication/{part}/cluster-name" for part in ("primary", "master", "backup", "slave")),
-    *(f"core/ha-policy/replication/colocated/{part}/cluster-name" for part in ("primary", "master")),
+    *(f"core/ha-policy/replication/colocated/{part}/cluster-name" for part in ("primary", "master", "backup", "slave")),
     *(f"core/ha-policy/replication/{part}/coordination-id" for part in ("primary", "master")),
     *(f"core/ha-policy/replication/colocated/{part}/coordination-id" for part in ("primary", "master")),
 }
@@ -481,6 +490,14 @@ ELSEWHERE = {
 }
 
 
+def owner_of(part: str) -> Callable[[BrokerConfig], object]:
+    """What holds the values of a part."""
+    if "colocated" not in part:
+        return policy
+    name = "primary" if part.endswith(("primary", "master")) else "backup"
+    return lambda config: getattr(config.ha_policy, name)
+
+
 def samples() -> dict[str, Sample]:
     found: dict[str, Sample] = {}
     for name, (text, field, value) in CORE.items():
@@ -491,7 +508,10 @@ def samples() -> dict[str, Sample]:
         found[f"core/cluster-connections/cluster-connection/{name}"] = (text, cluster, field, value)
     for part, names in [*PARTS.items(), *((old, PARTS[new]) for old, new in SAME_AS.items())]:
         for name, (text, field, value) in names.items():
-            found[f"core/ha-policy/{part}/{name}"] = (text, policy, field, value)
+            found[f"core/ha-policy/{part}/{name}"] = (text, owner_of(part), field, value)
+    for strategy in ("replication", "shared-store"):
+        for name, (text, field, value) in COLOCATED.items():
+            found[f"core/ha-policy/{strategy}/colocated/{name}"] = (text, policy, field, value)
     for name, (text, queue) in QUEUE_ATTRIBUTES.items():
         for kind in ("anycast", "multicast"):
             found[f"core/addresses/address/{kind}/queue/{name}"] = (text, address, kind, {"q": queue})
@@ -536,7 +556,7 @@ def test_a_supported_name_becomes_a_value(way: str, tmp_path: Path) -> None:
 )
 def test_a_part_without_details_has_artemis_defaults(way: str, kind: Callable[[], object], tmp_path: Path) -> None:
     config = load_text(tmp_path, xml_of(("core", "ha-policy", *way.split("/")), "")).config
-    assert config.ha_policy == kind()
+    assert owner_of(way)(config) == kind()
 
 
 def test_every_field_of_the_values_can_come_from_a_file() -> None:
@@ -554,7 +574,12 @@ def test_every_field_of_the_values_can_come_from_a_file() -> None:
         "properties", "transformer", "concurrency",
     }  # fmt: skip
     assert {field.name for field in fields(WildcardConfiguration)} == reached(wildcards)
-    in_tests_of_their_own = {"cluster_name", "coordination_id"}
+    # A file names no node.
+    in_tests_of_their_own = {"cluster_name", "coordination_id", "node_id"}
+    assert {field.name for field in fields(Colocated)} == {field for _, field, _ in COLOCATED.values()} | {
+        "primary",
+        "backup",
+    }
     for part, kind in KINDS.items():
         names = {field for _, field, _ in PARTS[part].values()}
         assert {field.name for field in fields(kind)} - in_tests_of_their_own == names

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker.config import (
+    Colocated,
     HAPolicy,
     LockManager,
     PrimaryOnly,
@@ -42,6 +43,25 @@ def policy(directory: Path, text: str) -> Loaded:
         ("<shared-store><master/></shared-store>", SharedStorePrimary()),
         ("<shared-store><backup/></shared-store>", SharedStoreBackup()),
         ("<live-only/>", PrimaryOnly()),
+        ("<replication><colocated/></replication>", Colocated()),
+        ("<shared-store><colocated/></shared-store>", Colocated(SharedStorePrimary())),
+        (
+            "<replication><colocated><request-backup>true</request-backup><max-backups>3</max-backups>"
+            "<backup-request-retries>44</backup-request-retries><backup-port-offset>33</backup-port-offset>"
+            "<backup-request-retry-interval>34</backup-request-retry-interval>"
+            "<excludes><connector-ref>two</connector-ref></excludes><master><group-name>purple</group-name></master>"
+            "<slave><group-name>tiddles</group-name></slave></colocated></replication>",
+            Colocated(
+                ReplicationPrimary(group_name="purple"),
+                ReplicationBackup(group_name="tiddles"),
+                request_backup=True,
+                backup_request_retries=44,
+                backup_request_retry_interval_ms=34,
+                max_backups=3,
+                backup_port_offset=33,
+                excludes=("two",),
+            ),
+        ),
         (
             "<shared-store><slave><allow-failback>true</allow-failback></slave></shared-store>",
             SharedStoreBackup(allow_failback=True),
@@ -90,13 +110,21 @@ def test_without_a_policy_there_is_no_backup(tmp_path: Path) -> None:
             "ha-policy/shared-store: has primary and master, one of them",
         ),
         (
-            "<shared-store><colocated/></shared-store>",
-            "ha-policy/shared-store/colocated: has no element primary; add one",
+            "<shared-store><colocated><primary/><master/></colocated></shared-store>",
+            "ha-policy/shared-store/colocated: has primary and master, one of them is allowed",
         ),
         (
             "<replication><primary><check-for-live-server>true</check-for-live-server>"
             "<check-for-active-server>false</check-for-active-server></primary></replication>",
             "ha-policy/replication/primary/check-for-live-server: is the same as check-for-active-server, which stands",
+        ),
+        (
+            "<replication><colocated><backup-port-offset>0</backup-port-offset></colocated></replication>",
+            "ha-policy/replication/colocated/backup-port-offset: must be from 1 to 65535, not 0",
+        ),
+        (
+            "<replication><colocated><excludes><connector-ref>tow</connector-ref></excludes></colocated></replication>",
+            "ha-policy/replication/colocated/excludes/connector-ref: there is no connector 'tow'; did you mean 'two'?",
         ),
         (
             "<replication><primary><quorum-size>-2</quorum-size></primary></replication>",
@@ -184,21 +212,6 @@ def test_wrong_targets_of_scaling_down_are_refused(text: str, problem: str, tmp_
     core = in_policy(f"<primary-only><scale-down>{text}</scale-down></primary-only>")
     (found,) = refused(tmp_path, core)
     assert found.startswith(f"core/ha-policy/primary-only/scale-down{problem}")
-
-
-@pytest.mark.parametrize("primary", ["primary", "master"])
-def test_of_colocated_brokers_the_primary_is_left(primary: str, tmp_path: Path) -> None:
-    text = (
-        "<replication><colocated><request-backup>true</request-backup><max-backups>1</max-backups>"
-        f"<{primary}><group-name>purple</group-name></{primary}><slave><group-name>tiddles</group-name></slave>"
-        "</colocated></replication>"
-    )
-    loaded = policy(tmp_path, text)
-    assert loaded.config.ha_policy == ReplicationPrimary(group_name="purple")
-    assert loaded.warnings == [
-        "core/ha-policy/replication/colocated: this broker hosts no backups of others yet: "
-        "it plays the part of the primary alone"
-    ]
 
 
 def test_what_has_no_meaning_in_artemis_either_is_a_warning(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_four_nodes_that_share_messages_take_a_bounded_number_of_steps(monkeypat
         return step(node, input, now)
 
     one = bench()
-    cluster = make_cluster(one, 4, pairs=False, topology="symmetric", brokers={}, connections=[{}])
+    cluster = make_cluster(one, 4, pairs=False, colocated=False, topology="symmetric", brokers={}, connections=[{}])
 
     async def body() -> None:
         await cluster.start()

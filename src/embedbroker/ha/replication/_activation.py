@@ -57,7 +57,7 @@ class ReplicationActivation:
         *,
         has_manager: bool,
     ) -> None:
-        policy = config.ha_policy
+        policy = config.own_policy
         assert isinstance(policy, ReplicationPrimary | ReplicationBackup)
         self.gives_way = False
         self.failure: str | None = None

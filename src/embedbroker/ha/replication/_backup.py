@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from embedbroker.cluster import CONTROL_CHANNEL, ControlLink, Member, Membership, enclose
-from embedbroker.config import Role
+from embedbroker.config import ReplicationBackup, Role
 from embedbroker.replication import (
     STREAM_FORMAT,
     Ending,
@@ -30,7 +30,7 @@ from ._node_record import NodeRecord
 from ._replica_disk import ReplicaDisk
 
 if TYPE_CHECKING:
-    from embedbroker.config import BrokerConfig, ReplicationBackup, ReplicationPrimary
+    from embedbroker.config import BrokerConfig, ReplicationPrimary
     from embedbroker.storage import JournalSettings
 
 __all__ = ["BackupRole", "InSync", "ReplicationEnd"]
@@ -73,6 +73,9 @@ class BackupRole:
         assert config.cluster_connection is not None
         self.wants_fail_back = False
         self.choice = PrimaryChoice(policy.group_name, policy.retry_replication_wait_ms / 1000)
+        # The only node of which this may be a backup.
+        self._node_id = policy.node_id if isinstance(policy, ReplicationBackup) else None
+        self.choice.only = self._node_id
         self._group_name = policy.group_name
         self._saved_max = policy.max_saved_replicated_journals_size
         self._answer_timeout_s = config.cluster_connection.call_timeout_ms / 1000
@@ -114,8 +117,9 @@ class BackupRole:
             self._doubts_at = self._membership.now.monotonic + ALONE_AFTER_S
 
     def keep(self, node_id: str | None) -> None:
-        """Join only the active broker of a node, because the data here may be the newest of it; None: join any."""
-        self.choice.only = node_id
+        """Join only the active broker of a node, because the data here may be the newest of it; None: join any that the
+        policy allows."""
+        self.choice.only = node_id if node_id is not None else self._node_id
         self.keeps = node_id is not None
 
     def pause(self) -> None:

@@ -55,7 +55,7 @@ class SharedStoreActivation:
         self.gives_way = False
         self._lacks_room = False
         self._has_scaled_down = False
-        self._claim = locks.Claim(config.ha_policy, config.journal_lock_acquisition_timeout_ms, life)
+        self._claim = locks.Claim(config.own_policy, config.journal_lock_acquisition_timeout_ms, life)
         #: Whether the record is outside the data directory: then it outlives a data directory that is lost, or not
         #: mounted.
         self._has_place = config.node_manager_lock_directory not in (None, config.data_directory)

@@ -139,8 +139,10 @@ if TYPE_CHECKING:
         SessionUniqueAddMetadata,
     )
     from ._quorum_vote import (
+        BACKUP_VOTE_HANDLER,
         LIVE_VOTE_HANDLER,
         PRIMARY_VOTE_HANDLER,
+        BackupVote,
         LiveVote,
         decode_vote,
         encode_vote,
@@ -217,6 +219,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACKNOWLEDGE_BODY",
     "ACKNOWLEDGE_RUN",
+    "BACKUP_VOTE_HANDLER",
     "CREDIT_BODY",
     "DATAGRAM_BYTES_MAX",
     "DUPLICATE_ID_KEY",
@@ -237,6 +240,7 @@ __all__ = [
     "BackupRegistrationProblem",
     "BackupRequest",
     "BackupRequestResponse",
+    "BackupVote",
     "CheckForFailover",
     "CheckForFailoverReply",
     "ClusterConnect",
@@ -415,7 +419,8 @@ __getattr__ = lazy_names(
             "DisconnectV3 ExceptionResponse NullResponse PacketsConfirmed Ping ReattachSession "
             "ReattachSessionResponse SubscribeTopology SubscribeTopologyV2"
         ),
-        "._quorum_vote": "LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER LiveVote decode_vote encode_vote",
+        "._quorum_vote": "BACKUP_VOTE_HANDLER LIVE_VOTE_HANDLER PRIMARY_VOTE_HANDLER BackupVote LiveVote decode_vote "
+        "encode_vote",
         "._discovery_datagram": (
             "DATAGRAM_BYTES_MAX DiscoveryDatagram decode_discovery_datagram encode_discovery_datagram"
         ),

@@ -12,8 +12,9 @@ from typing import Final
 
 from ...model import TransportConfiguration
 from .._buffer import Reader
-from ._cluster_packets import QuorumVote
+from ._cluster_packets import QuorumVote, QuorumVoteReply
 from ._packet_table import Packet, Record, connector, flag, i32, i64, optional_string, string
+from ._quorum_vote import BACKUP_VOTE_HANDLER, BackupVote
 
 __all__ = ["ReplicaRegistration", "ReplicaWaiting", "enclose", "enclosed_in"]
 
@@ -72,4 +73,6 @@ def enclosed_in(packet: Packet) -> Record:
     """
     if isinstance(packet, QuorumVote) and packet.handler in _RECORDS:
         return _RECORDS[packet.handler].read_body(Reader(packet.vote), 0)
+    if isinstance(packet, QuorumVote | QuorumVoteReply) and packet.handler == BACKUP_VOTE_HANDLER:
+        return BackupVote.read_body(Reader(packet.vote), 0)
     return packet

@@ -1,13 +1,15 @@
-"""A vote about a live broker: the body of QUORUM_VOTE and of its answer (cluster-and-ha 13.2)."""
+"""Votes: the bodies of QUORUM_VOTE and of its answer, about a live broker or a backup (cluster-and-ha 13.2, 16)."""
 
 from __future__ import annotations
 
 from .._buffer import Reader
-from ._packet_table import Record, flag, optional_string, string
+from ._packet_table import Record, flag, i32, optional_string, string
 
 __all__ = [
+    "BACKUP_VOTE_HANDLER",
     "LIVE_VOTE_HANDLER",
     "PRIMARY_VOTE_HANDLER",
+    "BackupVote",
     "LiveVote",
     "decode_vote",
     "encode_vote",
@@ -16,6 +18,8 @@ __all__ = [
 #: The handler of the request: peers below version 136 support the second name only.
 PRIMARY_VOTE_HANDLER = "PrimaryFailoverQuorumVote"
 LIVE_VOTE_HANDLER = "LiveFailoverQuorumVote"
+#: The handler of the question whether a broker would host a backup.
+BACKUP_VOTE_HANDLER = "RequestBackupQuorumVote"
 
 
 class LiveVote(Record):
@@ -29,7 +33,20 @@ class LiveVote(Record):
     text: str | None = optional_string(default=None)
 
 
-def encode_vote(vote: LiveVote) -> bytes:
+class BackupVote(Record):
+    """The question whether a broker would host a backup, and the answer: the number of backups that it hosts.
+
+    ``node_id`` is that of the host in an answer, and of the asker in a question of an embedbroker. ``format`` is that
+    of the journal; Artemis does not write it, and does not read it.
+    """
+
+    backups: int = i32()
+    node_id: str | None = optional_string()
+    available: bool = flag()
+    format: int = i32(default=0, tail=True)
+
+
+def encode_vote(vote: LiveVote | BackupVote) -> bytes:
     """Return the body of a packet."""
     out = bytearray()
     vote.append_body(out, 0)

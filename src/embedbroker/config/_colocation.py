@@ -1,0 +1,106 @@
+"""The configuration of a backup that another broker hosts, made from that of its host.
+
+Responsible for names, ports and directories, as Artemis chooses them. Does not depend on which broker requests it.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
+
+from ._broker import BrokerConfig
+from ._ha_policy import Colocated, ReplicationBackup
+
+__all__ = ["HOST_CONNECTOR", "hosted_backup"]
+
+#: The name under which a hosted backup has the connector to its host.
+HOST_CONNECTOR = "colocated_host"
+
+_PORT_MAX = 65_535
+
+
+def hosted_backup(
+    host: BrokerConfig,
+    index: int,
+    node_id: str,
+    place: TransportConfiguration,
+    data_directory: str | None = None,
+    lock_directory: str | None = None,
+    bodies_directory: str | None = None,
+) -> BrokerConfig:
+    """Return the configuration of a hosted backup.
+
+    Args:
+        host: The configuration of its host, with a `Colocated` policy.
+        index: The place of the backup at its host, from 0.
+        node_id: The node that it is a backup of.
+        place: How others reach the host.
+        data_directory: The directory of that node, with a shared store; a replicating backup has its own.
+        lock_directory: The directory of the lock files of that node; None: the data directory.
+        bodies_directory: The directory of that node's large messages; None: the data directory.
+
+    Raises:
+        ValueError: a port would be above 65535, or another setting cannot be used; the text names it.
+    """
+    colocated = host.ha_policy
+    assert isinstance(colocated, Colocated)
+    # Artemis puts the number of hosted backups and a 1 behind each other: its first is 01, its second 11.
+    suffix = f"colocated_backup_{index}1"
+    policy, offset = colocated.backup, colocated.backup_port_offset * (index + 1)
+    if isinstance(policy, ReplicationBackup):
+        policy = evolve(policy, node_id=node_id)
+        data_directory = _beside(host.data_directory, suffix)
+        bodies_directory = _beside(host.large_messages_directory, suffix)
+        lock_directory = None
+    connectors = {
+        name: connector if name in colocated.excludes else _shifted(connector, offset, suffix)
+        for name, connector in host.connectors.items()
+    }
+    # Its host is a member that it needs from the first moment on: for votes, and as a target of scale-down.
+    connectors[HOST_CONNECTOR] = place
+    clusters = [
+        evolve(each, static_connectors=(*each.static_connectors, HOST_CONNECTOR))
+        if each is host.cluster_connection
+        else each
+        for each in host.cluster_connections
+    ]
+    return evolve(
+        host,
+        name=f"{host.name}-{suffix}",
+        port=_shifted_port(host.port, offset),
+        connectors=connectors,
+        cluster_connections=clusters,
+        ha_policy=policy,
+        data_directory=data_directory,
+        large_messages_directory=bodies_directory,
+        node_manager_lock_directory=lock_directory,
+        audit_directory=_beside(host.audit_directory, suffix),
+        # The file describes its host.
+        configuration_source=None,
+    )
+
+
+def _beside(directory: str | None, suffix: str) -> str | None:
+    return None if directory is None else directory.rstrip("/") + suffix
+
+
+def _shifted_port(port: int, offset: int) -> int:
+    if port == 0:
+        return 0
+    if port + offset > _PORT_MAX:
+        raise ValueError(f"port {port} with an offset of {offset} is above {_PORT_MAX}: lower backup_port_offset")
+    return port + offset
+
+
+def _shifted(connector: TransportConfiguration, offset: int, suffix: str) -> TransportConfiguration:
+    parameters = dict(connector.parameters)
+    if connector.factory == IN_VM_CONNECTOR_FACTORY:
+        server_id = str(parameters.get("serverId", 0))
+        # Artemis has numbers there, and this broker any name.
+        is_number = server_id.isascii() and server_id.isdigit()
+        parameters["serverId"] = str(int(server_id) + offset) if is_number else f"{server_id}-{suffix}"
+    else:
+        # As text, like everything that Java peers read from a configuration file.
+        parameters["port"] = str(_shifted_port(connector.port, offset))
+    return evolve(connector, parameters=parameters)

@@ -1,0 +1,169 @@
+"""The backups of other brokers that a colocated broker runs in its process.
+
+Responsible for one task for each of them, in the life of their host: they end with it. Does not decide which backups
+there are: the node of the host does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+from attrs import evolve, frozen
+
+from embedbroker.config import BrokerConfig, Role, hosted_backup
+from embedbroker.node import BackupChanged, StartBackup
+from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
+
+if TYPE_CHECKING:
+    from ._host import Host
+
+__all__ = ["HostedBackup", "HostedBackups", "absolute"]
+
+
+@frozen
+class HostedBackup:
+    """The state of a backup that a colocated broker hosts."""
+
+    name: str
+    """The name of the backup in log lines."""
+    node_id: str
+    """The node that it is a backup of."""
+    role: Role
+    """Its role at this moment."""
+    url: str | None
+    """The URL of clients while it is live, else None."""
+
+
+class HostableBroker(Protocol):
+    """The part of an `EmbeddedBroker` that its host uses."""
+
+    config: BrokerConfig
+
+    @property
+    def role(self) -> Role:
+        """Return the current role."""
+
+    @property
+    def url(self) -> str:
+        """Return the URL of clients while it is live."""
+
+    async def __aenter__(self) -> object:
+        """Start."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Stop."""
+
+    async def wait_for_role(self, *roles: Role) -> None:
+        """Wait until the broker has one of ``roles``."""
+
+    async def stop(self) -> None:
+        """Stop in an orderly way."""
+
+    def kill(self) -> None:
+        """End at once."""
+
+
+def absolute(config: BrokerConfig) -> BrokerConfig:
+    """Return a configuration whose directories do not depend on the working directory."""
+    names = ("data_directory", "node_manager_lock_directory", "large_messages_directory")
+    given = {name: getattr(config, name) for name in names}
+    return evolve(config, **{name: os.path.abspath(place) for name, place in given.items() if place is not None})
+
+
+class HostedBackups:
+    """The hosted backups of one broker, in all of its lives.
+
+    Args:
+        config: The configuration of the host.
+        make: Returns the broker for a configuration and the node id that it is a backup of.
+        logger: Receives lines for the operator.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, make: Callable[[BrokerConfig, str], HostableBroker], logger: logging.Logger
+    ) -> None:
+        self._config = config
+        self._make = make
+        self._logger = logger
+        self._running: dict[int, tuple[str, HostableBroker]] = {}
+        self._changed = trio.Event()
+
+    async def changed(self) -> None:
+        """Wait until a backup has another role, or all have ended."""
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def states(self) -> list[HostedBackup]:
+        """Return the state of each backup that runs, in the order of their names."""
+        return [
+            HostedBackup(broker.config.name, node_id, broker.role, broker.url if broker.role is Role.LIVE else None)
+            for _index, (node_id, broker) in sorted(self._running.items())
+            if broker.role is not Role.STOPPED
+        ]
+
+    def start(self, order: StartBackup, host: Host, nursery: trio.Nursery) -> None:
+        """Start a backup in a task of its host, which receives each of its roles."""
+        nursery.start_soon(self._run, order, host)
+
+    async def _run(self, order: StartBackup, host: Host) -> None:
+        failure: str | None = None
+        try:
+            await self._live(order, host)
+        except (ResourceAllocationException, BrokerFailed, ValueError) as error:
+            failure = str(error)
+        finally:
+            self._running.pop(order.index, None)
+            self._wake()
+        if failure is not None:
+            self._logger.error(
+                "the backup of node %s, which %r hosts, ended: %s", order.node_id, self._config.name, failure
+            )
+        host.backup_changed(BackupChanged(order.index, Role.STOPPED, failure))
+
+    async def _live(self, order: StartBackup, host: Host) -> None:
+        """Run a backup to its end.
+
+        Raises:
+            ResourceAllocationException, BrokerFailed, ValueError: it cannot start, or ended by itself.
+        """
+        cluster = host.node.cluster
+        assert cluster is not None, "a colocated broker is in a cluster"
+        config = hosted_backup(
+            self._config,
+            order.index,
+            order.node_id,
+            cluster.connector,
+            order.data_directory,
+            order.lock_directory,
+            order.bodies_directory,
+        )
+        broker = self._make(config, order.node_id)
+        self._running[order.index] = order.node_id, broker
+        async with broker:
+            while (role := broker.role) is not Role.STOPPED:
+                host.backup_changed(BackupChanged(order.index, role))
+                self._wake()
+                with suppress(IllegalStateException):
+                    await broker.wait_for_role(*(other for other in Role if other not in (role, Role.STOPPED)))
+
+    async def stop(self) -> None:
+        """Stop all backups in an orderly way."""
+        for _node_id, broker in list(self._running.values()):
+            await broker.stop()
+
+    def kill(self) -> None:
+        """End all backups at once: their host has ended."""
+        for _node_id, broker in self._running.values():
+            broker.kill()
+        self._wake()

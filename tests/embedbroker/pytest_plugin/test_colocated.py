@@ -1,0 +1,32 @@
+"""Brokers that host backups of each other, beyond the checklist of scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from attrs import evolve
+
+from embedbroker import Colocated, SharedStorePrimary
+from embedbroker.pytest_plugin import BrokerClock, BrokerCluster
+
+
+async def test_a_broker_that_finds_no_room_gives_up_after_its_retries(
+    broker_cluster: Callable[..., BrokerCluster], broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = Colocated(SharedStorePrimary())
+    requester = Colocated(
+        SharedStorePrimary(), request_backup=True, backup_request_retries=2, backup_request_retry_interval_ms=100
+    )
+    policies = [{"ha_policy": each} for each in (host, requester, evolve(requester, max_backups=0))]
+    cluster = broker_cluster(3, colocated=True, brokers=policies)
+    await cluster.nodes[0].start()
+    await cluster.nodes[1].start()
+    await cluster.wait_backed_up(1)
+    await cluster.nodes[2].start()
+    await cluster.wait_backed_up(1, 2)
+    assert [len(node.broker.hosted_backups) for node in cluster.nodes] == [1, 1, 0]
+    # Both hosts are full: the backup that is lost with the second one has no place any more.
+    await cluster.nodes[1].crash()
+    await broker_clock.advance(10)
+    assert "no backup of this broker, after 3 requests: none of 2 brokers has room for one" in caplog.text

@@ -1,0 +1,77 @@
+"""2.12: brokers that host backups of each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from embedbroker import Role
+from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
+from tests.scenarios.clients import ORDERS, put, session_at
+from tests.scenarios.nodes import MakeCluster
+
+KINDS = pytest.mark.parametrize("kind", ["shared-store", "replication"])
+
+
+def hosted(cluster: BrokerCluster) -> dict[str, list[str]]:
+    """By the name of each node: the names of those whose backups it hosts."""
+    names = {node.broker.node_id: node.name for node in cluster.nodes if node.is_running}
+    return {
+        node.name: [names[each.node_id] for each in node.broker.hosted_backups]
+        for node in cluster.nodes
+        if node.is_running
+    }
+
+
+def backup_of(node: ManagedBroker) -> ManagedBroker:
+    assert node.hosted_backup is not None
+    return node.hosted_backup
+
+
+@KINDS
+async def test_simple_distribution_backup_strategy_full(broker_cluster: MakeCluster, kind: str) -> None:
+    """2.12.1
+
+    Given two colocated brokers that request backups, when both run, then each hosts one backup with the node id of the
+    other. It has the disk of the other with a shared store, and another one with replication, and other places.
+    """
+    cluster = await broker_cluster(2, colocated=kind).start()
+    assert hosted(cluster) == {"node-0": ["node-1"], "node-1": ["node-0"]}
+    for node, host in (cluster.nodes, reversed(cluster.nodes)):
+        backup = backup_of(node)
+        assert backup.name == f"{host.name}-colocated_backup_01" and backup.role is Role.BACKUP
+        assert backup.broker.node_id == node.broker.node_id
+        assert (backup.disk is node.disk) == (kind == "shared-store")
+        places = {name: each.parameters["serverId"] for name, each in backup.broker.config.connectors.items()}
+        assert places == {host.name: backup.name, node.name: node.name, "colocated_host": host.name}
+    # Each serves at the place of its backup when it is lost, and takes that back.
+    async with session_at(cluster.url) as session:
+        for lost in cluster.nodes:
+            await put(session, ["before", "after"])
+            await lost.crash()
+            await cluster.wait_formed()
+            assert cluster.live(cluster.nodes.index(lost)) is backup_of(lost)
+            await put(session, ["meanwhile"])
+            await lost.start()
+            await cluster.wait_formed()
+            await cluster.wait_backed_up()
+    await cluster.wait_for(queue=ORDERS.queue_name, count=6)
+    cluster.assert_nothing_lost()
+
+
+async def test_simple_distribution_of_backups_max_backups_exceeded(broker_cluster: MakeCluster) -> None:
+    """2.12.3
+
+    Given max-backups 1 and two more brokers, which find the first ones full, when all run, then the later two host the
+    backups of each other.
+    """
+    cluster = broker_cluster(4, colocated=True)
+    for node in cluster.nodes[:2]:
+        await node.start()
+    await cluster.wait_backed_up(0, 1)
+    await cluster.start()
+    assert hosted(cluster) == {
+        "node-0": ["node-1"],
+        "node-1": ["node-0"],
+        "node-2": ["node-3"],
+        "node-3": ["node-2"],
+    }
