@@ -70,7 +70,8 @@ def next_task(runs: Sequence[Run], goals: Mapping[Kind, int]) -> Task | None:
 def _of_kind(runs: Sequence[Run], kind: Kind) -> list[Run]:
     ha, fault = kind
     plans = {"peer": "embedbroker", "ha": ha, "faults": [fault]}
-    return [run for run in runs if all(run["plan"][name] == value for name, value in plans.items())]
+    alike = [run for run in runs if all(run["plan"][name] == value for name, value in plans.items())]
+    return [run for run in alike if run["plan"].get("nodes", 1) == 1]
 
 
 def drilled(task: Task, folder: Path) -> Run:

@@ -33,11 +33,14 @@ KEPT_OF_OUTAGES = (
     *("after", "unconfirmed_sends", "open_transactions", "sends_waiting_outside_transactions"),
     *("transactions_before_their_commit", "prepared_branches", "serving_s", "first_confirmed_s", "first_delivery_s"),
 )
+KEPT_OF_CLUSTERS = ("joined_s",)
 PEERS = {"embedbroker": "embedbroker", "artemis": "Artemis 2.44.0"}
 UNTIL = {
     "first_confirmed_s": "first confirmed send",
     "all_confirmed_s": "last producer's first confirmed send",
     "first_delivery_s": "first delivery",
+    # Of clusters only.
+    "joined_s": "messages go to the node and from it",
 }
 HEAD = """# Reliability
 
@@ -46,7 +49,8 @@ Producers and consumers work through every fault, a third each in transactions a
 [a ledger](guide/simulation.md#the-ledger) follows every message. This page is written by
 `python -m benchmarks.reliability` from `docs/reliability.json`, to which `python -m benchmarks.long_run` adds one drill
 after the other; [Drills](guide/drill.md) describes them. With replication each of the two has its own journal,
-and a folder of locks as lock manager. Runs of different days are of different versions.
+and a folder of locks as lock manager. In a cluster one node after the other is struck. Runs of different days are of
+different versions.
 """
 
 
@@ -57,10 +61,19 @@ def condensed(run: Run, note: str = "") -> Run:
         outages = []
         for outage in turn["outages"]:
             kept = {name: outage[name] for name in KEPT_OF_OUTAGES}
+            kept |= {name: outage[name] for name in KEPT_OF_CLUSTERS if outage.get(name) is not None}
             outages.append({**kept, "all_confirmed_s": max(outage["producers_s"], default=None)})
         rounds.append({"fault": turn["fault"], "outages": outages})
     told = {name: run[name] for name in KEPT_IF_TOLD if name in run}
     return {"note": note, **told, **{name: run[name] for name in KEPT}, "rounds": rounds}
+
+
+def named(plan: dict[str, Any]) -> str:
+    """Return the brokers of a drill in words."""
+    peer, ha, nodes = PEERS[plan["peer"]], plan["ha"], plan.get("nodes", 1)
+    if nodes == 1:
+        return f"{peer}, {ha}"
+    return f"{peer}, cluster of {nodes} " + ("brokers" if ha == "none" else f"pairs, {ha}")
 
 
 def grouped(runs: Iterable[Run]) -> Groups:
@@ -70,7 +83,7 @@ def grouped(runs: Iterable[Run]) -> Groups:
         runs, key=lambda each: (each["plan"]["peer"] != "embedbroker", each["plan"]["faults"][0] != "kill")
     ):
         plan = run["plan"]
-        brokers = ", ".join(filter(None, (PEERS[plan["peer"]], plan["ha"], run["note"])))
+        brokers = ", ".join(filter(None, (named(plan), run["note"])))
         groups.setdefault((brokers, ", ".join(plan["faults"])), []).append(run)
     return groups
 
@@ -124,6 +137,8 @@ def how_long(groups: Groups) -> list[str]:
         for after in dict.fromkeys(outage["after"] for outage in outages):
             name = after if after == fault or "," in fault else f"{after} (of {fault})"
             for column, until in UNTIL.items():
+                if column in KEPT_OF_CLUSTERS and runs[0]["plan"].get("nodes", 1) == 1:
+                    continue
                 times = [waited(outage, column) for outage in outages if outage["after"] == after]
                 rows.append((brokers, name, until, *spread([time for time in times if time is not None])))
     return table(head, rows)
@@ -145,7 +160,7 @@ def how_busy(groups: Groups) -> list[str]:
 
 def waited(outage: dict[str, Any], column: str) -> float | None:
     """Return how long service was away. A frozen broker is live when it goes on, so a freeze counts from its end."""
-    time, ended = outage[column], outage["serving_s"] if outage["after"] == "freeze" else 0.0
+    time, ended = outage.get(column), outage["serving_s"] if outage["after"] == "freeze" else 0.0
     return None if time is None or ended is None else time - ended
 
 
@@ -160,7 +175,7 @@ def spread(times: Sequence[float]) -> list[str]:
 
 def objections(runs: Sequence[Run]) -> list[str]:
     found = [
-        f"- {PEERS[run['plan']['peer']]}, {run['plan']['ha']}, seed {run['plan']['seed']}: {objection}"
+        f"- {named(run['plan'])}, seed {run['plan']['seed']}: {objection}"
         for run in runs
         for objection in run["objections"]
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.long_run import next_task
 from benchmarks.reliability import (
     DATA,
     PAGE,
@@ -79,3 +80,21 @@ def test_times_of_a_drill_in_which_the_whole_machine_stood_still_are_left_out() 
     assert summed([run, halted], "confirmed") == 2 * run["confirmed"]
     assert how_busy(grouped([run, halted]))[-1].startswith(f"| {alone[0]} | {alone[1]} | 2 |")
     assert how_busy(grouped([run, halted]))[-1].endswith("| 1 |")
+
+
+def test_clusters_count_apart_and_show_when_a_node_was_back_among_the_others() -> None:
+    run = next(run for run in load() if run["plan"]["peer"] == "embedbroker" and run["plan"]["ha"] == "shared-store")
+    outage = {**run["rounds"][0]["outages"][0], "joined_s": 1.25}
+    clustered = {
+        **run,
+        "plan": {**run["plan"], "nodes": 2},
+        "note": "",
+        "rounds": [{**run["rounds"][0], "outages": [outage]}],
+    }
+    groups = grouped([run, clustered])
+    assert [brokers for brokers, _ in groups][1] == "embedbroker, cluster of 2 pairs, shared-store"
+    joined = [row for row in how_long(groups) if "messages go to the node" in row]
+    assert [row.split(" | ")[3:] for row in joined] == [["1", "1,250", "1,250", "1,250", "1,250 |"]]
+    kind = (run["plan"]["ha"], run["plan"]["faults"][0])
+    task = next_task([clustered], {kind: 1})
+    assert task is not None and task.seed == 1

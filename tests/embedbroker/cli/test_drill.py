@@ -121,6 +121,7 @@ def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals)
                     pass
         assert process.exit_code() == (128 + number if number is signal.SIGINT else -number)
         assert "Traceback" not in process.rest_of_errors()
+        assert ("INTERRUPTED after 0 of 1 rounds" in process.rest_of_output()) == (number is signal.SIGINT)
     select.select([broker], [], [])  # it has ended
     os.close(broker)
     assert directory.exists() == (number is signal.SIGKILL)
