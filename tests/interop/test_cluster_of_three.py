@@ -108,8 +108,11 @@ async def formed(nodes: Mapping[str, Session], queue: str) -> None:
     """Wait until each node has a remote queue of each other one."""
     with trio.fail_after(SECONDS_MAX):
         for session in nodes.values():
-            while len(await attribute(session, f"address.{queue}", "RemoteQueueNames")) != len(nodes) - 1:
-                await trio.sleep(0.1)
+            while True:
+                remote = await attribute(session, f"address.{queue}", "RemoteQueueNames")
+                if len(remote) == len(nodes) - 1:
+                    break
+                await trio.sleep(0.05)
 
 
 async def send(session: Session, queue: str, texts: Sequence[str]) -> None:
@@ -120,7 +123,7 @@ async def send(session: Session, queue: str, texts: Sequence[str]) -> None:
 
 async def texts_of(consumer: MessageConsumer, count: int) -> list[str]:
     """Receive that many messages."""
-    found = []
+    found: list[str] = []
     for _ in range(count):
         message = await consumer.receive(timeout=SECONDS_MAX)
         assert isinstance(message, TextMessage), found
