@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.interop.artemis_instance import create_instance
+from tests.interop.jvm import SMALL_PROGRAM
 from tests.interop.programs import Program
 from tests.interop.registry import artemis_home
 
@@ -107,14 +108,7 @@ class ArtemisBroker:
         options = f"--no-web --allow-anonymous --silent --host 127.0.0.1 --default-port {self.port} --{self._journal}"
         off = "--no-amqp-acceptor --no-mqtt-acceptor --no-stomp-acceptor --no-hornetq-acceptor"
         user = f"--user admin --password admin --java-memory {self._memory}"
-        command: list[str | Path] = [
-            artemis_home() / "bin" / "artemis",
-            "create",
-            self.directory,
-            *f"{options} {off} {user}".split(),
-            *self._options,
-        ]
-        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+        create_instance(self.directory, [*f"{options} {off} {user}".split(), *self._options])
         settings = self.directory / "etc" / "broker.xml"
         # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor configured for it.
         prefixes = r"\1anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;"
@@ -124,11 +118,12 @@ class ArtemisBroker:
             text = text.replace(old, new)
         settings.write_text(text)
         profile = self.directory / "etc" / "artemis.profile"
-        profile.write_text(re.sub(r"-Xms\S+", "-Xms256M", profile.read_text()))
+        text = re.sub(r"-Xms\S+", "-Xms256M", profile.read_text())
+        profile.write_text(text.replace("-XX:+UseG1GC -XX:+UseStringDeduplication", "-XX:+UseSerialGC"))
 
 
 def command_line(*words: str | int, seconds_max: float = 60) -> list[str]:
     """Runs one command of `artemis` (producer, consumer, browser, perf) to its end and returns what it printed."""
     command: Sequence[str | Path] = [artemis_home() / "bin" / "artemis", *map(str, words)]
-    with Program(command, environment={"JAVA_ARGS": "-Xmx512M -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}) as program:
+    with Program(command, environment={"JAVA_ARGS": " ".join(SMALL_PROGRAM)}) as program:
         return program.output(seconds_max=seconds_max)

@@ -11,6 +11,7 @@ from tests.interop.artemis import ArtemisBroker
 from tests.interop.brokers import BrokerUnderTest, make_broker
 from tests.interop.frame_relay import FrameRelay
 from tests.interop.jms_matrix import JmsMatrix
+from tests.interop.jvm import QUICK_START
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _quick_start() -> Iterator[None]:
     """Artemis' scripts, brokers and commands alike: no time for optimising what runs for seconds. Half of a start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_ARGS_APPEND", "-XX:TieredStopAtLevel=1")
+        patch.setenv("JAVA_ARGS_APPEND", " ".join(QUICK_START))
         yield
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 import pytest
 
+from tests.interop.jvm import SMALL_PROGRAM
 from tests.interop.programs import Program
 from tests.interop.registry import APPLICATIONS_SOURCE, JAVA_SOURCE, applications_classpath, matrix_classpath
 
@@ -40,7 +41,7 @@ def _cases_in(file: Path) -> list[str]:
     return re.findall(r'cases\.put\("([^"]+)"', file.read_text())
 
 
-JVM_OPTIONS = ("-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true")
+JVM_OPTIONS = (*SMALL_PROGRAM, "-Dio.netty.noUnsafe=true")
 
 
 class CaseProgram:

@@ -62,7 +62,7 @@ def fetch_dependencies(project: Path, libraries: Path) -> None:
 
 
 @contextmanager
-def _one_at_a_time(lock: Path) -> Iterator[None]:
+def one_at_a_time(lock: Path) -> Iterator[None]:
     """Test processes of one run need the same files: the first makes them, and the others wait."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
@@ -74,7 +74,7 @@ def _one_at_a_time(lock: Path) -> Iterator[None]:
 def artemis_home() -> Path:
     """The unpacked distribution of Apache Artemis."""
     peers = cache_directory()
-    with _one_at_a_time(peers / "artemis.lock"):
+    with one_at_a_time(peers / "artemis.lock"):
         return _unpacked_artemis(peers)
 
 
@@ -118,7 +118,7 @@ def _class_path(source: Path, name: str, version: str, *options: str) -> str:
     for path in sorted([source / "pom.xml", *source.rglob("*.java"), *source.rglob("*.properties")]):
         digest.update(path.read_bytes())
     target = cache_directory() / name / f"{version}-{digest.hexdigest()[:16]}"
-    with _one_at_a_time(target.with_suffix(".lock")):
+    with one_at_a_time(target.with_suffix(".lock")):
         if not (target / "complete").exists():
             shutil.rmtree(target, ignore_errors=True)
             _maven(*options, f"-Doutput.directory={target}", "package", directory=source)

@@ -11,17 +11,17 @@ from typing import Any
 
 import attrs
 import pytest
-import trio
 
 from embedbroker import AddressConfiguration, ClusterConnection, EmbeddedBroker, QueueConfiguration, ThreadedBroker
 from embedbroker.config import MessageLoadBalancing
-from embedclient import ConnectionFactory, MessageConsumer, Queue, Session, TextMessage
+from embedclient import ConnectionFactory, MessageConsumer, Queue, Session, TextMessage, Topic
 from tests.interop.artemis import READY, ArtemisBroker, free_port
 
 SECONDS_MAX = 30
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 USER, PASSWORD = "cluster-user", "cluster-password"
 QUEUES = ("strict",)
+NOTES = Topic("activemq.notifications")
 
 
 @attrs.define
@@ -52,7 +52,7 @@ def our_node(directory: Path, how: str, ports: Mapping[str, int]) -> ThreadedBro
         data_directory=directory / "ours",
         addresses={name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in QUEUES},
         connectors=others,
-        cluster_connection=ClusterConnection(
+        cluster_connections=ClusterConnection(
             static_connectors=tuple(others), message_load_balancing=MessageLoadBalancing(how), retry_interval_ms=100
         ),
         cluster_user=USER,
@@ -106,13 +106,10 @@ async def attribute(session: Session, resource: str, name: str) -> Any:
 
 async def formed(nodes: Mapping[str, Session], queue: str) -> None:
     """Wait until each node has a remote queue of each other one."""
-    with trio.fail_after(SECONDS_MAX):
-        for session in nodes.values():
-            while True:
-                remote = await attribute(session, f"address.{queue}", "RemoteQueueNames")
-                if len(remote) == len(nodes) - 1:
-                    break
-                await trio.sleep(0.05)
+    for session in nodes.values():
+        async with session.create_consumer(NOTES, "_AMQ_NotifType = 'BINDING_ADDED'") as added:
+            while len(await attribute(session, f"address.{queue}", "RemoteQueueNames")) != len(nodes) - 1:
+                assert await added.receive(timeout=SECONDS_MAX) is not None
 
 
 async def send(session: Session, queue: str, texts: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from embedbroker import EmbeddedBroker, ThreadedBroker
 from embedbroker.config import ClusterConnection, SharedStoreBackup, SharedStorePrimary
-from tests.interop.jms_matrix import JmsMatrix, cases_of
+from tests.interop.jms_matrix import JVM_OPTIONS, JmsMatrix, cases_of
 from tests.interop.our_pair import PairUnderTest, make_pair
 from tests.interop.programs import Program
 from tests.interop.registry import ARTEMIS_VERSION, CLIENT_VERSIONS, matrix_classpath
@@ -46,8 +46,7 @@ def backup_of(primary: ThreadedBroker) -> ThreadedBroker:
 
 
 def client_of(url: str, *words: str) -> Program:
-    options = ["-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.noUnsafe=true"]
-    return Program(["java", *options, "-cp", matrix_classpath(ARTEMIS_VERSION), "interop.PairClient", url, *words])
+    return Program(["java", *JVM_OPTIONS, "-cp", matrix_classpath(ARTEMIS_VERSION), "interop.PairClient", url, *words])
 
 
 def ha_url(broker: ThreadedBroker) -> str:

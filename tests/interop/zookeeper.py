@@ -17,6 +17,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from .jvm import QUICK_START
 from .registry import cache_directory, fetch_dependencies, missing
 
 __all__ = ["ZooKeeper", "zookeeper"]
@@ -84,7 +85,7 @@ class ZooKeeper:
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        options = ["-Xmx128m", "-XX:+UseSerialGC", *QUICK_START]
         command = ["java", *options, "-cp", _class_path(), main, str(configuration)]
         log = self.directory / "server.log"
         with log.open("ab") as output:
