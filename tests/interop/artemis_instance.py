@@ -35,7 +35,7 @@ def create_instance(directory: Path, options: Sequence[str | Path]) -> None:
         if not (model / "complete").exists():
             shutil.rmtree(model, ignore_errors=True)
             # How fast the disk is now would be measured, which takes seconds, and be in use for ever.
-            command = [home / "bin" / "artemis", "create", model / "instance", "--no-autotune"]
+            command: list[str | Path] = [home / "bin" / "artemis", "create", model / "instance", "--no-autotune"]
             command += [paths.get(word, word) for word in model_words]
             subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
             (model / "complete").touch()
