@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.__main__ import CASES
+from benchmarks.cluster_cases import ALONE, AMONG_OTHERS, ON_ALL, forwarded_rows, local_rows
+from benchmarks.cluster_growth import KINDS as TRAFFIC
+from benchmarks.cluster_growth import Join, join
+from benchmarks.cluster_growth import rows_of as growth_rows
 from benchmarks.copy_cases import Copies, p99
 from benchmarks.copy_cases import rows_of as copy_rows
 from benchmarks.failover_cases import FULL
@@ -63,6 +67,30 @@ def test_failover_tests_are_judged_by_processor_time_and_by_how_many_fit_into_a_
     assert [row.judged for row in rows if row.reference is not None] == [3.0] * len(KINDS)
 
 
+def test_messages_over_a_link_are_judged_by_the_processor_time_of_both_nodes() -> None:
+    rows = forwarded_rows({"ours": [40.0, 50.0, 90.0], "artemis": [100.0]}, {"ours": [9.0], "artemis": [10.0]})
+    assert judged(rows) == [(0.5, 0.7, 0.5)]
+
+
+def test_local_messages_of_a_cluster_are_compared_with_those_of_a_node_alone() -> None:
+    rows = local_rows({ALONE: [10.0], AMONG_OTHERS: [10.4, 10.2], ON_ALL: [12.0]})
+    assert judged(rows) == [(1.03, 1.05, 1.0)]
+    assert rows[1].judged == 1.2
+
+
+def test_growth_is_judged_for_each_broker_beside_the_size_of_the_cluster() -> None:
+    few = Join(8, dict.fromkeys(TRAFFIC, 640), dict.fromkeys(TRAFFIC, 6_400), 1_000.0)
+    many = Join(32, dict.fromkeys(TRAFFIC, 10_240), dict.fromkeys(TRAFFIC, 102_400), 1_100.0)
+    assert judged(growth_rows([few, many])) == [(1.0, 1.2, None)] * 4 + [(1.1, 1.2, None)]
+
+
+def test_a_join_is_counted() -> None:
+    found = join(3)
+    assert all(found.packets[kind] > 0 and found.size[kind] > 0 for kind in TRAFFIC) and found.memory_per_member > 0
+    # The new broker announces itself to two others.
+    assert found.packets["topology"] >= 2 * 2
+
+
 def test_every_case_says_what_it_measures() -> None:
-    assert {"failover", "failover-replication", "replicated", "copy", "failover-test"} <= set(CASES)
+    assert {"failover", "failover-replication", "replicated", "copy", "failover-test", "cluster"} <= set(CASES)
     assert all(case.__doc__ for case in CASES.values())

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from attrs import define, field
 
-from embedclient.agent import Topology
+from embedclient.agent import TOPOLOGY_PACKETS, Topology
 from embedclient.model import Entropy, TransportConfiguration
+from embedclient.wire.core import Packet
 
 __all__ = ["CALL_TIMEOUT_MS", "ConnectorsTarget", "DiscoveredTarget", "MemberTarget", "Target"]
 
@@ -94,6 +95,27 @@ class DiscoveredTarget:
         return None
 
 
+class _TopologyAtPlace(Topology):
+    """Keep of the announced nodes the one at the place of the connection, which is all that a bridge needs.
+
+    Each bridge has one: with all nodes in all of them, the memory of a broker would grow with their square.
+    """
+
+    def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
+        """Apply one topology packet that came over a connection to `used`."""
+        assert isinstance(packet, TOPOLOGY_PACKETS), packet
+        if packet.exit:
+            is_kept = packet.node_id in self.nodes
+        else:
+            places = [each for each in (packet.primary, packet.backup) if each is not None]
+            # A broker outside any cluster names no place: it is the one at which it was reached.
+            is_kept = not places or any(each.without_local_address.leads_where(used) for each in places)
+        if is_kept:
+            super().on_packet(packet, used, ha)
+        elif not packet.exit:
+            self.complete = self.complete or packet.last
+
+
 @define
 class MemberTarget:
     """The member of a cluster with one node id: its active broker first, its backup after it.
@@ -119,7 +141,7 @@ class MemberTarget:
     @property
     def topology(self) -> Topology:
         """Return an empty topology: this broker has the members from other connections."""
-        return Topology()
+        return _TopologyAtPlace()
 
     def refusal(self, node_id: str | None) -> str | None:
         """Return a text if another member is at the place."""

@@ -37,7 +37,7 @@ from ._policies import FirstElementPolicy, LoadBalancingPolicy, RandomPolicy, Ra
 from ._reconnection import AgentState
 from ._settings import LocatorSettings, SessionFlags, SessionMode
 from ._statistics import AgentStatistics, SessionStatistics
-from ._topology import Topology, TopologyNode
+from ._topology import TOPOLOGY_PACKETS, Topology, TopologyNode
 from .consumer._consumer import Consumer
 from .consumer._large_message import LargeDelivery
 from .consumer._prefetch import Delivery
@@ -56,6 +56,7 @@ __all__ = [
     "CONNECTION_ERRORS",
     "DONE",
     "INFLATED_BYTES_MAX",
+    "TOPOLOGY_PACKETS",
     "AddressState",
     "Agent",
     "AgentState",
