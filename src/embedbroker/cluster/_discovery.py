@@ -23,6 +23,9 @@ from ._membership import own_connector
 
 __all__ = ["Discovery", "DiscoveryLog"]
 
+# Datagrams need no password, and each may bring a change: lines about the brokers of a group within a minute.
+_LINES_MAX = 50
+_LINES_S = 60.0
 # Pause before a group is joined again, in seconds: its network interface may come up.
 _JOIN_AGAIN_S = 5.0
 
@@ -149,6 +152,8 @@ class _Listener:
         self._warns_at: float | None = None
         self._failure = ""
         self._has_seen_unusable = False
+        # The lines of this minute, and its end in monotonic seconds.
+        self._lines, self._lines_until = 0, 0.0
         # Where `places` lead.
         self._destinations: set[Hashable] = set()
 
@@ -196,7 +201,7 @@ class _Listener:
                 self._has_seen_unusable = True
                 self._log.warning(f"{self.endpoint}: a datagram at {self._group.group} is ignored: {error}")
             return
-        self._apply(changes)
+        self._apply(changes, now)
 
     def next_deadline(self) -> float | None:
         dues = (self._joins_at, self._warns_at, self._state.next_deadline())
@@ -213,28 +218,43 @@ class _Listener:
                 " another broker must have a broadcast-group with this address and port, and local-bind-address must"
                 " name a network interface on which it sends. This broker goes on listening"
             )
-        self._apply(self._state.on_time(now.monotonic))
+        self._apply(self._state.on_time(now.monotonic), now)
 
-    def _apply(self, changes: Iterable[engine.DiscoveryChange]) -> None:
+    def _apply(self, changes: Iterable[engine.DiscoveryChange], now: Instant) -> None:
         has_changed = False
         for change in changes:
             match change:
                 case engine.EntryAdded(entry):
                     self._warns_at = None
-                    self._log.info(f"{self.endpoint}: found {_text_of(entry)}")
+                    self._report(self._log.info, f"found {_text_of(entry)}", now)
                 case engine.EntryReplaced(entry):
-                    self._log.info(f"{self.endpoint}: {_text_of(entry)} announces itself anew")
+                    self._report(self._log.info, f"{_text_of(entry)} announces itself anew", now)
                 case engine.EntryExpired(entry):
-                    self._log.info(f"{self.endpoint}: {_text_of(entry)} is silent")
+                    self._report(self._log.info, f"{_text_of(entry)} is silent", now)
                 case engine.NodeIdShared(node_id):
-                    self._log.warning(
-                        f"{self.endpoint}: two brokers announce themselves with node id {describe_name(node_id)}: the"
-                        " data directory of one is a copy of the other's; stop the one whose data you do not need, and"
-                        " start it with an empty directory"
+                    text = (
+                        f"two brokers announce themselves with node id {describe_name(node_id)}: the data directory of"
+                        " one is a copy of the other's; stop the one whose data you do not need, and start it with an"
+                        " empty directory"
                     )
+                    self._report(self._log.warning, text, now)
             has_changed |= not isinstance(change, engine.NodeIdShared)
         if has_changed:
             self._compare()
+
+    def _report(self, log: Callable[[str], None], text: str, now: Instant) -> None:
+        """Write a line about another broker, unless there were too many within this minute."""
+        if now.monotonic >= self._lines_until:
+            self._lines_until, self._lines = now.monotonic + _LINES_S, 0
+        self._lines += 1
+        if self._lines <= _LINES_MAX:
+            log(f"{self.endpoint}: {text}")
+        elif self._lines == _LINES_MAX + 1:
+            self._log.warning(
+                f"{self.endpoint}: {_LINES_MAX} lines within {_LINES_S:g} s, further ones are left out for that time:"
+                f" more brokers announce themselves at {self._group.group} than belong there, or one that sends"
+                " something else; use another group"
+            )
 
     def _compare(self) -> None:
         """Update the places: one connector per place, although the broker there may have another node id now."""

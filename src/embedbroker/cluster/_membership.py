@@ -210,12 +210,16 @@ class Membership:
             and group_name in (None, member.scale_down_group_name)
         ]
 
-    def announce_scale_down(self, target_node_id: str) -> None:
-        """Notify the target that it has everything of this broker, so that it answers for its node id."""
+    def announce_scale_down(self, target_node_id: str) -> bool:
+        """Notify the target that it has everything of this broker, so that it answers for its node id.
+
+        Return False without a link to it.
+        """
         member = self.topology.members.get(target_node_id)
         link = self.link_to(member.live) if member is not None and member.live is not None else None
         if link is not None:
             link.send(ScaleDownAnnouncement(target_node_id, self.node_id), CONTROL_CHANNEL)
+        return link is not None
 
     def _on_scaled_down(self, _inbound: InboundPeer, announcement: Record) -> None:
         assert isinstance(announcement, ScaleDownAnnouncement)

@@ -37,6 +37,7 @@ _JSON_NAMES = {
     "filter": "filter-string",
     "check_period_ms": "client-failure-check-period",
     "discovery_group": "discovery-group-name",
+    "reconnect_attempts_same_node": "reconnect-attempts-on-same-node",
 }
 
 BridgeTransformer: TypeAlias = Callable[[Any], None]
@@ -109,6 +110,8 @@ class BridgeConfig:
         max_retry_interval_ms: Longest such pause.
         initial_connect_attempts: Repeated attempts before the first connection; then the bridge gives up; -1: no limit.
         reconnect_attempts: Repeated attempts after a lost connection; then the bridge gives up; -1: no limit.
+        reconnect_attempts_same_node: Attempts after a lost connection that lead to the same node; then all connectors
+            are tried; -1: no limit.
         pending_ack_timeout_ms: Longest wait of a stop or a pause for the confirmations of what was sent.
     """
 
@@ -137,6 +140,7 @@ class BridgeConfig:
     max_retry_interval_ms: int = field(default=2_000, validator=whole(1))
     initial_connect_attempts: int = field(default=-1, validator=whole(-1))
     reconnect_attempts: int = field(default=-1, validator=whole(-1))
+    reconnect_attempts_same_node: int = field(default=10, validator=whole(-1))
     pending_ack_timeout_ms: int = field(default=60_000, validator=whole(0))
 
     @property

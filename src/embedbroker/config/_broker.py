@@ -161,6 +161,13 @@ def _ha_policy(config: BrokerConfig, _attribute: Attribute[HAPolicy], value: obj
             if name not in config.connectors:
                 hint = did_you_mean(name, config.connectors)
                 raise ValueError(f"ha_policy: {place}: there is no connector {name!r}{hint}")
+    if scale_down is None:
+        return
+    check_discovery_group("ha_policy: scale_down", scale_down.discovery_group, config.discovery_groups)
+    clusters = [each.name for each in config.cluster_connections]
+    if scale_down.cluster_name not in (None, *clusters):
+        hint = did_you_mean(scale_down.cluster_name, clusters)
+        raise ValueError(f"ha_policy: scale_down: there is no cluster connection {scale_down.cluster_name!r}{hint}")
 
 
 def _cluster_connections(

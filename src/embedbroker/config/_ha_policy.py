@@ -69,9 +69,10 @@ class ScaleDown:
     Attributes:
         enabled: Whether it moves messages.
         connectors: Names of connectors to the brokers that may get the messages; the first that can be reached does.
-        discovery_group: Name of a discovery group in place of connectors. It has no effect yet.
+        discovery_group: Name of the discovery group by which these brokers are found, in place of connectors.
         group_name: Only members of the cluster with the same name get the messages.
         commit_interval: Messages that leave this broker in one transaction; -1: those confirmed together, 64 at most.
+        cluster_name: Name of the cluster connection whose members may get the messages; None: that of the acceptor.
 
     Raises:
         ValueError, TypeError: a value is out of its range, or both connectors and a discovery group are given.
@@ -82,6 +83,7 @@ class ScaleDown:
     discovery_group: str | None = field(default=None, validator=_name)
     group_name: str | None = field(default=None, validator=_name)
     commit_interval: int = field(default=-1, validator=_count)
+    cluster_name: str | None = field(default=None, validator=_name)
 
     def __attrs_post_init__(self) -> None:
         if self.connectors and self.discovery_group is not None:

@@ -40,6 +40,7 @@ _FIELDS: Fields = {
     "max-retry-interval": ("max_retry_interval_ms", whole),
     "initial-connect-attempts": ("initial_connect_attempts", whole),
     "reconnect-attempts": ("reconnect_attempts", whole),
+    "reconnect-attempts-same-node": ("reconnect_attempts_same_node", whole),
     "pending-ack-timeout": ("pending_ack_timeout_ms", whole),
 }
 

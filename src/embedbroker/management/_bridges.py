@@ -23,7 +23,7 @@ __all__ = ["BRIDGE_OPERATIONS"]
 _SHOWN_MAX = 300
 _TRUE, _FALSE = "true", "false"
 # Settings that Artemis prints, and that have no effect in a request here.
-_WITHOUT_EFFECT = {"configuration-managed", "call-timeout", "reconnect-attempts-on-same-node"}
+_WITHOUT_EFFECT = {"configuration-managed", "call-timeout"}
 
 
 def _flag(value: object) -> bool:
@@ -103,6 +103,7 @@ _FIELDS: Mapping[str, tuple[str, _Read]] = {
     "retry-interval-multiplier": ("retry_interval_multiplier", _number),
     "initial-connect-attempts": ("initial_connect_attempts", _whole),
     "reconnect-attempts": ("reconnect_attempts", _whole),
+    "reconnect-attempts-on-same-node": ("reconnect_attempts_same_node", _whole),
     "use-duplicate-detection": ("use_duplicate_detection", _flag),
     "confirmation-window-size": ("confirmation_window_size", _whole),
     "producer-window-size": ("producer_window_size", _whole),

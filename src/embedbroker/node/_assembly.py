@@ -194,5 +194,3 @@ def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:
         return
     if isinstance(config.own_policy, ReplicationBackup):
         log("scale-down of a replicating backup is not available yet: it serves when it takes over")
-    elif scale_down.discovery_group is not None and config.cluster_connection is None:
-        log("scale-down finds no broker by a discovery group yet: give it connectors, or a cluster connection")

@@ -140,7 +140,7 @@ class Node:
         self._lifecycle = Lifecycle(machine, subsystems, step, log, deletes_missing=deletes_missing)
         self._orderly_stop = self._lifecycle.orderly_stop
         self._schedule = make_schedule(subsystems, self._lifecycle, machine, log)
-        scaled = ScaledParts(config, self.kernel, self.core, self.connections, self._dials, self.cluster)
+        scaled = ScaledParts(config, self.kernel, self.core, self.connections, self._dials, roles)
         self._lifecycle.scaling_down = ScalingDown(scaled, self._lifecycle, machine, entropy, self._schedule, log)
 
     @property

@@ -18,18 +18,19 @@ from embedbroker.config import BrokerConfig, PrimaryOnly, SharedStoreBackup
 from embedbroker.config import ScaleDown as ScaleDownConfig
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
 
-from ._connections import Connections
 from ._current_step import CurrentStep, NodeLog
 from ._node_state import NodeState, NodeStateMachine
-from ._outgoing_connections import OutgoingConnections
 from ._outputs import Managed, Output
 from ._part import Part
 
 if TYPE_CHECKING:
-    from embedbroker.cluster import Membership
     from embedbroker.kernel import Kernel
     from embedbroker.outbound import ScaleDown
     from embedbroker.protocols import CoreService
+
+    from ._assembly import Roles
+    from ._connections import Connections
+    from ._outgoing_connections import OutgoingConnections
 
 __all__ = ["AtFailure", "ScaledParts", "ScalingDown", "configured_scale_down"]
 
@@ -72,7 +73,7 @@ class ScaledParts:
     core: CoreService
     connections: Connections
     dials: OutgoingConnections
-    cluster: Membership | None
+    roles: Roles
 
 
 class AtFailure(Enum):
@@ -156,21 +157,26 @@ class ScalingDown(Part):
 
     def _find(self) -> list[TransportConfiguration]:
         """Return the brokers that may be the target, in order of preference."""
-        config, cluster = self._parts.config, self._parts.cluster
+        config, discovery = self._parts.config, self._parts.roles.discovery
         if self._wanted is not None:
             return [self._wanted]
         configured = configured_scale_down(config) or ScaleDownConfig()
         if configured.connectors and configured.group_name is None:
             return [config.connectors[name] for name in configured.connectors]
-        if cluster is not None:
-            return cluster.scale_down_targets(configured.group_name)
+        if configured.discovery_group is not None and configured.group_name is None and discovery is not None:
+            return discovery.places(configured.discovery_group)
+        for cluster in self._parts.roles.clusters:
+            if configured.cluster_name in (None, cluster.settings.name):
+                return cluster.scale_down_targets(configured.group_name)
         return [each for each in config.connectors.values() if each.factory == IN_VM_CONNECTOR_FACTORY][:1]
 
     def target(self) -> tuple[str | None, TransportConfiguration | None]:
         """Return node id and place of the target, for clients; no place where its cluster announces it."""
-        process, cluster = self._process, self._parts.cluster
+        process = self._process
         assert process is not None and process.connector is not None
-        member = cluster.topology.member_at(process.connector) if cluster is not None else None
+        # Clients have the members of the first one.
+        clusters = self._parts.roles.clusters[:1]
+        member = next((each.topology.member_at(process.connector) for each in clusters), None)
         if member is None:
             return process.target_node_id, process.connector.announced
         return process.target_node_id or member.node_id, None
@@ -226,9 +232,10 @@ class ScalingDown(Part):
             self._lifecycle.stop()
             self._schedule.renew()
         elif process.is_over:
-            cluster, target = self._parts.cluster, process.target_node_id
-            if process.failure is None and cluster is not None and target is not None:
-                cluster.announce_scale_down(target)
+            target = process.target_node_id
+            if process.failure is None and target is not None:
+                # One link to the target is enough.
+                any(cluster.announce_scale_down(target) for cluster in self._parts.roles.clusters)
             self._conclude(process)
             if not is_running:
                 self._lifecycle.on_scaled_down(process.failure)

@@ -17,7 +17,7 @@ from embedclient.model import Instant
 from ._bridge_consumer import BridgeConsumer
 from ._bridge_link import BridgeLink
 from ._bridged_message import Forwarding
-from ._target import Target
+from ._target import BridgeTarget
 
 __all__ = ["TRANSITIONS", "Bridge", "BridgeOwner", "BridgeState"]
 
@@ -122,7 +122,7 @@ class Bridge:
         config: BridgeConfig,
         kernel: Kernel,
         forwarding: Forwarding,
-        target: Target,
+        target: BridgeTarget,
         dialer: ConnectionDialer,
         owner: BridgeOwner,
         active: dict[object, None],
@@ -267,6 +267,7 @@ class Bridge:
         if self.config.queue not in self._kernel.address_manager.queues:
             self._pause_before_retry(f"queue {self.config.queue!r} does not exist; create it", now)
             return
+        self._target.begin_attempt(self._attempts)
         if not self._target.connectors:
             group = self.config.discovery_group
             reason = (
@@ -314,6 +315,7 @@ class Bridge:
         self._attempts = 0
         self._pause_ms = self.config.retry_interval_ms
         self._has_connected = True
+        self._target.note_connected(link.agent.node_id, link.agent.connector)
         self._lines.on_connected(link.peer, self.acknowledged_count)
         self._owner.on_connected(link)
 

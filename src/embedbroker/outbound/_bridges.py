@@ -16,7 +16,7 @@ from embedclient.model import Entropy, Instant, TransportConfiguration
 from ._bridge import Bridge
 from ._bridge_link import BridgeLink
 from ._bridged_message import AddressForwarding
-from ._target import ConnectorsTarget, DiscoveredTarget
+from ._target import ConfiguredTarget
 
 __all__ = ["Bridges"]
 
@@ -70,13 +70,12 @@ class Bridges:
         made = []
         for each in configured.each():
             places = [connectors[name] for name in configured.static_connectors]
-            login = (user, password, self._entropy)
             find = self._search_of(each, places)
             bridge = Bridge(
                 each,
                 self._kernel,
                 AddressForwarding(each, self._node),
-                ConnectorsTarget(places, *login) if find is None else DiscoveredTarget(find, *login),
+                ConfiguredTarget(find, user, password, self._entropy, each.reconnect_attempts_same_node, each.ha),
                 self._dialer,
                 _Reports(each, self._kernel),
                 self.active,
@@ -103,11 +102,11 @@ class Bridges:
 
     def _search_of(
         self, bridge: BridgeConfig, places: list[TransportConfiguration]
-    ) -> Callable[[], list[TransportConfiguration]] | None:
-        """Return how all places of a bridge are found that has a discovery group; None without one."""
+    ) -> Callable[[], list[TransportConfiguration]]:
+        """Return how all places of a bridge are found."""
         group, discovered = bridge.discovery_group, self._discovered
         if group is None or discovered is None:
-            return None
+            return lambda: places
         return lambda: [*places, *discovered(group)]
 
     def leave(self, now: Instant) -> None:

@@ -15,7 +15,7 @@ from embedclient.agent import TOPOLOGY_PACKETS, Topology
 from embedclient.model import Entropy, TransportConfiguration
 from embedclient.wire.core import Packet
 
-__all__ = ["CALL_TIMEOUT_MS", "ConnectorsTarget", "DiscoveredTarget", "MemberTarget", "Target"]
+__all__ = ["CALL_TIMEOUT_MS", "BridgeTarget", "ConfiguredTarget", "ConnectorsTarget", "MemberTarget", "Target"]
 
 CALL_TIMEOUT_MS = 30_000
 """Longest wait of a bridge for an answer, which its configuration cannot change."""
@@ -50,9 +50,19 @@ class Target(Protocol):
         """Return why the broker with this node id, if it is known, is not the other broker; None if it is."""
 
 
+class BridgeTarget(Target, Protocol):
+    """The other broker of a bridge, which tries again when a connection is lost."""
+
+    def begin_attempt(self, number: int) -> None:
+        """Prepare for an attempt; ``number`` counts from 1 since the last connection."""
+
+    def note_connected(self, node_id: str | None, connector: TransportConfiguration | None) -> None:
+        """Note the node id and the place of the broker to which there is a connection."""
+
+
 @define
 class ConnectorsTarget:
-    """The broker that configured connectors lead to, whatever its node id."""
+    """The broker that connectors lead to, whatever its node id."""
 
     connectors: Sequence[TransportConfiguration]
     user: str
@@ -69,26 +79,49 @@ class ConnectorsTarget:
 
 
 @define
-class DiscoveredTarget:
-    """The broker that announces itself to a discovery group, whatever its node id.
+class ConfiguredTarget:
+    """The broker at the connectors of a bridge, or one that announces itself to its discovery group.
+
+    After a lost connection the first attempts lead to the same node: where it was, and with ``follows`` its backup. So
+    a restart of one of several brokers does not move a bridge to another one.
 
     Args:
         places: Returns where brokers are at this moment.
+        same_node_attempts: Attempts that lead to the same node; -1: all.
+        follows: Whether its backup counts as the same node.
     """
 
     places: Callable[[], Sequence[TransportConfiguration]]
     user: str
     password: str | None
     entropy: Entropy
+    same_node_attempts: int
+    follows: bool
     call_timeout_ms: int = CALL_TIMEOUT_MS
     call_failover_timeout_ms: int = CALL_TIMEOUT_MS
     #: Outlives each connection: it names the backup of the broker that is lost.
     topology: Topology = field(factory=Topology)
+    _node_id: str | None = None
+    _connector: TransportConfiguration | None = None
+    _is_same_node: bool = False
+
+    def begin_attempt(self, number: int) -> None:
+        """Choose the places of an attempt."""
+        limit = self.same_node_attempts
+        self._is_same_node = self._connector is not None and (limit < 0 or number <= limit)
+
+    def note_connected(self, node_id: str | None, connector: TransportConfiguration | None) -> None:
+        """Note which node this is."""
+        self._node_id, self._connector = node_id, connector
 
     @property
     def connectors(self) -> Sequence[TransportConfiguration]:
-        """Return the places that are known at this moment."""
-        return self.places()
+        """Return the places of the same node, or those that are known at this moment."""
+        if not self._is_same_node or self._connector is None:
+            return self.places()
+        node = self.topology.nodes.get(self._node_id or "")
+        known = node.connectors() if node is not None and self.follows else []
+        return [self._connector, *(each for each in known if not each.leads_where(self._connector))]
 
     def refusal(self, node_id: str | None) -> str | None:
         """Return None: any broker is the right one."""
@@ -132,6 +165,12 @@ class MemberTarget:
     entropy: Entropy
     call_timeout_ms: int
     call_failover_timeout_ms: int
+
+    def begin_attempt(self, number: int) -> None:
+        """Do nothing: each attempt leads to the same member."""
+
+    def note_connected(self, node_id: str | None, connector: TransportConfiguration | None) -> None:
+        """Do nothing: the member is known."""
 
     @property
     def connectors(self) -> Sequence[TransportConfiguration]:

@@ -78,6 +78,9 @@ def _connection(connection: Mapping[str, Any], size: int, *, is_symmetric: bool)
     settings |= connection
     how = settings.get("message_load_balancing")
     if isinstance(how, str):
+        if how not in MessageLoadBalancing.__members__:
+            known = ", ".join(MessageLoadBalancing.__members__)
+            raise ValueError(f"message_load_balancing= is one of {known}, not {how!r}")
         settings["message_load_balancing"] = MessageLoadBalancing(how)
     return settings
 

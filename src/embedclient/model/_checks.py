@@ -7,6 +7,7 @@ settings.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def instance(kind: type, article: str = "a") -> Check:
 
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
         if not isinstance(value, kind):
-            raise TypeError(f"{attribute.name} must be {article} {kind.__name__}, not {value!r}")
+            members = f" ({', '.join(kind.__members__)})" if issubclass(kind, Enum) else ""
+            raise TypeError(f"{attribute.name} must be {article} {kind.__name__}{members}, not {value!r}")
 
     return check
 

@@ -181,6 +181,22 @@ def test_another_broker_with_the_node_id_of_this_one_is_one_warning() -> None:
     assert field.places("a") == set()
 
 
+def test_the_lines_about_forged_datagrams_are_bounded() -> None:
+    field = Field()
+    field.found("a")
+    before = len(field.hosts["a"].notices)
+    for number in range(500):
+        forged = BroadcastDatagrams(f"node-{number}", "forged", [connector("z")])
+        forged.start(0.0)
+        data = forged.on_time(0.0)
+        assert data is not None
+        field.multicast.send("z", GROUP, data)
+    field.run(1.0)
+    assert 50 <= len(field.hosts["a"].notices) - before < 60
+    [line] = field.lines("a", "50 lines within 60 s")
+    assert "more brokers announce themselves at" in line and "231.7.7.7:9876" in line
+
+
 def test_a_stop_leaves_the_group() -> None:
     field = Field()
     host = field.found("a")

@@ -147,6 +147,7 @@ def test_a_broker_has_no_backup_by_default() -> None:
                 "discovery_group": None,
                 "group_name": None,
                 "commit_interval": -1,
+                "cluster_name": None,
             },
         ),
     ],
@@ -173,3 +174,8 @@ def test_the_connectors_of_a_scale_down_must_exist() -> None:
     policy = PrimaryOnly(scale_down=ScaleDown(connectors=["bb"]))
     with pytest.raises(ValueError, match="ha_policy: scale_down: there is no connector 'bb'; did you mean 'b'"):
         BrokerConfig(ha_policy=policy, connectors={"b": "tcp://other:61616"})
+    for wrong in (ScaleDown(discovery_group="find"), ScaleDown(cluster_name="east")):
+        with pytest.raises(
+            ValueError, match=r"scale_down: there is no (discovery group 'find'|cluster connection 'east')"
+        ):
+            BrokerConfig(ha_policy=PrimaryOnly(wrong))

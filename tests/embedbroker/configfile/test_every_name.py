@@ -208,6 +208,7 @@ BRIDGE: dict[str, tuple[str, str, object]] = {
     "max-retry-interval": ("6", "max_retry_interval_ms", 6),
     "initial-connect-attempts": ("7", "initial_connect_attempts", 7),
     "reconnect-attempts": ("8", "reconnect_attempts", 8),
+    "reconnect-attempts-same-node": ("-1", "reconnect_attempts_same_node", -1),
     "pending-ack-timeout": ("9", "pending_ack_timeout_ms", 9),
 }
 BROADCAST_GROUP: dict[str, tuple[str, str, object]] = {
@@ -371,7 +372,7 @@ SCALE_DOWN: dict[str, tuple[str, str, object]] = {
     "scale-down/enabled": ("false", "scale_down", ScaleDown(enabled=False)),
     "scale-down/group-name": ("g", "scale_down", ScaleDown(group_name="g")),
     "scale-down/commit-interval": ("9", "scale_down", ScaleDown(commit_interval=9)),
-    "scale-down/discovery-group-ref/@discovery-group-name": ("d", "scale_down", ScaleDown(discovery_group="d")),
+    "scale-down/discovery-group-ref/@discovery-group-name": ("group", "scale_down", ScaleDown(discovery_group="group")),
     "scale-down/connectors/connector-ref": ("here", "scale_down", ScaleDown(connectors=("here",))),
 }
 FALLING_BACK: dict[str, tuple[str, str, object]] = {"restart-backup": ("false", "restart_backup", False)}

@@ -325,6 +325,29 @@ async def test_it_gives_up_after_its_attempts_until_it_is_started(
     await target.assert_message("arrivals", "one")
 
 
+async def test_it_comes_back_to_the_same_node_before_it_turns_to_another(
+    broker_factory: MakeBroker, broker_clock: BrokerClock
+) -> None:
+    settings = {"static_connectors": ["c", "b"], "retry_interval_ms": 100, "reconnect_attempts_same_node": 3}
+    b = await broker_factory("b", addresses=place("arrivals")).start()
+    connectors = {name: f"vm://{name}" for name in "bc"}
+    source = await make_source(broker_factory, bridge(**settings), connectors=connectors).start()
+    await send(source, ["one"])
+    await b.assert_message("arrivals", "one")
+    # Named first, and there from now on.
+    c = await broker_factory("c", addresses=place("arrivals")).start()
+    await b.crash()
+    await send(source, ["two"])
+    await broker_clock.advance(0.25)
+    await b.start()
+    await b.wait_for(queue="arrivals", count=2)
+    await b.crash()
+    await send(source, ["three"])
+    await broker_clock.advance(0.25)
+    await c.assert_empty("arrivals")
+    await c.wait_for(queue="arrivals", count=1)
+
+
 async def test_several_bridges_share_a_queue(broker_factory: MakeBroker) -> None:
     source, target = await started(broker_factory, concurrency=3)
     assert await manage(source).get("broker", "BridgeNames") == ["to-b-0", "to-b-1", "to-b-2"]

@@ -230,7 +230,7 @@ async def test_every_field_of_a_bridge_reaches_it(broker_factory: MakeBroker) ->
         use_duplicate_detection=False, confirmation_window_size=1, producer_window_size=2,
         min_large_message_size=3, check_period_ms=4, connection_ttl_ms=500, retry_interval_ms=6,
         retry_interval_multiplier=1.7, max_retry_interval_ms=800, initial_connect_attempts=9, reconnect_attempts=10,
-        pending_ack_timeout_ms=11,
+        reconnect_attempts_same_node=12, pending_ack_timeout_ms=11,
     )  # fmt: skip
     others = {each.name for each in fields(BridgeConfig) if getattr(wanted, each.name) == each.default}
     assert others == {"transformer", "concurrency", "discovery_group"}

@@ -13,7 +13,9 @@ from embedbroker import (
     AddressConfiguration,
     AddressFullPolicy,
     AddressSettings,
+    BroadcastGroup,
     ClusterConnection,
+    DiscoveryGroup,
     PrimaryOnly,
     QueueConfiguration,
     Role,
@@ -221,6 +223,19 @@ async def test_the_policy_moves_everything_at_an_orderly_stop(broker_factory: Ma
     assert await queued(target, "orders") == numbered(0, 100)
     await source.start()
     await source.assert_empty("orders")
+
+
+async def test_the_policy_finds_its_target_by_a_discovery_group(broker_factory: MakeBroker) -> None:
+    announced = BroadcastGroup("announce", "231.7.7.7", connectors=["b"])
+    target = await broker_factory("b", connectors={"b": "vm://b"}, broadcast_groups=[announced]).start()
+    policy = PrimaryOnly(scale_down=ScaleDown(discovery_group="find"))
+    source = await broker_factory(
+        "a", ha_policy=policy, addresses=place("orders"), discovery_groups=[DiscoveryGroup("find", "231.7.7.7")]
+    ).start()
+    async with session_at(source.url) as session:
+        await put(session, ["one"])
+    await source.stop()
+    assert await queued(target, "orders") == ["one"]
 
 
 async def test_the_policy_without_a_target_stops_and_keeps_everything(broker_factory: MakeBroker) -> None:
