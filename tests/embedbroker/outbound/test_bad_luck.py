@@ -75,7 +75,7 @@ async def test_two_nodes_with_one_node_id(
             locks=locks,
             addresses=place("orders"),
             connectors={"a": "vm://a", "b": "vm://b"},
-            cluster_connection=ClusterConnection(connector=name, static_connectors=[other]),
+            cluster_connections=ClusterConnection(connector=name, static_connectors=[other]),
             cluster_password="secret",
         )
 
