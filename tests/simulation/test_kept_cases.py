@@ -13,7 +13,11 @@ import pytest
 
 from tests.simulation.scenario import ScenarioPlan, draw_plan, plan_of, run_plan, values_of
 
+from .sites import ClusterPlan, run_cluster_plan
+
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
+#: Written with ``--cluster``.
+KEPT_CLUSTERS = sorted((Path(__file__).parent / "kept" / "clusters").glob("*.json"))
 
 
 def read(path: Path) -> ScenarioPlan:
@@ -24,6 +28,11 @@ def read(path: Path) -> ScenarioPlan:
 def test_what_once_failed_runs_clean(path: Path) -> None:
     result = run_plan(read(path))
     assert result.verdict.clean
+
+
+@pytest.mark.parametrize("path", KEPT_CLUSTERS, ids=lambda path: path.stem)
+def test_a_cluster_that_once_failed_runs_clean(path: Path) -> None:
+    run_cluster_plan(plan_of(ClusterPlan, json.loads(path.read_text())))
 
 
 @pytest.mark.parametrize("seed", range(1, 30))

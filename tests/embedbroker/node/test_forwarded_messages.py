@@ -106,6 +106,19 @@ def test_a_repeated_message_is_kept_once_by_the_id_of_its_bridge(stage: Stage, p
     assert queued(stage) == {"s1": [], "s2": ["a", "c"], "s3": []}
 
 
+def test_a_message_that_comes_back_is_no_duplicate_of_its_first_arrival(stage: Stage, peer: Peer) -> None:
+    """It was sent to this broker, went to another one, and moves on over this broker: its client's id is known here."""
+    send(stage, peer, with_client_id(forwarded("a", route_to=place(id_of(stage, "s1")))))
+    send(stage, peer, with_client_id(forwarded("b", route_to=None)), with_client_id(forwarded("c", route_to=None)))
+    send(stage, peer, with_client_id(forwarded("d", route_to=place(id_of(stage, "s2")))))
+    assert queued(stage) == {"s1": ["a", "b"], "s2": ["b", "d"], "s3": ["b"]}
+
+
+def with_client_id(message: CoreMessage) -> CoreMessage:
+    changes = {"_AMQ_DUPL_ID": TypedValue("of the client", PropertyType.STRING)}
+    return message.copy_for("topic", changes=changes, removals=(), expiration=0)
+
+
 @pytest.mark.parametrize("others", [{}, {"a": 1, "b": "text"}])
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("chosen", [False, True])
