@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from embedbroker.cluster import RemoteBindings
-from embedbroker.kernel import RemoteBinding
+from embedbroker.cluster import LocalGrouping, RemoteBindings, RemoteGrouping
+from embedbroker.kernel import GroupNotice, GroupNoticeKind, Message, Queue, RemoteBinding
 from embedbroker.kernel.settling._forwarding import Forwarding
+from embedbroker.outbound._address_move import AddressMove, ToSameQueues
+from embedbroker.outbound._forwarded_move import Forwarded
+from embedclient.agent import Call, CoreMessage
 
 from .bridge_bugs import (
     acknowledge_before_the_confirmation,
@@ -81,6 +84,67 @@ def name_one_queue_of_each_node(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Forwarding, "copies", careless)
 
 
+def decide_at_each_node(patch: pytest.MonkeyPatch) -> None:
+    """A node takes its own proposal for the decision."""
+
+    def hasty(self: RemoteGrouping, key: str, queue: str, now_s: float) -> str:
+        return self.find(key, now_s) or queue
+
+    patch.setattr(RemoteGrouping, "propose", hasty)
+
+
+def forget_decisions_in_a_restart(patch: pytest.MonkeyPatch) -> None:
+    begin = LocalGrouping.begin
+    patch.setattr(LocalGrouping, "begin", lambda self, restored, now_s: begin(self, (), now_s))
+
+
+def decide_again_for_each_proposal(patch: pytest.MonkeyPatch) -> None:
+    on_notice = LocalGrouping.on_notice
+
+    def fickle(self: LocalGrouping, notice: GroupNotice, now_s: float) -> None:
+        if notice.kind is GroupNoticeKind.PROPOSAL:
+            self.drop(notice.key, notice.queue)
+        on_notice(self, notice, now_s)
+
+    patch.setattr(LocalGrouping, "on_notice", fickle)
+
+
+def move_to_one_of_several_queues(patch: pytest.MonkeyPatch) -> None:
+    copy = ToSameQueues.copy
+    patch.setattr(ToSameQueues, "copy", lambda self, message, queues: copy(self, message, queues[:1]))
+
+
+def move_without_ids(patch: pytest.MonkeyPatch) -> None:
+    copy = ToSameQueues.copy
+
+    def careless(self: ToSameQueues, message: Message, queues: list[Queue]) -> CoreMessage:
+        found = copy(self, message, queues)
+        return found.copy_for(found.address, changes={}, removals=("_AMQ_BRIDGE_DUP",), expiration=found.expiration)
+
+    patch.setattr(ToSameQueues, "copy", careless)
+
+
+def remove_what_moves_before_the_confirmation(patch: pytest.MonkeyPatch) -> None:
+    expect = fault_point("wait for the confirmation of a move")
+
+    def hasty(self: AddressMove, call: Call[None], group: Any) -> None:
+        expect(self, call, group)
+        self._commit([group])
+        self._pending.pop(call, None)
+
+    replace(patch, "wait for the confirmation of a move", hasty)
+
+
+def move_what_is_for_others_to_the_target(patch: pytest.MonkeyPatch) -> None:
+    copy = Forwarded.copy
+
+    def careless(self: Forwarded, message: Message, queues: list[Queue]) -> CoreMessage:
+        self._is_for_target = True
+        return copy(self, message, queues)
+
+    patch.setattr(Forwarded, "copy", careless)
+
+
 CLUSTER_BUGS: list[Bug] = [
     forget_the_end_of_a_consumer,
     forget_a_consumer,
@@ -96,4 +160,11 @@ CLUSTER_BUGS: list[Bug] = [
     keep_messages_when_the_connection_is_lost,
     never_try_again,
     forget_duplicate_ids,
+    decide_at_each_node,
+    forget_decisions_in_a_restart,
+    decide_again_for_each_proposal,
+    move_to_one_of_several_queues,
+    move_without_ids,
+    remove_what_moves_before_the_confirmation,
+    move_what_is_for_others_to_the_target,
 ]

@@ -31,6 +31,7 @@ from embedbroker.locks import Claim, _lease_activation
 from embedbroker.locks._memory import _MemorySession
 from embedbroker.management import _acceptor_control, _queue_control
 from embedbroker.outbound import Bridge, _bridged_message
+from embedbroker.outbound._address_move import AddressMove
 from embedbroker.outbound._bridge_consumer import BridgeConsumer
 from embedbroker.outbound._bridged_upload import BridgedUpload
 from embedbroker.protocols.core import _session
@@ -140,6 +141,7 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "remove bindings": (RemoteBindings, "_remove"),
         "read the distance of a queue": (RemoteBindings, "_distance"),
         "read what a bridge added": (_session, "from_bridge"),
+        "wait for the confirmation of a move": (AddressMove, "_expect"),
     },
 }
 _BY_NAME = {name: point for points in FAULT_POINTS.values() for name, point in points.items()}

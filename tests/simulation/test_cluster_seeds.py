@@ -49,6 +49,8 @@ def test_plans_have_clusters_of_all_kinds() -> None:
     assert {plan.load_balancing for plan in plans} == {"STRICT", "ON_DEMAND", "OFF", "OFF_WITH_REDISTRIBUTION"}
     assert {plan.direct_only for plan in plans} == {plan.detects_duplicates for plan in plans} == {False, True}
     assert {node.is_pair for plan in plans for node in plan.nodes} == {False, True}
+    assert {bool(node.scales_down_to) for plan in plans for node in plan.nodes} == {False, True}
+    assert {bool(plan.arbiter) for plan in plans} == {False, True}
     assert any(plan.distance("n0", "n2") == 2 for plan in plans if len(plan.nodes) > 2)
 
 

@@ -111,7 +111,7 @@ def _events(kernel: Kernel) -> deque[QueueEvent]:
             filters.sort(key=lambda text: text is not None)
             events.extend(("CONSUMER_CREATED", definition, filter) for filter in filters)
     for binding in kernel.address_manager.resolution.remote:
-        remote = (binding, binding.id)
+        remote = (binding, binding.announced_id)
         events.append(("BINDING_ADDED", remote, binding.filter.text if binding.filter is not None else None))
         filtered = [text for text, count in binding.consumer_filters.items() for _ in range(count)]
         for text in (*[None] * (binding.consumer_count - len(filtered)), *filtered):

@@ -64,7 +64,7 @@ class Ways:
     def _bind(self, binding: RemoteBinding) -> None:
         observers = self._kernel.observers
         self._kernel.address_manager.add_remote_binding(binding)
-        observers.call(observers.commit.remote_binding_added, binding, binding.id)
+        observers.call(observers.commit.remote_binding_added, binding, binding.announced_id)
         filters: list[str | None] = [text for text, count in binding.consumer_filters.items() for _ in range(count)]
         unfiltered = repeat(None, binding.consumer_count - len(filters))
         for count, filter in enumerate(chain(unfiltered, filters), 1):
@@ -73,9 +73,9 @@ class Ways:
             self._kernel.redistribution.on_remote_consumer(binding)
 
     def _unbind(self, binding: RemoteBinding) -> None:
-        observers, binding_id = self._kernel.observers, binding.id
+        observers = self._kernel.observers
         self._kernel.address_manager.remove_remote_binding(binding)
-        observers.call(observers.commit.remote_binding_removed, binding, binding_id)
+        observers.call(observers.commit.remote_binding_removed, binding, binding.announced_id)
 
 
 def _bound(ways: list[RemoteBinding]) -> RemoteBinding | None:

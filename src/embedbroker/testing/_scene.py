@@ -195,6 +195,9 @@ class Moment(IntEnum):
     FORWARDED = 139
     ACKNOWLEDGED_IN_DOUBT = 140
     TARGET_FAILED_OVER = 141
+    TAKEN_OF_GROUP = 142
+    SCALED_DOWN = 143
+    SCALE_DOWN_INTERRUPTED = 144
 
 
 @define(eq=False)

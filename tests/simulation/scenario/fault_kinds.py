@@ -65,6 +65,9 @@ class FaultKind(IntEnum):
     START_CUT_OFF = 38
     # Of brokers with bridges: one end of a bridge, with sends that are not confirmed.
     CRASH_WHILE_FORWARDING = 39
+    # Of nodes of a cluster that move everything to another node when they stop in order.
+    SCALE_DOWN = 40
+    CRASH_WHILE_SCALING_DOWN = 41
 
 
 _WEIGHTS = {

@@ -5,7 +5,7 @@ Responsible for the verdict on loss, duplicates and wrong queues. Does not depen
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from attrs import define, field
 
@@ -14,6 +14,7 @@ from embedbroker.testing._scene import Moment, Scene
 
 from .bridge_plan import takes
 from .cluster_plan import QUEUE, ClusterPlan
+from .leaving import Leaving
 from .send_book import Entry, SendBook
 from .takers import TakeBook
 
@@ -56,6 +57,8 @@ class ClusterAccount:
     plan: ClusterPlan
     book: ClusterSendBook
     takes: TakeBook
+    #: By the name of the node.
+    leaving: Mapping[str, Leaving]
 
     def check(self, *, lives_ended: bool) -> None:
         """End the run if a message was lost, or taken twice, or from a queue that it must not reach."""
@@ -65,6 +68,9 @@ class ClusterAccount:
                 self.scene.fail(f"{key} was taken from queue {queue}, and is not wanted there")
         for key, entry in self.book.entries.items():
             self._check(key, entry, lives_ended=lives_ended)
+
+    def _moved(self, node: str) -> bool:
+        return node in self.leaving and self.leaving[node].repeats
 
     def _wanted(self, entry: Entry) -> dict[str, list[str]]:
         """Return the queues that a message may reach, with the nodes that have them."""
@@ -86,8 +92,9 @@ class ClusterAccount:
             confirmed = [each for each in taken if each.is_confirmed]
             if any(each.node != home for each in confirmed):
                 self.scene.hit(Moment.TAKEN_ELSEWHERE)
-            is_repeated = entry.was_in_doubt and not letter.durable
-            if len(confirmed) > 1 and self.plan.detects_duplicates and not is_repeated:
+            is_repeated = entry.was_in_doubt and (not letter.durable or self._moved(home))
+            is_doubtful = any(key in each.doubtful for each in self.leaving.values())
+            if len(confirmed) > 1 and self.plan.detects_duplicates and not is_repeated and not is_doubtful:
                 self.scene.fail(f"{key} was taken from {queue} {len(confirmed)} times: {confirmed}")
             if taken or not entry.is_confirmed or (lives_ended and not letter.durable):
                 continue

@@ -12,9 +12,12 @@ from embedbroker.config import (
     AddressSettings,
     BrokerConfig,
     ClusterConnection,
+    GroupingHandlerConfig,
+    GroupingHandlerType,
     MessageLoadBalancing,
     PrimaryOnly,
     QueueConfiguration,
+    ScaleDown,
     SharedStoreBackup,
     SharedStorePrimary,
 )
@@ -51,6 +54,7 @@ def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
 def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
     hosts = {each.name: each.hosts for each in plan.nodes}
     in_pair = SharedStorePrimary() if name == node.name else SharedStoreBackup()
+    scale_down = ScaleDown(connectors=hosts[node.scales_down_to]) if node.scales_down_to else None
     connection = ClusterConnection(
         connector=name,
         static_connectors=[each for found in node.finds for each in hosts[found]],
@@ -67,7 +71,7 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
     subscriptions = {queue.name: _queue(queue) for queue in node.subscriptions}
     return BrokerConfig(
         name=name,
-        ha_policy=in_pair if node.is_pair else PrimaryOnly(),
+        ha_policy=in_pair if node.is_pair else PrimaryOnly(scale_down=scale_down),
         addresses={
             QUEUE: AddressConfiguration(anycast={QUEUE: QueueConfiguration()}),
             TOPIC: AddressConfiguration(multicast=subscriptions),
@@ -81,11 +85,19 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
         },
         connectors={each: f"tcp://{each}:{_PORT}" for names in hosts.values() for each in names},
         cluster_connections=connection,
+        grouping_handler=_handler(plan, node),
         cluster_user="cluster",
         cluster_password="of the cluster",
         connection_check_interval_ms=500,
         work_per_step_max=plan.work_per_step_max,
     )
+
+
+def _handler(plan: ClusterPlan, node: NodePlan) -> GroupingHandlerConfig | None:
+    if not plan.arbiter:
+        return None
+    kind = GroupingHandlerType.LOCAL if node.name == plan.arbiter else GroupingHandlerType.REMOTE
+    return GroupingHandlerConfig("groups", kind)
 
 
 def _queue(queue: QueuePlan) -> QueueConfiguration:

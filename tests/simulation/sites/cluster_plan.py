@@ -21,13 +21,18 @@ QUEUE, TOPIC = "orders", "news"
 
 @frozen
 class NodePlan:
-    """One node, or a pair on one disk. ``finds``: the nodes whose connectors it is configured with."""
+    """One node, or a pair on one disk.
+
+    ``finds``: the nodes whose connectors it is configured with. ``scales_down_to``: the node to which it moves
+    everything when it stops in order; empty for none.
+    """
 
     name: str
     finds: tuple[str, ...]
     subscriptions: tuple[QueuePlan, ...] = ()
     disk_factor: float = 1.0
     is_pair: bool = False
+    scales_down_to: str = ""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -49,7 +54,10 @@ class TakerPlan:
 
 @frozen
 class ClusterPlan:
-    """Everything that is decided before the first event. What is decided later is drawn from ``seed``."""
+    """Everything that is decided before the first event. What is decided later is drawn from ``seed``.
+
+    ``arbiter``: the node that decides where message groups go; empty for none.
+    """
 
     seed: int
     latency_s: float
@@ -68,6 +76,7 @@ class ClusterPlan:
     senders: tuple[SenderPlan, ...]
     takers: tuple[TakerPlan, ...]
     faults: tuple[FaultStrike, ...]
+    arbiter: str = ""
 
     def distance(self, one: str, other: str) -> int | None:
         """Return the number of bridges between two nodes; None if no way is short enough."""

@@ -22,12 +22,14 @@ from tests.simulation.scenario import SeedResult
 from tests.simulation.scenario.scenario import failing_with, run_until
 
 from .cluster_account import ClusterAccount, ClusterSendBook
+from .cluster_groups import CHANGES_OF_GROUPS, GroupChecker
 from .cluster_nodes import ClusterTruth, make_nodes
-from .cluster_plan import QUEUE, ClusterPlan, TakerPlan
+from .cluster_plan import QUEUE, TOPIC, ClusterPlan, TakerPlan
 from .draw_clusters import draw_cluster_plan, draw_failover_plan
+from .leaving import Leaving, lives_ended_otherwise
 from .senders import Sender
 from .site import Site, live_kernel
-from .site_faults import SiteFaults
+from .site_faults import SiteFaults, scales_down
 from .takers import TakeBook, Taker
 
 __all__ = ["form_cluster", "run_cluster_plan", "run_cluster_seed", "run_failover_seed"]
@@ -36,6 +38,7 @@ __all__ = ["form_cluster", "run_cluster_plan", "run_cluster_seed", "run_failover
 _SETUP_S, _FORM_S, _WORK_S, _DRAIN_S, _LEAVE_S = 20.0, 30.0, 300.0, 120.0, 60.0
 #: So long nothing must move in the end.
 _QUIET_S = 2.0
+_ADDRESSES = QUEUE, TOPIC
 _INTERNAL = "$.artemis.internal."
 
 
@@ -97,6 +100,8 @@ class _ClusterScenario:
     senders: list[Sender] = field(factory=list, init=False)
     takers: list[Taker] = field(factory=list, init=False)
     clients: list[ClientHost] = field(factory=list, init=False)
+    #: The nodes that scale down.
+    leaving: dict[str, Leaving] = field(factory=dict, init=False)
     faults: SiteFaults = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -120,6 +125,9 @@ class _ClusterScenario:
         for name, site in self.sites.items():
             if len(site.hosts) > 1:
                 self._watch_pair(name, site)
+            if scales_down(site.hosts[0]):
+                self.leaving[name] = Leaving(self.scene, site.hosts[0])
+                self.leaving[name].watch()
         parts = self._is_forwarding, self._on_disturbed, self._on_crash
         self.faults = SiteFaults(self.scene, self.network, list(self.sites.values()), *parts)
 
@@ -218,7 +226,7 @@ class _ClusterScenario:
         # Consumers come and go meanwhile: each of them is news for all nodes.
         self._form()
         for node in self.plan.nodes:
-            for queue in (QUEUE, *(subscription.name for subscription in node.subscriptions)):
+            for queue in self._queues_at(node.name):
                 plan = TakerPlan(f"last-{node.name}-{queue}", node.name, queue, think_s=0.0)
                 taker = Taker(self.scene, self._client(plan.name, node.name), plan, self.taken, stays=True)
                 taker.host.run(plan.name, taker.steps())
@@ -229,8 +237,22 @@ class _ClusterScenario:
         if self._figures() != before:
             self.scene.fail(f"messages move on and on: {before}, then {self._figures()}")
         self.scene.hits[Moment.FORWARDED] += sum(forwarded for _, forwarded in before.values())
-        account = ClusterAccount(self.scene, self.plan, self.book, self.taken)
-        account.check(lives_ended=any(host.life > 1 for host in self._hosts))
+        account = ClusterAccount(self.scene, self.plan, self.book, self.taken, self.leaving)
+        account.check(lives_ended=any(lives_ended_otherwise(host) for host in self._hosts))
+        # What moves takes the groups of its queue along.
+        if self.plan.arbiter and not any(each.repeats for each in self.leaving.values()):
+            notices = [notice for host in self._hosts for notice in host.notices]
+            changed = any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
+            filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
+            GroupChecker(self.scene, self.book, self.taken).check(decisions_changed=changed, has_filters=filters)
+
+    def _queues_at(self, node: str) -> list[str]:
+        """Return the queues of a node, those of nodes that have scaled down included."""
+        kernel = live_kernel(self.sites[node].live)
+        assert kernel is not None
+        return [
+            queue.name for queue in kernel.address_manager.queues.values() if queue.definition.address in _ADDRESSES
+        ]
 
     def _leave(self) -> None:
         self.scene.phase = Phase.LEAVE
@@ -285,3 +307,5 @@ class _ClusterScenario:
 
     def _on_crash(self, host: NodeHost) -> None:
         self.scene.hits[Moment.SOURCE_CRASHED] += self._counts(host)[0] > 0
+        if host.name in self.leaving:
+            self.leaving[host.name].on_crash()

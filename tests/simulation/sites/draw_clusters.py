@@ -11,7 +11,7 @@ from attrs import define, evolve
 
 from embedbroker.testing._messages import COLORS
 from embedclient.agent import LocatorSettings
-from tests.simulation.scenario.fault_kinds import draw_bridge_faults, draw_failover_faults
+from tests.simulation.scenario.fault_kinds import FaultKind, draw_bridge_faults, draw_failover_faults
 from tests.simulation.scenario.plan import FaultStrike, QueuePlan
 
 from .cluster_plan import QUEUE, TOPIC, ClusterPlan, NodePlan, TakerPlan
@@ -33,7 +33,9 @@ def draw_cluster_plan(seed: int) -> ClusterPlan:
     """The plan of a seed: two to eight nodes that all reach each other, in a chain, or in a ring of one direction."""
     plan = _Draw(Random(f"cluster {seed}")).plan(seed)
     # What came later is drawn apart, so that the rest of a seed stays what it was.
-    return _Draw(Random(f"pairs {seed}")).with_pairs(plan)
+    plan = _Draw(Random(f"pairs {seed}")).with_pairs(plan)
+    plan = _Draw(Random(f"groups {seed}")).with_groups(plan)
+    return _Draw(Random(f"scale-downs {seed}")).with_scale_downs(plan)
 
 
 def draw_failover_plan(seed: int) -> ClusterPlan:
@@ -81,6 +83,35 @@ class _Draw:
             return plan
         nodes = [evolve(node, is_pair=random.random() < 0.6) for node in plan.nodes]
         return evolve(plan, nodes=tuple(nodes))
+
+    def with_groups(self, plan: ClusterPlan) -> ClusterPlan:
+        """Put the messages of some queues into groups, for which one node decides."""
+        random = self.random
+        if plan.load_balancing.startswith("OFF") or random.random() < 0.5:
+            return plan
+        groups = random.choice((1, 3, 8))
+        senders = [
+            evolve(sender, groups=groups) if sender.address == QUEUE and random.random() < 0.9 else sender
+            for sender in plan.senders
+        ]
+        return evolve(plan, senders=tuple(senders), arbiter=random.choice(plan.nodes).name)
+
+    def with_scale_downs(self, plan: ClusterPlan) -> ClusterPlan:
+        """Let one or two nodes move everything to a neighbour when they stop, and start again."""
+        random = self.random
+        alone = [node.name for node in plan.nodes if not node.is_pair]
+        if not alone or random.random() < 0.6:
+            return plan
+        leaving = random.sample(alone, min(len(alone), random.choice((1, 1, 2))))
+        nodes = [
+            evolve(node, scales_down_to=random.choice(node.finds)) if node.name in leaving else node
+            for node in plan.nodes
+        ]
+        span_s = max((strike.at_s for strike in plan.faults), default=1.0)
+        kinds = (FaultKind.SCALE_DOWN, FaultKind.SCALE_DOWN, FaultKind.CRASH_WHILE_SCALING_DOWN)
+        strikes = [FaultStrike(random.choice(kinds), random.random() * span_s) for _ in range(random.choice((1, 2, 3)))]
+        # A stop in order is one of the other faults, too.
+        return evolve(plan, nodes=tuple(nodes), faults=(*plan.faults[: random.choice((0, 2, 3))], *strikes))
 
     def failovers(self, seed: int) -> ClusterPlan:
         """Two or three pairs; most messages go to another one, and most faults end the member that serves."""

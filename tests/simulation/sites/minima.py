@@ -43,6 +43,10 @@ BRIDGE_MINIMA_PER_1000: Mapping[Moment, int] = {
 
 CLUSTER_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.CLUSTER_FORMED: 3_000,
+    Moment.TARGET_FAILED_OVER: 30,
+    Moment.TAKEN_OF_GROUP: 3_000,
+    Moment.SCALED_DOWN: 60,
+    Moment.SCALE_DOWN_INTERRUPTED: 30,
     Moment.FORWARDED: 20_000,
     Moment.TAKEN: 60_000,
     Moment.TAKEN_ELSEWHERE: 33_000,

@@ -28,7 +28,8 @@ class SenderPlan:
     """One sender.
 
     ``batch`` 0: one message after the other; otherwise the longest transaction. ``identifies``: messages have duplicate
-    ids, and what is in doubt is sent again. ``routing_types``: of the messages in turn, -1 for none.
+    ids, and what is in doubt is sent again. ``routing_types``: of the messages in turn, -1 for none. ``groups``: how
+    many message groups its messages are in, 0 for none; senders share them.
     """
 
     name: str
@@ -44,6 +45,7 @@ class SenderPlan:
     identifies: bool = False
     mixed_priorities: bool = False
     routing_types: tuple[int, ...] = (-1,)
+    groups: int = 0
 
 
 @define(eq=False)
@@ -140,6 +142,7 @@ class Sender:
             durable=plan.durable,
             size=random.randint(plan.size_max, plan.large_size_max) if is_large else random.randint(0, plan.size_max),
             routing_type=RoutingType(routing_type) if routing_type >= 0 else None,
+            group=f"g{random.randrange(plan.groups)}" if plan.groups else "",
         )
         if not plan.identifies:
             return letter

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import define, field
 
+from embedbroker.config import PrimaryOnly
 from embedbroker.node import NodeState
 from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
@@ -21,7 +22,7 @@ from tests.simulation.scenario.fault_schedule import FaultSchedule
 
 from .site import Site
 
-__all__ = ["SiteFaults"]
+__all__ = ["SiteFaults", "is_scaling_down", "scales_down"]
 
 _CLOCK_JUMP_MS_MAX = 120_000
 
@@ -85,6 +86,8 @@ class SiteFaults:
                 self._ambushes[host.name].lay(self.is_forwarding, runs=host.node is not None)
             case FaultKind.RESTART:
                 self._restart(host)
+            case FaultKind.SCALE_DOWN | FaultKind.CRASH_WHILE_SCALING_DOWN:
+                self._scale_down(self._somebody_that_leaves(), interrupts=kind is FaultKind.CRASH_WHILE_SCALING_DOWN)
             case FaultKind.FREEZE:
                 self._freeze(host)
             case FaultKind.CLOCK_JUMP:
@@ -132,6 +135,22 @@ class SiteFaults:
         self.scene.hit(Moment.ORDERLY_RESTART)
         host.stop(fails_over=self.scene.chance(0.5))
         self._schedule.later(0.2 + self.scene.world.random.random(), lambda: self._start(host))
+
+    def _somebody_that_leaves(self) -> NodeHost:
+        return self.scene.world.random.choice([host for host in self._hosts if scales_down(host)])
+
+    def _scale_down(self, host: NodeHost, *, interrupts: bool) -> None:
+        """Stop in order, which moves everything. That may take time, and be interrupted."""
+        if not host.ready or host.frozen:
+            self._schedule.healed()
+            return
+        random = self.scene.world.random
+        if interrupts:
+            self._schedule.expect()
+            self._ambushes[host.name].lay(lambda host: is_scaling_down(host) and self.scene.chance(0.1), runs=True)
+        host.stop()
+        # What ends before is started again then.
+        self._schedule.later(random.choice((0.5, 3.0, 10.0)) * (0.2 + random.random()), lambda: self._start(host))
 
     def _start(self, host: NodeHost) -> None:
         """Start a broker that is down. A life that hangs in its end is ended first."""
@@ -222,3 +241,14 @@ class SiteFaults:
             self.scene.hit(Moment.CONNECTION_CUT)
             link.cut("connection reset")
         self._release([(one, other), (other, one)])
+
+
+def scales_down(host: NodeHost) -> bool:
+    """Return True if a host moves everything to another one when it stops in order."""
+    policy = host.config.ha_policy
+    return isinstance(policy, PrimaryOnly) and policy.scale_down is not None
+
+
+def is_scaling_down(host: NodeHost) -> bool:
+    """Return True while a host moves everything to another one, or is about to."""
+    return host.node is not None and host.node.is_scaling_down

@@ -28,6 +28,8 @@ class Taken:
     node: str
     message_id: int
     is_confirmed: bool
+    #: The consumer, one of many that its user had.
+    consumer: tuple[str, int] = ("", 0)
 
 
 @define(eq=False)
@@ -35,10 +37,13 @@ class TakeBook:
     """What users have taken, by the name of the queue and the key of the message."""
 
     taken: defaultdict[tuple[str, str], list[Taken]] = field(factory=lambda: defaultdict(list))
+    #: All of them in the order of time.
+    history: list[tuple[str, str, Taken]] = field(factory=list)
 
     def note(self, queue: str, key: str, taken: Taken) -> None:
         """Note an acknowledgement."""
         self.taken[(queue, key)].append(taken)
+        self.history.append((queue, key, taken))
 
 
 @define(eq=False)
@@ -50,6 +55,7 @@ class Taker:
     plan: TakerPlan
     book: TakeBook
     stays: bool = False
+    _consumers: int = field(default=0, init=False)
 
     def steps(self) -> Steps:
         """The script of the user."""
@@ -72,6 +78,7 @@ class Taker:
         consumer: Consumer = yield session.create_consumer(
             self.plan.queue, filter=selector_of(color) if color is not None else None
         )
+        self._consumers += 1
         yield session.start()
         consumer.want()
         while not consumer.closed and not self._is_over():
@@ -85,13 +92,17 @@ class Taker:
                 yield session.consumed(delivery)
             except JMSException:
                 self.scene.hit(Moment.ACKNOWLEDGED_IN_DOUBT)
-                self.book.note(self.plan.queue, key, Taken(self.plan.node, message_id, is_confirmed=False))
+                self._note(key, message_id, is_confirmed=False)
                 raise
             self.scene.hit(Moment.TAKEN)
-            self.book.note(self.plan.queue, key, Taken(self.plan.node, message_id, is_confirmed=True))
+            self._note(key, message_id, is_confirmed=True)
             if not self.stays and self.scene.chance(self.plan.leave_chance):
                 yield consumer.close()
                 return
             if self.plan.think_s:
                 yield self.scene.world.random.random() * 2 * self.plan.think_s
         yield consumer.close()
+
+    def _note(self, key: str, message_id: int, *, is_confirmed: bool) -> None:
+        consumer = self.plan.name, self._consumers
+        self.book.note(self.plan.queue, key, Taken(self.plan.node, message_id, is_confirmed, consumer))

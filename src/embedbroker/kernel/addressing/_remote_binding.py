@@ -7,6 +7,7 @@ nor on the choice among bindings (see `Rotation`).
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 
 from attrs import Factory, define, field
 
@@ -18,6 +19,8 @@ from ..selector._selector import Selector
 
 __all__ = ["RemoteBinding"]
 
+# Ids from this one on are of no queue here: those come from one counter, which begins at 1.
+_ANNOUNCED_IDS_FROM = 1 << 62
 _NODE_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
@@ -38,6 +41,8 @@ class RemoteBinding:
         consumer_count: Number of consumers.
         id: Id among the bindings of this broker, 0 until it is bound; later ones have higher ids.
         route: Bytes of its ``remote_queue_id`` in copies.
+        announced_id: Id that other brokers get of it, and name in what they send for it. It follows from the name, so
+            that it is the same in each life of this broker and over each way: a message may be under way for long.
     """
 
     address: str
@@ -52,11 +57,14 @@ class RemoteBinding:
     consumer_count: int = 0
     id: int = 0
     route: bytes = field(init=False)
+    announced_id: int = field(init=False)
     # Filters of consumers, each with the number of consumers that have it.
     _consumer_filters: dict[str, tuple[Selector, int]] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:
         self.route = self.remote_queue_id.to_bytes(8, "big", signed=True)
+        digest = blake2b(self.cluster_name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        self.announced_id = _ANNOUNCED_IDS_FROM | int.from_bytes(digest, "big") >> 2
 
     @property
     def queue_name(self) -> str:

@@ -193,7 +193,7 @@ class Rotation:
             [binding for bindings in groups.values() for binding in bindings if isinstance(binding, Queue)]
         )
         remote = [each for bindings in groups.values() for each in bindings if isinstance(each, RemoteBinding)]
-        self._remote = {binding.id: binding for binding in remote}
+        self._remote = {binding.announced_id: binding for binding in remote}
         #: Type in force: that of the remote binding added last.
         self.load_balancing = max(remote, key=lambda binding: binding.id).load_balancing
         self._decisions = decisions

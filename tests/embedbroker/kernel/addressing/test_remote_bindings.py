@@ -170,18 +170,18 @@ def test_what_another_broker_sent_goes_to_no_other_broker_again(stage: Stage) ->
 def test_what_another_broker_chose_may_be_one_broker_further(stage: Stage) -> None:
     queue = stage.queue("orders")
     here = bind(stage, load_balancing=MessageLoadBalancing.STRICT, remote_queue_id=3)
-    send(stage, letter("a", _AMQ_DUPL_ID="x", durable=True), letter("b"), queue_ids=frozenset((here.id,)))
-    send(stage, letter("c", durable=True), queue_ids=frozenset((here.id, queue.id)))
+    send(stage, letter("a", _AMQ_DUPL_ID="x", durable=True), letter("b"), queue_ids=frozenset((here.announced_id,)))
+    send(stage, letter("c", durable=True), queue_ids=frozenset((here.announced_id, queue.id)))
     assert (queue_ids(stage), stage.waiting("orders")) == ([("a", [3]), ("b", [3]), ("c", [3])], ["c"])
     # One of an address that this broker does not have: nothing is created on the way.
     there = bind(stage, "there", remote_queue_id=4)
     message = letter("d", "there", routing_type=RoutingType.ANYCAST)
-    assert stage.kernel.router.send(message, 1, None, None, None, frozenset((there.id,))) is None
+    assert stage.kernel.router.send(message, 1, None, None, None, frozenset((there.announced_id,))) is None
     stage.run_all()
     assert queue_ids(stage)[-1] == ("d", [4])
     assert "there" not in stage.kernel.address_manager.addresses
     # It is gone: then a queue is created, so that the message is not lost.
-    gone = there.id
+    gone = there.announced_id
     stage.kernel.address_manager.remove_remote_binding(there)
     assert stage.kernel.router.send(letter("e", "there"), 1, None, None, None, frozenset((gone,))) is None
     stage.run_all()
@@ -230,9 +230,9 @@ def test_a_queue_of_a_wildcard_address_can_be_chosen(stage: Stage) -> None:
     chosen, other = stage.queue("s1", "news.#", MULTICAST), stage.queue("s2", "news.#", MULTICAST)
     wild = bind(stage, "s3", address="news.#", routing_name="s3", remote_queue_id=5)
     send(stage, letter("a", "news.uk"), queue_ids=frozenset((chosen.id,)))
-    send(stage, letter("b", "news.uk"), queue_ids=frozenset((other.id, wild.id)))
+    send(stage, letter("b", "news.uk"), queue_ids=frozenset((other.id, wild.announced_id)))
     stage.kernel.address_manager.create_address("news.uk", anycast=False, multicast=True, auto_created=False)
-    send(stage, letter("c", "news.uk"), queue_ids=frozenset((chosen.id, wild.id)))
+    send(stage, letter("c", "news.uk"), queue_ids=frozenset((chosen.id, wild.announced_id)))
     assert (stage.waiting("s1"), stage.waiting("s2")) == (["a", "c"], ["b"])
     assert queue_ids(stage) == [("b", [5]), ("c", [5])]
 

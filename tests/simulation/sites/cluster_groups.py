@@ -1,0 +1,69 @@
+"""The message groups of a cluster: each has one queue, one consumer at a time there, and keeps its order.
+
+Responsible for the verdict on groups. Does not depend on how nodes decide.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+from embedbroker.testing._scene import Moment, Scene
+
+from .cluster_account import ClusterSendBook
+from .cluster_plan import QUEUE
+from .takers import TakeBook, Taken
+
+__all__ = ["CHANGES_OF_GROUPS", "GroupChecker"]
+
+#: Log lines of a node that gives a group another queue, as the guide states.
+CHANGES_OF_GROUPS = "of earlier decisions did not come back within", "has no decision after"
+
+
+@define(eq=False)
+class GroupChecker:
+    """The checker of one scenario, when all messages are taken."""
+
+    scene: Scene
+    book: ClusterSendBook
+    takes: TakeBook
+
+    def check(self, *, decisions_changed: bool, has_filters: bool) -> None:
+        """End the run if a group was at two nodes, went back to a consumer, or out of its order.
+
+        ``decisions_changed``: a node gave up waiting for a queue, so that its groups have got another one.
+        ``has_filters``: some consumers leave messages for others.
+        """
+        found: dict[str, list[tuple[str, Taken]]] = {}
+        for queue, key, taken in self.takes.history:
+            entry = self.book.entries.get(key)
+            if queue == QUEUE and entry is not None and entry.letter.group:
+                found.setdefault(entry.letter.group, []).append((key, taken))
+        for group, takes in found.items():
+            nodes = {taken.node for _, taken in takes}
+            if len(nodes) > 1 and not decisions_changed:
+                self.scene.fail(f"group {group} was at nodes {sorted(nodes)}: {takes}")
+            self._check_consumers(group, [taken for _, taken in takes if taken.is_confirmed])
+            if len(nodes) == 1:
+                self.scene.hits[Moment.TAKEN_OF_GROUP] += len(takes)
+                if not has_filters:
+                    self._check_order(group, [key for key, _ in takes])
+
+    def _check_consumers(self, group: str, takes: list[Taken]) -> None:
+        """Check that no consumer gets a group back: another one gets it when the one before is gone."""
+        seen: dict[tuple[str, int], None] = {}
+        last = None
+        for taken in takes:
+            if taken.consumer != last and taken.consumer in seen:
+                self.scene.fail(f"group {group} was with {list(seen)}, and then with {taken.consumer} again")
+            seen[taken.consumer], last = None, taken.consumer
+
+    def _check_order(self, group: str, keys: list[str]) -> None:
+        """Check that the messages of each sender keep their order, when they are taken for the first time."""
+        newest: dict[str, int] = {}
+        for key in dict.fromkeys(keys):
+            entry = self.book.entries[key]
+            if entry.was_in_doubt:
+                continue
+            if entry.number < newest.get(entry.sender, -1):
+                self.scene.fail(f"group {group}: {key} was taken behind later ones of its sender")
+            newest[entry.sender] = entry.number

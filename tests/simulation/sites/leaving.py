@@ -1,0 +1,98 @@
+"""What nodes that scale down hold meanwhile: these messages alone may be at two nodes, if that does not end well.
+
+Responsible for the exceptions that the guide of scale-down names, and for how each scale-down ends. Does not depend on
+what moves, and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import define, field
+
+from embedbroker.kernel import Queue, Reference
+from embedbroker.testing._node_host import NodeHost
+from embedbroker.testing._scene import Moment, Scene
+
+from .site import live_kernel
+from .site_faults import is_scaling_down, scales_down
+
+__all__ = ["Leaving", "lives_ended_otherwise"]
+
+_INTERNAL = "$.artemis.internal."
+_MOVED, _FAILED = "scaled down: ", "scale-down failed"
+
+
+@define(eq=False)
+class Leaving:
+    """The watch over one node that scales down.
+
+    ``doubtful``: keys of messages that may be at two nodes. A scale-down was interrupted while the node held them, or
+    waits for confirmations of another node moved on. ``repeats``: what clients send again may be, too.
+    """
+
+    scene: Scene
+    host: NodeHost
+    doubtful: set[str] = field(factory=set, init=False)
+    _held: set[str] = field(factory=set, init=False)
+    _is_under_way: bool = field(default=False, init=False)
+
+    def watch(self) -> None:
+        """Look after each step, and at each end of a life."""
+        self.host.after_step.append(self._look)
+
+    @property
+    def repeats(self) -> bool:
+        """True if the node has scaled down: the ids of what clients sent are at another node."""
+        return any(text.startswith((_MOVED, _FAILED)) for text in self.host.notices)
+
+    def on_crash(self) -> None:
+        """The node crashes: whatever it was moving may be at two nodes."""
+        if is_scaling_down(self.host):
+            self.scene.hit(Moment.SCALE_DOWN_INTERRUPTED)
+            self.doubtful |= self._held
+        self._is_under_way = False
+        self._held.clear()
+
+    def _look(self) -> None:
+        if is_scaling_down(self.host):
+            self._is_under_way = True
+            for queue in self._queues():
+                keys = [str(each.message.property("key")) for each in _held_in(queue)]
+                self._held.update(keys)
+                if queue.name.startswith(_INTERNAL):
+                    # The other node may have them already.
+                    self.doubtful.update(keys)
+        elif self._is_under_way:
+            self._end()
+
+    def _end(self) -> None:
+        self._is_under_way = False
+        last = next(text for text in reversed(self.host.notices) if text.startswith((_MOVED, _FAILED)))
+        if last.startswith(_MOVED):
+            self.scene.hit(Moment.SCALED_DOWN)
+        else:
+            self.scene.hit(Moment.SCALE_DOWN_INTERRUPTED)
+            self.doubtful |= self._held
+        self._held.clear()
+
+    def _queues(self) -> list[Queue]:
+        kernel = live_kernel(self.host)
+        if kernel is None:
+            return []
+        return [
+            queue
+            for queue in kernel.address_manager.queues.values()
+            if queue.message_count and (queue.definition.durable or queue.name.startswith(_INTERNAL))
+        ]
+
+
+def _held_in(queue: Queue) -> Iterator[Reference]:
+    yield from queue.undelivered()
+    for consumer in queue.consumers:
+        yield from consumer.unsettled.values()
+
+
+def lives_ended_otherwise(host: NodeHost) -> bool:
+    """Return True if a life of a node has not ended with a scale-down that moved everything."""
+    return host.life - 1 > (sum(text.startswith(_MOVED) for text in host.notices) if scales_down(host) else 0)
