@@ -113,7 +113,7 @@ class _ClusterScenario:
         self.truth = ClusterTruth(plan, self.sites)
         homes = {sender.name: sender.site for sender in plan.senders}
         self.book = ClusterSendBook(life_of=self._life_that_reaches, homes=homes)
-        names = tuple(self.sites)
+        names = tuple([host.name for host in self._hosts])
         for host in self._hosts:
             checker = BrokerChecker(self.scene, host, (), names)
             checker.watch()
@@ -307,5 +307,3 @@ class _ClusterScenario:
 
     def _on_crash(self, host: NodeHost) -> None:
         self.scene.hits[Moment.SOURCE_CRASHED] += self._counts(host)[0] > 0
-        if host.name in self.leaving:
-            self.leaving[host.name].on_crash()

@@ -36,6 +36,7 @@ class Leaving:
     doubtful: set[str] = field(factory=set, init=False)
     _held: set[str] = field(factory=set, init=False)
     _is_under_way: bool = field(default=False, init=False)
+    _moved_before: int = field(default=0, init=False)
 
     def watch(self) -> None:
         """Look after each step, and at each end of a life."""
@@ -46,17 +47,10 @@ class Leaving:
         """True if the node has scaled down: the ids of what clients sent are at another node."""
         return any(text.startswith((_MOVED, _FAILED)) for text in self.host.notices)
 
-    def on_crash(self) -> None:
-        """The node crashes: whatever it was moving may be at two nodes."""
-        if is_scaling_down(self.host):
-            self.scene.hit(Moment.SCALE_DOWN_INTERRUPTED)
-            self.doubtful |= self._held
-        self._is_under_way = False
-        self._held.clear()
-
     def _look(self) -> None:
         if is_scaling_down(self.host):
-            self._is_under_way = True
+            if not self._is_under_way:
+                self._is_under_way, self._moved_before = True, self._moved_count
             for queue in self._queues():
                 keys = [str(each.message.property("key")) for each in _held_in(queue)]
                 self._held.update(keys)
@@ -67,14 +61,19 @@ class Leaving:
             self._end()
 
     def _end(self) -> None:
+        """The node has ended a scale-down, or another life of it has begun since."""
         self._is_under_way = False
-        last = next(text for text in reversed(self.host.notices) if text.startswith((_MOVED, _FAILED)))
-        if last.startswith(_MOVED):
+        if self._moved_count > self._moved_before:
             self.scene.hit(Moment.SCALED_DOWN)
         else:
+            # Whatever it was moving may be at two nodes.
             self.scene.hit(Moment.SCALE_DOWN_INTERRUPTED)
             self.doubtful |= self._held
         self._held.clear()
+
+    @property
+    def _moved_count(self) -> int:
+        return sum(text.startswith(_MOVED) for text in self.host.notices)
 
     def _queues(self) -> list[Queue]:
         kernel = live_kernel(self.host)
