@@ -208,7 +208,7 @@ def from_bridge(
         duplicate_id = BRIDGE_ID_PREFIX + bridge_id
     queue_ids = _queue_ids(chosen) if isinstance(chosen, bytes) else _NO_QUEUES
     if queue_ids and not isinstance(bridge_id, bytes):
-        # A message that moves on may come back on its way: the client's id is that of its own first arrival here.
+        # A message that moves on may come back on its way: the client's id is known since its first arrival here.
         duplicate_id = None
     removals = [name for name in message.properties if name in _OF_BRIDGES or name.startswith(_INTERNAL_PREFIXES)]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
