@@ -23,6 +23,12 @@ def bench_over_tcp(request: pytest.FixtureRequest) -> Bench:
     return bench
 
 
+@pytest.fixture
+def broker_over_tcp(request: pytest.FixtureRequest) -> ManagedBroker:
+    """A broker over sockets, which runs when the test begins."""
+    return bench_over_tcp(request).broker("broker", {}, starts=True)
+
+
 @pytest.fixture(params=["in virtual time", "over TCP"])
 def broker(request: pytest.FixtureRequest) -> ManagedBroker:
     """A broker, which runs when the test begins."""

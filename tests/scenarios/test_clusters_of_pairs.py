@@ -41,14 +41,16 @@ async def test_basic_round_robin(broker_cluster: MakeCluster, kind: str) -> None
         assert sorted([await received(each) for each in consumers]) == turns(100, 3)
 
 
-@KINDS
-async def test_fail_primary_nodes(broker_cluster: MakeCluster, kind: str) -> None:
-    """2.9.1
+@pytest.mark.parametrize(
+    ("kind", "discovery"), [("shared-store", False), ("replication", False), ("shared-store", True)]
+)
+async def test_fail_primary_nodes(broker_cluster: MakeCluster, kind: str, discovery: bool) -> None:
+    """2.9.1, 2.9.4
 
-    Given three pairs with balanced traffic, when one primary after the other crashes, then messages take turns on the
-    three queues all the same, wherever they are sent.
+    Given three pairs with balanced traffic, with static connectors or discovery, when one primary after the other
+    crashes, then messages take turns on the three queues all the same, wherever they are sent.
     """
-    cluster = await broker_cluster(3, pairs=kind).start()
+    cluster = await broker_cluster(3, pairs=kind, discovery=discovery).start()
     async with clients_of(cluster) as clients:
         consumers = await shared(cluster, clients)
         await check(clients, consumers)

@@ -306,13 +306,21 @@ def _make_cluster(
     topology: str | Mapping[int, Sequence[int]] = "symmetric",
     brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]] = MappingProxyType({}),
     connections: Sequence[Mapping[str, Any]] = ({},),
+    discovery: bool = False,
     **connection: Any,
 ) -> BrokerCluster:
     from ._topologies import make_cluster
 
     each = [{**connection, **one} for one in connections]
     return make_cluster(
-        bench, count, pairs=pairs, colocated=colocated, topology=topology, brokers=brokers, connections=each
+        bench,
+        count,
+        pairs=pairs,
+        colocated=colocated,
+        topology=topology,
+        brokers=brokers,
+        connections=each,
+        discovery=discovery,
     )
 
 

@@ -12,7 +12,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
-from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -161,11 +160,11 @@ class MemoryFabric:
 
     @property
     def multicast(self) -> MemoryMulticast:
-        """Return the network for datagrams, which loses none."""
+        """Return the network for datagrams, which loses those that a partition of links holds back."""
         if self._multicast is None:
-            from embedclient.transport import MemoryMulticast
+            from ._multicast import LinkedMulticast
 
-            self._multicast = MemoryMulticast(Random(0))
+            self._multicast = LinkedMulticast(self.links.between)
         return self._multicast
 
     async def place(self, broker: str) -> Port:

@@ -12,7 +12,9 @@ from typing import Any
 from attrs import frozen
 
 from embedbroker import (
+    BroadcastGroup,
     ClusterConnection,
+    DiscoveryGroup,
     HAPolicy,
     ReplicationBackup,
     ReplicationPrimary,
@@ -37,6 +39,9 @@ FAILOVER_OPTIONS = "ha=true&reconnectAttempts=-1&retryInterval=100"
 _RETRY_INTERVAL_MS, _VIRTUAL_RETRY_INTERVAL_MS = 50, 500
 # The time without an answer after which a broker gives another one up: sooner than a client that waits for both.
 _CALL_TIMEOUT_MS = 5_000
+# The group by which brokers find each other, and the pauses between datagrams in virtual and in real time.
+_GROUP, _GROUP_ADDRESS = "cluster", "231.7.7.7"
+_PERIOD_MS, _REAL_PERIOD_MS = 2_000, 100
 
 
 @frozen
@@ -69,6 +74,7 @@ def cluster_settings(
     *,
     virtual: bool,
     connections: Sequence[Mapping[str, Any]] = ({},),
+    group_port: int | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a broker that is configured with the URLs of others.
 
@@ -78,6 +84,7 @@ def cluster_settings(
         others: the brokers to which it connects; None: all others.
         virtual: True if the test runs in virtual time.
         connections: further settings of each of its cluster connections.
+        group_port: port of the multicast group by which brokers find each other; None: they have the URLs.
     """
     others = urls if others is None else others
     of_tests = {
@@ -85,14 +92,24 @@ def cluster_settings(
         "retry_interval_ms": _VIRTUAL_RETRY_INTERVAL_MS if virtual else _RETRY_INTERVAL_MS,
     }
     static = tuple(other for other in others if other != name)
+    found_by: dict[str, Any] = {"static_connectors": static} if group_port is None else {"discovery_group": _GROUP}
     return {
         "connectors": dict(urls),
         "cluster_connections": tuple(
-            ClusterConnection(**{**of_tests, **each, "connector": name, "static_connectors": static})
-            for each in connections
+            ClusterConnection(**{**of_tests, **each, "connector": name, **found_by}) for each in connections
         ),
         "cluster_user": "embedbroker",
         "cluster_password": "of this test",
+        **({} if group_port is None else _groups(group_port, _PERIOD_MS if virtual else _REAL_PERIOD_MS)),
+    }
+
+
+def _groups(port: int, period_ms: int) -> dict[str, Any]:
+    """Return the groups of a broker that is found by datagrams."""
+    place: dict[str, Any] = {"group_address": _GROUP_ADDRESS, "group_port": port, "local_bind_address": "127.0.0.1"}
+    return {
+        "broadcast_groups": (BroadcastGroup(_GROUP, **place, broadcast_period_ms=period_ms),),
+        "discovery_groups": (DiscoveryGroup(_GROUP, **place),),
     }
 
 

@@ -31,10 +31,12 @@ __all__ = ["NODES_MAX", "TOPOLOGIES", "make_cluster"]
 TOPOLOGIES = ("symmetric", "chain", "ring")
 #: More than any test needs: each node of a symmetric cluster connects to all others.
 NODES_MAX = 64
+_GROUP_PORTS = (20_000, 60_000)
 # Settings of a cluster connection that a test cannot choose, and what it has in their place.
 _OF_THE_FIXTURE = {
     "connector": "each node has a connector that holds its URL",
     "static_connectors": "topology= gives the nodes to which each connects",
+    "discovery_group": "discovery=True gives each node one",
 }
 # The silence after which a node is lost, and the pause between pings: a partition is noticed within a wait.
 _TTL_MS, _CHECK_PERIOD_MS = 4_000, 1_500
@@ -51,6 +53,7 @@ def make_cluster(
     topology: str | Mapping[int, Sequence[int]],
     brokers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     connections: Sequence[Mapping[str, Any]],
+    discovery: bool = False,
 ) -> BrokerCluster:
     """Return a cluster, not started. The arguments are those of the fixture ``broker_cluster``."""
     size = _size(count)
@@ -63,8 +66,12 @@ def make_cluster(
         raise ValueError(f"brokers= gives settings for {len(each)} nodes of {size}")
     if not connections:
         raise ValueError("connections= has settings for each cluster connection, one or more")
+    if discovery and topology != "symmetric":
+        raise ValueError("discovery=True needs topology='symmetric': brokers that find each other are all connected")
+    # Tests at the same time, and clusters of one test, do not meet.
+    port = bench.random.randrange(*_GROUP_PORTS) if discovery else None
     settings = [_connection(one, size, is_symmetric=topology == "symmetric") for one in connections]
-    return _Builder(bench, kind, hosts, targets, [dict(one) for one in each], settings).make()
+    return _Builder(bench, kind, hosts, targets, [dict(one) for one in each], settings, port).make()
 
 
 def _connection(connection: Mapping[str, Any], size: int, *, is_symmetric: bool) -> dict[str, Any]:
@@ -130,6 +137,7 @@ class _Builder:
         targets: list[tuple[int, ...]],
         brokers: list[dict[str, Any]],
         connections: list[dict[str, Any]],
+        group_port: int | None,
     ) -> None:
         self._bench = bench
         self._kind = kind
@@ -138,6 +146,7 @@ class _Builder:
         self._targets = targets
         self._brokers = brokers
         self._connections = connections
+        self._group_port = group_port
         taken = {broker.name for broker in bench.brokers}
         prefixes = ["node-", *(f"cluster-{number}-node-" for number in range(2, len(taken) + 3))]
         self._prefix = next(prefix for prefix in prefixes if not any(name.startswith(prefix) for name in taken))
@@ -194,5 +203,7 @@ class _Builder:
         urls = {broker.name: broker.url for members in self._made for broker in members}
         others = [broker.name for node in (index, *self._targets[index]) for broker in self._made[node]]
         virtual = self._bench.surface is Surface.VIRTUAL
-        settings = cluster_settings(name, urls, others, virtual=virtual, connections=self._connections)
+        settings = cluster_settings(
+            name, urls, others, virtual=virtual, connections=self._connections, group_port=self._group_port
+        )
         return {**settings, **self._brokers[index]}

@@ -214,6 +214,17 @@ class ClientSessionFactory:
         """Return the connector in use, None while there is no connection."""
         return self._edge.agent.connector
 
+    @property
+    def members(self) -> tuple[TransportConfiguration, ...]:
+        """Return where the live brokers of the cluster are, as the connected broker announces them at this moment.
+
+        A broker outside any cluster is the only one, with the connector in use. Without a connection there are none.
+        """
+        agent = self._edge.agent
+        if not agent.connected or agent.connector is None:
+            return ()
+        return tuple(agent.topology.members(former=False)) or (agent.connector,)
+
     def on_notification(self, listener: Callable[[Notification], None] | None) -> None:
         """Set the callable that receives notifications of failures and failovers; None removes it.
 

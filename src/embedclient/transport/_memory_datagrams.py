@@ -68,6 +68,10 @@ class MemoryMulticast:
         """End every partition. What was lost stays lost."""
         self._separated.clear()
 
+    def separates(self, sender: str, receiver: str) -> bool:
+        """Return True if everything is lost that one host sends to another one now."""
+        return (sender, receiver) in self._separated
+
     @property
     def is_empty(self) -> bool:
         """Return True if no host receives."""
@@ -83,7 +87,7 @@ class MemoryMulticast:
         """Send a datagram from a host to all receivers of a group, also those of the same host."""
         now = trio.current_time()
         for receiver in self._receivers:
-            if receiver.place != (group.address, group.port) or (host, receiver.host) in self._separated:
+            if receiver.place != (group.address, group.port) or self.separates(host, receiver.host):
                 continue
             for delay_s in self._delays():
                 receiver.put(now + delay_s, data)

@@ -176,6 +176,8 @@ def test_wrong_use_of_a_cluster_fails_at_once(inner: Inner) -> None:
             ((2,), {"topology": "star"}, "'symmetric', 'chain', 'ring', or maps nodes"),
             ((2,), {"topology": {0: [2]}}, r"connects node 0 to \\[2\\], but nodes are 0 to 1"),
             ((2,), {"static_connectors": ["x"]}, "takes no static_connectors: topology= gives"),
+            ((2,), {"discovery_group": "x"}, "takes no discovery_group: discovery=True gives"),
+            ((2,), {"discovery": True, "topology": "ring"}, "discovery=True needs topology='symmetric'"),
             ((2,), {"brokers": [{}]}, "settings for 1 nodes of 2"),
             ((2,), {"brokers": {"port": 1}}, "takes no port"),
         ])
@@ -201,7 +203,7 @@ def test_wrong_use_of_a_cluster_fails_at_once(inner: Inner) -> None:
                 cluster.assert_nothing_lost()
         """
     )
-    result.assert_outcomes(passed=9)
+    result.assert_outcomes(passed=11)
 
 
 def test_a_plain_test_has_a_cluster_too(inner: Inner) -> None:

@@ -1,0 +1,233 @@
+"""4: the members of a cluster, as clients see them while nodes start and stop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+import trio
+
+from embedbroker import SecuritySetting, User
+from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
+from embedclient import ClientSessionFactory, ConnectionFactory, ServerLocator
+from embedclient.errors import ConnectionTimedOutException, JMSException
+from tests.embedclient.facades.test_discovery import ADDRESS, LOOPBACK, broadcasting
+from tests.scenarios.clients import ORDERS
+from tests.scenarios.nodes import MakeCluster, pass_time
+
+FINDING = pytest.mark.parametrize("discovery", [False, True], ids=["static", "discovery"])
+
+
+@pytest.fixture
+def group_port() -> int:
+    """A port that is free, so that tests at the same time have groups of their own."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def locator_of(cluster: BrokerCluster, *nodes: int) -> ServerLocator:
+    urls = ",".join(cluster.nodes[node].url for node in nodes)
+    return ServerLocator(f"({urls})?ha=true&reconnectAttempts=1&failoverAttempts=20&retryInterval=10")
+
+
+async def counted(factory: ClientSessionFactory, count: int) -> None:
+    """Wait until the broker of a factory announces so many members."""
+    with trio.fail_after(10):
+        while len(factory.members) != count:
+            await pass_time(0.05)
+
+
+async def use(factory: ClientSessionFactory) -> None:
+    """Open a session, and close it."""
+    async with factory.create_session() as session:
+        await session.start()
+
+
+@FINDING
+async def test_receive_notifications(broker_cluster: MakeCluster, discovery: bool) -> None:
+    """4.1, 4.6
+
+    Given a client of a cluster of five, when its nodes stop one by one, then it sees five members and each time one
+    less, and opens sessions on the others.
+    """
+    cluster = await broker_cluster(5, discovery=discovery).start()
+    async with locator_of(cluster, *range(5)).create_session_factory() as factory:
+        await counted(factory, 5)
+        for left in (4, 3, 2, 1):
+            await cluster.nodes[left].stop()
+            await counted(factory, left)
+            await use(factory)
+
+
+@FINDING
+async def test_receive_notifications_when_other_nodes_are_started_and_stopped(
+    broker_cluster: MakeCluster, discovery: bool
+) -> None:
+    """4.2, 4.6
+
+    Given a client of the only node, when four others start and stop, then it sees one member more, or less, each time.
+    """
+    cluster = broker_cluster(5, discovery=discovery)
+    await cluster.nodes[0].start()
+    async with locator_of(cluster, 0).create_session_factory() as factory:
+        await counted(factory, 1)
+        for number in (1, 2, 3, 4):
+            await cluster.nodes[number].start()
+            await counted(factory, number + 1)
+        for number in (4, 3, 2, 1):
+            await cluster.nodes[number].stop()
+            await counted(factory, number)
+        await use(factory)
+
+
+async def test_stop_nodes(broker_cluster: MakeCluster) -> None:
+    """4.3
+
+    Given a client of a cluster of five, when all nodes stop in turn, then it goes on at another one each time, and
+    behind the last one it is not connected.
+    """
+    cluster = await broker_cluster(5).start()
+    async with locator_of(cluster, *range(5)).create_session_factory() as factory:
+        await counted(factory, 5)
+        for left in (4, 3, 2, 1):
+            connector = factory.connector
+            assert connector is not None
+            (serving,) = [node for node in cluster.nodes if node.name == connector.parameters["serverId"]]
+            await serving.stop()
+            await use(factory)
+            await counted(factory, left)
+        (last,) = [node for node in cluster.nodes if node.is_live]
+        await last.stop()
+        with pytest.raises(JMSException):
+            await use(factory)
+
+
+async def test_multiple_client_session_factories(broker_cluster: MakeCluster) -> None:
+    """4.4
+
+    Given five factories of one locator, when four nodes stop, then each factory sees each of them leave.
+    """
+    cluster = await broker_cluster(5).start()
+    locator = locator_of(cluster, *range(5))
+    async with AsyncExitStack() as stack:
+        factories = [await stack.enter_async_context(locator.create_session_factory()) for _ in range(5)]
+        for left in (4, 3, 2, 1):
+            for factory in factories:
+                await counted(factory, left + 1)
+            await cluster.nodes[left].stop()
+        for factory in factories:
+            await counted(factory, 1)
+            await use(factory)
+
+
+async def test_wrong_password_triggers_cluster_connection_stop(
+    broker_cluster: MakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """4.5
+
+    Given two nodes with security, of which one has a wrong cluster password, when both run, then neither is a member of
+    the other, and clients use each alone.
+    """
+    secured: dict[str, Any] = {
+        "users": [User("joe", "joe", roles=["staff"])],
+        "security_settings": {"#": SecuritySetting.all("staff")},
+    }
+    cluster = broker_cluster(2, brokers=[secured, {**secured, "cluster_password": "wrong"}])
+    for node in cluster.nodes:
+        await node.start()
+    await pass_time(10)
+    await cluster.wait_formed([0], [1])
+    for node in cluster.nodes:
+        async with (
+            ConnectionFactory(node.url, user="joe", password="joe").connect() as connection,
+            connection.session() as session,
+        ):
+            await session.create_producer(ORDERS).send("here")
+        await node.wait_for(queue="orders", count=1)
+        assert f"{node.name} (vm://{node.name}) refuses the cluster user and password" in caplog.text
+
+
+async def test_netty(broker_factory: Callable[..., ManagedBroker]) -> None:
+    """4.12
+
+    Given a broker outside any cluster, when a client without failover connects, then it is the only member, at the
+    connector in use.
+    """
+    broker = await broker_factory("broker").start()
+    async with ServerLocator(broker.url).create_session_factory() as factory:
+        assert factory.connector is not None and factory.connector.parameters["serverId"] == "broker"
+        assert factory.members == (factory.connector,)
+        await broker.stop()
+        await pass_time(1)
+        assert not factory.members
+
+
+# -- discovery by a client, over real datagrams on the loopback --------------------------------------------------------
+
+
+def discovering(group_port: int, *parameters: str) -> ServerLocator:
+    options = "&".join([f"localBindAddress={LOOPBACK}", "discoveryInitialWaitTimeout=50", *parameters])
+    return ServerLocator(f"udp://{ADDRESS}:{group_port}?{options}")
+
+
+@pytest.mark.parametrize("attempts", [10, 0], ids=["with retry", "without retry"])
+async def test_recovery_bad_udp(broker_over_tcp: ManagedBroker, group_port: int, attempts: int) -> None:
+    """4.8, 4.9
+
+    Given no datagrams for a time, when a client connects, then it connects with its next attempts; without attempts,
+    the first call fails, and the next one succeeds.
+    """
+    locator = discovering(group_port, f"initialConnectAttempts={attempts}", "retryInterval=20")
+    if not attempts:
+        with pytest.raises(ConnectionTimedOutException):
+            async with locator.create_session_factory():
+                pass
+    connected = trio.Event()
+
+    async def connect() -> None:
+        async with locator.create_session_factory() as factory:
+            await use(factory)
+            connected.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connect)
+        if attempts:
+            await pass_time(0.15)
+            assert not connected.is_set()
+        with broadcasting(broker_over_tcp.url, group_port):
+            await connected.wait()
+
+
+async def test_no_server(group_port: int) -> None:
+    """4.10
+
+    Given no broker, a wait of 50 ms and three attempts, when a client connects, then it has an error.
+    """
+    with pytest.raises(ConnectionTimedOutException, match=f"multicast group {ADDRESS}:{group_port}"):
+        async with discovering(group_port, "initialConnectAttempts=3", "retryInterval=1").create_session_factory():
+            pass
+
+
+async def test_connect_with_multi_thread(broker_over_tcp: ManagedBroker, group_port: int) -> None:
+    """4.11
+
+    Given one locator, when a hundred tasks connect at once, then all of them do.
+    """
+    locator = discovering(group_port, "discoveryInitialWaitTimeout=10000")
+    done = []
+
+    async def connect() -> None:
+        async with locator.create_session_factory() as factory:
+            await use(factory)
+        done.append(factory)
+
+    with broadcasting(broker_over_tcp.url, group_port):
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(connect)
+    assert len(done) == 100
