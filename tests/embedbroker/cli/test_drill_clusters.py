@@ -77,6 +77,8 @@ def test_each_broker_of_a_cluster_finds_all_others(tmp_path: Path, ha: Ha, broke
     assert len({config.port for config in configs}) == brokers
     assert len({config.data_directory for config in configs}) == stores
     assert [file.node for file in files] == sorted(["node1", "node2", "node3"] * (brokers // 3))
+    if ha is Ha.REPLICATION:
+        assert [getattr(config.ha_policy, "group_name", None) for config in configs] == [file.node for file in files]
     for config in configs:
         cluster = config.cluster_connection
         assert cluster is not None

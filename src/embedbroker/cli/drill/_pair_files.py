@@ -102,8 +102,8 @@ _KINDS = {
     Ha.REPLICATION: _Kind(
         ("ReplicationPrimary", "ReplicationBackup"),
         (
-            f"<replication><primary>{_MANAGER}</primary></replication>",
-            f"<replication><backup>{_MANAGER}<allow-failback>true</allow-failback></backup></replication>",
+            f"<replication><primary>{_MANAGER}{{group}}</primary></replication>",
+            f"<replication><backup>{_MANAGER}{{group}}<allow-failback>true</allow-failback></backup></replication>",
         ),
         shares_store=False,
     ),
@@ -171,7 +171,9 @@ def _text_of(file: BrokerFile, files: list[BrokerFile], kind: _Kind | None, role
         parts += _CLUSTER_TEXT.format(others="".join(f"<connector-ref>{name}</connector-ref>" for name in others))
     if kind is not None:
         locks = quoteattr(str(directory / "locks"))[1:-1]
-        parts += _POLICY_TEXT.format(policy=kind.texts[role_number].format(locks=locks))
+        # Without it a backup joins the primary of any node.
+        group = f"<group-name>{file.node}</group-name>" if file.node else ""
+        parts += _POLICY_TEXT.format(policy=kind.texts[role_number].format(locks=locks, group=group))
     return _TEXT.format(
         name=file.name,
         store=escape(str(file.store.parent)),
