@@ -63,7 +63,7 @@ def test_each_family_exists() -> None:
     )
     later = "from embedbroker import ThreadedBroker; from embedbroker.runtime import _directory, journal_directory"
     packets = "from embedclient.wire.core import NodeAnnounce, FederationStream, SessionXaEnd"
-    discovery = "from embedclient.agent import announced_entry; from embedclient.transport import UdpDatagrams"
+    discovery = "from embedclient.agent import announced_entry; from embedclient.transport import SystemDatagrams"
     selector = "from embedbroker.kernel import parse_selector; parse_selector('a = 1')"
     loaded = loaded_by(f"{code}; {later}; {packets}; {discovery}; {selector}")
     ours = [

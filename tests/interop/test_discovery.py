@@ -15,7 +15,7 @@ from embedclient import ServerLocator, TransportConfiguration
 from embedclient.engine.core import DiscoveryGroup
 from embedclient.engine.core._discovery import BroadcastGroup, EntryAdded, EntryExpired
 from embedclient.model import MulticastGroup
-from embedclient.transport import UdpDatagrams
+from embedclient.transport import SystemDatagrams
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 from tests.interop.artemis import ArtemisBroker, command_line, free_port
 
@@ -51,7 +51,7 @@ async def broadcast(group: MulticastGroup, url: str) -> None:
     """Announce a broker at a URL, as `broadcast-group` does."""
     host, _, port = url.removeprefix("tcp://").partition(":")
     broadcasts = BroadcastGroup("ours", "start", [TransportConfiguration("c", parameters={"host": host, "port": port})])
-    sender = await UdpDatagrams().open_sender(group)
+    sender = await SystemDatagrams().open_sender(group)
     broadcasts.start(trio.current_time())
     try:
         while (due := broadcasts.next_deadline()) is not None:
@@ -74,7 +74,7 @@ async def test_our_client_finds_an_artemis_which_leaves_the_list_when_it_is_kill
         assert factory.connector.port == theirs.port
         await session.create_queue("q")
     refresh_s = 2.0
-    receiver = await UdpDatagrams().open_receiver(group)
+    receiver = await SystemDatagrams().open_receiver(group)
     discovery = DiscoveryGroup(refresh_timeout_ms=int(refresh_s * 1000))
     with trio.fail_after(SECONDS_MAX):
         [added] = discovery.on_datagram(await receiver.receive(), trio.current_time())

@@ -213,10 +213,12 @@ class _Listener:
         if self._warns_at is not None and now.monotonic >= self._warns_at:
             self._warns_at = None
             seconds = self._group.initial_wait_timeout_ms / 1000
+            advice = "this address and port, and local-bind-address must name a network interface on which it sends"
+            if self._group.shared_directory is not None:
+                advice = "this directory and channel"
             self._log.warning(
                 f"{self.endpoint}: no other broker has announced itself at {self._group.group} within {seconds:g} s;"
-                " another broker must have a broadcast-group with this address and port, and local-bind-address must"
-                " name a network interface on which it sends. This broker goes on listening"
+                f" another broker must have a broadcast-group with {advice}. This broker goes on listening"
             )
         self._apply(self._state.on_time(now.monotonic), now)
 

@@ -13,10 +13,10 @@ from attrs import field, frozen
 
 from embedclient.model import did_you_mean
 
-from ._checks import named, optional, text, whole
+from ._checks import as_path, named, optional, path, text, whole
 
 if TYPE_CHECKING:
-    from embedclient.model import MulticastGroup
+    from embedclient.model import BroadcastEndpoint
 
 __all__ = ["BroadcastGroup", "DiscoveryGroup", "as_broadcast_groups", "as_discovery_groups", "check_discovery_group"]
 
@@ -36,67 +36,83 @@ def _names(value: object) -> tuple[str, ...]:
 
 @frozen
 class BroadcastGroup:
-    """Define a multicast group at which a live broker announces how it is reached.
+    """Define a multicast group, or a shared directory, at which a live broker announces how it is reached.
 
     Attributes:
         name: Name of the broadcast group.
-        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255.
+        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255; None: there is a ``shared_directory``.
         group_port: Port of the multicast group, 1 to 65,535.
         local_bind_address: Address or name of the network interface; None: the system chooses.
         local_bind_port: Port from which datagrams are sent; -1: a free one.
         broadcast_period_ms: Milliseconds from one datagram to the next.
         connectors: Names of the connectors that are announced; others use the last one. Empty: the connector of the
             cluster connection, or where the broker listens.
+        shared_directory: Directory, used by all brokers of the group, in which each has a file with its announcement.
+        channel: Subdirectory of the ``shared_directory``.
     """
 
     name: str = field(validator=named)
-    group_address: str = field(validator=text)
+    group_address: str | None = field(default=None, validator=optional(text))
     group_port: int = field(default=_DEFAULT_PORT)
     local_bind_address: str | None = field(default=None, validator=optional(named))
     local_bind_port: int = field(default=-1)
     broadcast_period_ms: int = field(default=2_000, validator=whole(1))
     connectors: tuple[str, ...] = field(default=(), converter=_names)
+    shared_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
+    channel: str = field(default="embedbroker", validator=named)
 
     def __attrs_post_init__(self) -> None:
         _ = self.group
 
     @property
-    def group(self) -> MulticastGroup:
-        """Return the multicast group, and the interface that leads to it."""
-        from embedclient.model import MulticastGroup
-
-        return MulticastGroup(self.group_address, self.group_port, self.local_bind_address, self.local_bind_port)
+    def group(self) -> BroadcastEndpoint:
+        """Return the multicast group and the interface that leads to it, or the shared directory."""
+        return _endpoint(self, self.local_bind_port)
 
 
 @frozen
 class DiscoveryGroup:
-    """Define a multicast group at which a broker finds others that announce themselves there.
+    """Define a multicast group, or a shared directory, at which a broker finds others that announce themselves there.
 
     Attributes:
         name: Name of the discovery group, by which cluster connections and bridges use it.
-        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255.
+        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255; None: there is a ``shared_directory``.
         group_port: Port of the multicast group, 1 to 65,535.
         local_bind_address: Address or name of the network interface; None: the system chooses.
         refresh_timeout_ms: Milliseconds of silence after which a broker leaves the list.
         initial_wait_timeout_ms: Milliseconds without any announcement after which the log has a warning.
+        shared_directory: Directory, used by all brokers of the group, in which each has a file with its announcement.
+        channel: Subdirectory of the ``shared_directory``.
     """
 
     name: str = field(validator=named)
-    group_address: str = field(validator=text)
+    group_address: str | None = field(default=None, validator=optional(text))
     group_port: int = field(default=_DEFAULT_PORT)
     local_bind_address: str | None = field(default=None, validator=optional(named))
     refresh_timeout_ms: int = field(default=10_000, validator=whole(1))
     initial_wait_timeout_ms: int = field(default=10_000, validator=whole(1))
+    shared_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
+    channel: str = field(default="embedbroker", validator=named)
 
     def __attrs_post_init__(self) -> None:
         _ = self.group
 
     @property
-    def group(self) -> MulticastGroup:
-        """Return the multicast group, and the interface that leads to it."""
-        from embedclient.model import MulticastGroup
+    def group(self) -> BroadcastEndpoint:
+        """Return the multicast group and the interface that leads to it, or the shared directory."""
+        return _endpoint(self)
 
-        return MulticastGroup(self.group_address, self.group_port, self.local_bind_address)
+
+def _endpoint(group: BroadcastGroup | DiscoveryGroup, local_bind_port: int = -1) -> BroadcastEndpoint:
+    from embedclient.model import MulticastGroup, SharedDirectory
+
+    if (group.group_address is None) is (group.shared_directory is None):
+        raise ValueError(
+            f"group {group.name!r} needs a group_address or a shared_directory, and not both: it is where brokers meet"
+        )
+    if group.shared_directory is not None:
+        return SharedDirectory(group.shared_directory, group.channel)
+    return MulticastGroup(group.group_address or "", group.group_port, group.local_bind_address, local_bind_port)
 
 
 def as_broadcast_groups(value: object) -> tuple[BroadcastGroup, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from attrs import AttrsInstance
 
 from embedbroker.config import BroadcastGroup, DiscoveryGroup
-from embedclient.model import describe_name, did_you_mean, parse_jgroups_stack
+from embedclient.model import SharedDirectory, describe_name, did_you_mean, parse_jgroups_stack
 
 from ._document import Element
 from ._findings import Findings
@@ -75,10 +75,11 @@ def _values(
     store(values, "name", required_attribute(element, "name", findings), kind, element.place, findings)
     file, channel = element.take("jgroups-file"), element.take("jgroups-channel")
     if file is not None:
-        # As in Artemis, the stack wins over a group-address.
-        values |= _group_of_stack(file, folder, findings)
         if channel is None:
             findings.refuse(element.place, "has a jgroups-file and no jgroups-channel: write both")
+        else:
+            # As in Artemis, the stack wins over a group-address.
+            values |= _group_of_stack(file, channel, folder, findings)
     elif channel is not None:
         findings.refuse(element.place, "has a jgroups-channel and no jgroups-file: write both")
     elif "group_address" not in values and not element.children.get("group-address"):
@@ -86,14 +87,14 @@ def _values(
     return values
 
 
-def _group_of_stack(file: Element, folder: Path, findings: Findings) -> dict[str, Any]:
-    """Return the multicast group of a JGroups file. Each protocol without a meaning here is a warning."""
-    name = value_of(file, text, findings)
-    if not isinstance(name, str):
+def _group_of_stack(file: Element, channel: Element, folder: Path, findings: Findings) -> dict[str, Any]:
+    """Return where members meet by a JGroups file. Each protocol without a meaning here is a warning."""
+    name, channel_name = value_of(file, text, findings), value_of(channel, text, findings)
+    if not isinstance(name, str) or not isinstance(channel_name, str):
         return {}
     path = folder / name
     try:
-        stack = parse_jgroups_stack(path.read_text("utf-8"))
+        stack = parse_jgroups_stack(path.read_text("utf-8"), channel_name)
     except OSError as error:
         findings.refuse(file.place, f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
@@ -102,6 +103,8 @@ def _group_of_stack(file: Element, folder: Path, findings: Findings) -> dict[str
         for note in stack.notes:
             findings.warn(file.place, f"{path}: {note}")
         group = stack.group
+        if isinstance(group, SharedDirectory):
+            return {"group_address": None, "shared_directory": group.location, "channel": group.channel}
         return {
             "group_address": group.address,
             "group_port": group.port,

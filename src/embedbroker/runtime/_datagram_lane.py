@@ -15,7 +15,7 @@ import trio
 from trio.lowlevel import enable_ki_protection
 
 from embedbroker.node import DatagramReceived, GroupFailed, Input, JoinGroup, LeaveGroup, SendDatagram
-from embedclient.transport import TransportLost, UdpDatagrams
+from embedclient.transport import SystemDatagrams, TransportLost
 
 if TYPE_CHECKING:
     from embedclient.transport import Datagrams, DatagramSender
@@ -33,7 +33,7 @@ class DatagramLane:
     """
 
     def __init__(self, datagrams: Datagrams | None, nursery: trio.Nursery, feed: Callable[[Input], None]) -> None:
-        self._datagrams: Datagrams = UdpDatagrams() if datagrams is None else datagrams
+        self._datagrams: Datagrams = SystemDatagrams() if datagrams is None else datagrams
         self._nursery = nursery
         self._feed = feed
         self._receiving: dict[str, trio.CancelScope] = {}

@@ -394,12 +394,12 @@ class NodeHost:
         assert multicast is not None, "a world with groups has a multicast network"
         match output:
             case JoinGroup(endpoint, group):
-                key = f"{group.address}:{group.port}"
+                key = group.place
                 if key not in self._groups.values():
                     multicast.join(key, self)
                 self._groups[endpoint] = key
             case SendDatagram(_, group, data):
-                multicast.send(self.name, f"{group.address}:{group.port}", data)
+                multicast.send(self.name, group.place, data)
             case LeaveGroup(endpoint):
                 left = self._groups.pop(endpoint, None)
                 if left is not None and left not in self._groups.values():

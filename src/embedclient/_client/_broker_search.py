@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from embedclient.agent import DiscoveryEntry, announced_entry
 from embedclient.errors import ConnectionTimedOutException, RemoteProtocolError
-from embedclient.model import TCP_CONNECTOR_FACTORY, can_be_dialled
+from embedclient.model import TCP_CONNECTOR_FACTORY, SharedDirectory, can_be_dialled
 
 from ._url import DiscoverySettings
 
@@ -67,7 +67,10 @@ class BrokerSearch:
         got = "no datagram came"
         if self._unusable:
             got = f"{self._unusable} datagrams came, and none was of use (the last one: {self._last_reason})"
+        advice = "with this address and port, and localBindAddress must name an interface on which it sends"
+        if isinstance(self.group, SharedDirectory):
+            got = got.replace("datagram came", "announcement is there")
+            advice = "with this directory and channel"
         return ConnectionTimedOutException(
-            f"{self.group}: {got} within {self.timeout_s:g} s; a broker must have a broadcast-group with this address "
-            "and port, and localBindAddress must name an interface on which it sends"
+            f"{self.group}: {got} within {self.timeout_s:g} s; a broker must have a broadcast-group {advice}"
         )

@@ -124,9 +124,9 @@ class TrioLoop:
     async def search(self, search: BrokerSearch) -> None:
         _check_loop()
         # Imported here, so that programs without discovery do not load it.
-        from embedclient.transport import UdpDatagrams
+        from embedclient.transport import SystemDatagrams
 
-        receiver = await (self._datagrams or UdpDatagrams()).open_receiver(search.group)
+        receiver = await (self._datagrams or SystemDatagrams()).open_receiver(search.group)
         try:
             with trio.move_on_after(math.inf if search.timeout_s is None else search.timeout_s):
                 while not search.on_datagram(await receiver.receive()):

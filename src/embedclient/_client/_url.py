@@ -47,7 +47,7 @@ from ._url_parameters import (
 )
 
 if TYPE_CHECKING:
-    from embedclient.model import MulticastGroup
+    from embedclient.model import BroadcastEndpoint, MulticastGroup
 
 T = TypeVar("T")
 DEFAULT_PORT = 61616
@@ -94,11 +94,11 @@ class FactorySettings:
 class DiscoverySettings:
     """Where a client finds its first broker.
 
-    - `group`: the multicast group to which brokers announce themselves.
+    - `group`: the multicast group, or the shared directory, to which brokers announce themselves.
     - `initial_wait_timeout_ms`: milliseconds that an attempt waits for an announcement; 0 for no limit.
     """
 
-    group: MulticastGroup
+    group: BroadcastEndpoint
     initial_wait_timeout_ms: int = 10_000
 
 
@@ -217,19 +217,21 @@ class _Parser:
             reason = "names no IPv4 multicast address, from 224.0.0.0 to 239.255.255.255: write udp://231.7.7.7:9876"
             raise self._error(f"{self.shown!r} {reason}") from None
 
-    def _group_of_stack(self, channel: str, given: Mapping[str, int | str]) -> MulticastGroup:
-        """Return the multicast group of a JGroups file. The channel is a name for people."""
-        from embedclient.model import parse_jgroups_stack
+    def _group_of_stack(self, channel: str, given: Mapping[str, int | str]) -> BroadcastEndpoint:
+        """Return the multicast group of a JGroups file, or its directory, in which channels are apart."""
+        from embedclient.model import SharedDirectory, parse_jgroups_stack
 
         file = str(given.get("file", ""))
         if not file or not channel.strip("/"):
             raise self._error(f"{self.shown!r} needs a channel and a file, as in jgroups://channel?file=stack.xml")
         try:
-            group = parse_jgroups_stack(Path(file).read_text("utf-8")).group
+            group = parse_jgroups_stack(Path(file).read_text("utf-8"), channel.strip("/")).group
         except OSError as error:
             raise self._error(f"the JGroups file {describe_name(file)!r} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise self._error(f"the JGroups file {describe_name(file)!r}: {error}") from None
+        if isinstance(group, SharedDirectory):
+            return group
         interface = str(given.get("localBindAddress", "")) or group.local_bind_address
         return evolve(group, local_bind_address=interface)
 

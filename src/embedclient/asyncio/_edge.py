@@ -11,7 +11,7 @@ import concurrent.futures
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,7 +33,7 @@ from embedclient.tls import STALLED, TLSConnection, TLSError, TLSStoreError, con
 
 if TYPE_CHECKING:
     from embedclient._client import BrokerSearch
-    from embedclient.model import MulticastGroup
+    from embedclient.model import MulticastGroup, SharedDirectory
 
 T = TypeVar("T")
 _DATAGRAM_BYTES_MAX = 65_535
@@ -563,22 +563,47 @@ class AsyncioLoop:
 
     async def search(self, search: BrokerSearch) -> None:
         _check_loop()
-        # Loads trio, which only programs with a URL of this kind need.
-        from embedclient.transport import joined_socket
+        from embedclient.model import SharedDirectory
 
-        loop = asyncio.get_running_loop()
-        joined = joined_socket(search.group, *await _interface(loop, search.group))
-        try:
-            async with asyncio.timeout(search.timeout_s):
-                while True:
-                    if search.on_datagram(await loop.sock_recv(joined, _DATAGRAM_BYTES_MAX)):
-                        return
-                    # sock_recv does not suspend while datagrams wait: a flood of them would stop the loop.
-                    await asyncio.sleep(0)
-        except TimeoutError:
-            pass  # the search has found no broker, which it reports
-        finally:
-            joined.close()
+        with suppress(TimeoutError):  # the search has found no broker, which it reports
+            if isinstance(search.group, SharedDirectory):
+                await _search_in_directory(search, search.group)
+            else:
+                await _search_in_group(search, search.group)
+
+
+async def _search_in_group(search: BrokerSearch, group: MulticastGroup) -> None:
+    # Loads trio, which only programs with a URL of this kind need.
+    from embedclient.transport import joined_socket
+
+    loop = asyncio.get_running_loop()
+    joined = joined_socket(group, *await _interface(loop, group))
+    try:
+        async with asyncio.timeout(search.timeout_s):
+            while True:
+                if search.on_datagram(await loop.sock_recv(joined, _DATAGRAM_BYTES_MAX)):
+                    return
+                # sock_recv does not suspend while datagrams wait: a flood of them would stop the loop.
+                await asyncio.sleep(0)
+    finally:
+        joined.close()
+
+
+async def _search_in_directory(search: BrokerSearch, directory: SharedDirectory) -> None:
+    from embedclient.transport import LOOK_EVERY_S, DirectoryReader
+
+    reader = DirectoryReader(directory)
+    async with asyncio.timeout(search.timeout_s):
+        while True:
+            try:
+                found = await asyncio.get_running_loop().run_in_executor(None, reader.look)
+            except RuntimeError as error:
+                if not is_thread_shortage(error):
+                    raise
+                raise OSError(str(ThreadShortage(f"reading {directory}"))) from error
+            if any(search.on_datagram(data) for data in found):
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _interface(loop: asyncio.AbstractEventLoop, group: MulticastGroup) -> tuple[str, ...]:

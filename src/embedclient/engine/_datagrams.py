@@ -1,4 +1,4 @@
-"""Inputs and outputs of a step machine that sends and receives the datagrams of multicast groups.
+"""Inputs and outputs of a step machine that sends and receives the datagrams of groups: multicast, or a directory.
 
 Responsible for the vocabulary between a broker's node and the edge that has the sockets. Does not depend on the content
 of a datagram.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from ..model import MulticastGroup
+    from ..model import BroadcastEndpoint
 
 __all__ = ["DatagramReceived", "GroupFailed", "JoinGroup", "LeaveGroup", "SendDatagram"]
 
@@ -23,7 +23,7 @@ class JoinGroup:
     """Receive the datagrams of a group. A failure is a `GroupFailed`, and the machine may request it again."""
 
     endpoint: str
-    group: MulticastGroup
+    group: BroadcastEndpoint
 
 
 @frozen
@@ -31,7 +31,7 @@ class SendDatagram:
     """Send a datagram to a group. It may be lost; a failure that is known is a `GroupFailed`."""
 
     endpoint: str
-    group: MulticastGroup
+    group: BroadcastEndpoint
     data: bytes
 
 

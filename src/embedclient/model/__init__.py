@@ -51,6 +51,7 @@ from ._url import (
 from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
+    from ._broadcast_endpoint import BroadcastEndpoint, SharedDirectory
     from ._jgroups_stack import JGroupsStack, parse_jgroups_stack
     from ._jms_body import ObjectMessage, TextMessage
     from ._jms_bytes import BytesMessage
@@ -85,6 +86,7 @@ __all__ = [
     "BodyChunks",
     "BodyStream",
     "BodyValue",
+    "BroadcastEndpoint",
     "BytesMessage",
     "Check",
     "DeliveryMode",
@@ -111,6 +113,7 @@ __all__ = [
     "ReadableBody",
     "RoutingType",
     "SaveTarget",
+    "SharedDirectory",
     "StreamMessage",
     "TLSContext",
     "TLSSettings",
@@ -162,6 +165,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "._broadcast_endpoint": "BroadcastEndpoint SharedDirectory",
         "._jgroups_stack": "JGroupsStack parse_jgroups_stack",
         "._jms_body": "ObjectMessage TextMessage",
         "._jms_bytes": "BytesMessage",

@@ -1,8 +1,9 @@
 """The file of a JGroups protocol stack, as far as it names where members find each other.
 
-Responsible for the multicast group in it, and for one note for each protocol without a meaning here. A channel of Java
-is not joined: its protocols are those of JGroups, and brokers here send the datagrams of broadcast groups. Does not
-depend on files: the parser gets the whole text, and document types, which could name files, are refused.
+Responsible for the multicast group or the directory in it, and for one note for each protocol without a meaning here.
+A channel of Java is not joined: its protocols are those of JGroups, and brokers here send the datagrams of broadcast
+groups. Does not depend on files: the parser gets the whole text, and document types, which could name files, are
+refused.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from xml.parsers import expat
 
 from attrs import frozen
 
+from ._broadcast_endpoint import BroadcastEndpoint, SharedDirectory
 from ._multicast import MulticastGroup
 from ._url import describe_name
 
@@ -31,20 +33,26 @@ _REFERENCE: Final = re.compile(r"\$\{([^}:]*)(?::([^}]*))?\}")
 # Words for an interface that JGroups chooses itself.
 _CHOSEN: Final = ("GLOBAL", "SITE_LOCAL", "LINK_LOCAL", "NON_LOOPBACK")
 _DEPTH_MAX: Final = 2
+# The default of FILE_PING.
+_LOCATION: Final = "/tmp/jgroups"  # the name, nothing is created here
 
 
 @frozen
 class JGroupsStack:
-    """What a stack means here: a multicast group, and one note for each protocol without a meaning."""
+    """What a stack means here: where members meet, and one note for each protocol without a meaning."""
 
-    group: MulticastGroup
+    group: BroadcastEndpoint
     notes: tuple[str, ...]
 
 
-def parse_jgroups_stack(text: str) -> JGroupsStack:
-    """Return the multicast group of a stack.
+def parse_jgroups_stack(text: str, channel: str) -> JGroupsStack:
+    """Return the multicast group of a stack, or the directory of its FILE_PING.
 
     References such as ``${name:default}`` become their default.
+
+    Args:
+        text: The content of the file.
+        channel: Name of the channel; brokers with another one do not meet in a directory.
 
     Raises:
         ValueError: the text is no stack, or members cannot find each other by it here; the text names the protocol.
@@ -53,21 +61,26 @@ def parse_jgroups_stack(text: str) -> JGroupsStack:
     if not protocols or protocols[0][0] not in _TRANSPORTS:
         raise ValueError(f"it must begin with a transport, one of {', '.join(_TRANSPORTS)}")
     places: list[tuple[str, dict[str, str]]] = []
+    directories: list[str] = []
     notes: list[str] = []
     for index, (name, attributes) in enumerate(protocols):
         if name in _MULTICAST:
             places.append((name, {"bind_addr": protocols[0][1].get("bind_addr", ""), **attributes}))
+        elif name == "FILE_PING":
+            directories.append(attributes.get("location", _LOCATION))
         elif _DISCOVERIES.fullmatch(name) and not (name == "PING" and protocols[0][0] == "UDP"):
             raise ValueError(
-                f"{name} is not supported: members find each other by UDP with PING, or by TCP with MPING; or write"
-                " static-connectors, or a group-address, without a JGroups file"
+                f"{name} is not supported: members find each other by UDP with PING, or by TCP with MPING or FILE_PING;"
+                " or write static-connectors, or a group-address, without a JGroups file"
             )
         elif name in _PROTECTIONS:
             notes.append(f"{name} has no meaning here: datagrams are neither encrypted nor authenticated")
         elif index > 0 and name != "PING":
             notes.append(f"{name} has no meaning here")
+    if directories:
+        return JGroupsStack(SharedDirectory(directories[-1], channel), tuple(notes))
     if not places:
-        raise ValueError(f"{protocols[0][0]} without MPING does not say where members find each other")
+        raise ValueError(f"{protocols[0][0]} without MPING or FILE_PING does not name where members find each other")
     return JGroupsStack(_group(*places[-1]), tuple(notes))
 
 

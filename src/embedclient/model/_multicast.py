@@ -54,6 +54,11 @@ class MulticastGroup:
     local_bind_address: str | None = None
     local_bind_port: int = field(default=-1, validator=_port)
 
+    @property
+    def place(self) -> str:
+        """Return address and port."""
+        return f"{self.address}:{self.port}"
+
     def __str__(self) -> str:
         interface = self.local_bind_address
         on = "the default interface" if interface is None else f"the interface of {describe_name(interface)}"

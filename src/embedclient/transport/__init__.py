@@ -17,15 +17,19 @@ from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 if TYPE_CHECKING:
     from ._datagrams import Datagrams, DatagramSender
+    from ._directory import LOOK_EVERY_S, DirectoryReader
     from ._memory_datagrams import MemoryMulticast
-    from ._udp import UdpDatagrams, joined_socket
+    from ._udp import SystemDatagrams, joined_socket
 
 __all__ = [
+    "LOOK_EVERY_S",
     "ByteStream",
     "DatagramSender",
     "Datagrams",
+    "DirectoryReader",
     "Listener",
     "MemoryMulticast",
+    "SystemDatagrams",
     "TLSDial",
     "TLSFailed",
     "TLSListener",
@@ -33,7 +37,6 @@ __all__ = [
     "TcpListener",
     "TcpReservation",
     "TransportLost",
-    "UdpDatagrams",
     "connect_tcp",
     "dial",
     "joined_socket",
@@ -48,8 +51,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "._directory": "LOOK_EVERY_S DirectoryReader",
         "._datagrams": "DatagramSender Datagrams",
         "._memory_datagrams": "MemoryMulticast",
-        "._udp": "UdpDatagrams joined_socket",
+        "._udp": "SystemDatagrams joined_socket",
     },
 )

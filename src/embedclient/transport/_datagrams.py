@@ -1,4 +1,4 @@
-"""The contract of datagrams to a multicast group: both of its ends, and the seam that opens them.
+"""The contract of datagrams to a multicast group or a shared directory: both of its ends, and the seam that opens them.
 
 Does not depend on any concrete network, or on the content of a datagram. Datagrams may be lost, come twice, or come in
 another order. Sender and receiver are two objects, because a client only receives.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from embedclient.model import MulticastGroup
+from embedclient.model import BroadcastEndpoint
 
 from ._stream import Buffer
 
@@ -45,16 +45,16 @@ class DatagramReceiver(Protocol):
 
 
 class Datagrams(Protocol):
-    """Opens both ends of multicast groups, over UDP or over a network of tests."""
+    """Opens both ends of multicast groups and shared directories, of this machine or of a network of tests."""
 
-    async def open_sender(self, group: MulticastGroup) -> DatagramSender:
+    async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
         """Return a sender to a group.
 
         Raises:
             OSError: the local address or port is not available; the text names the group and what to do.
         """
 
-    async def open_receiver(self, group: MulticastGroup) -> DatagramReceiver:
+    async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
         """Join a group. The receiver also gets what other processes of this machine send to the group.
 
         Raises:

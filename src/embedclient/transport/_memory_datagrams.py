@@ -13,7 +13,7 @@ from random import Random
 
 import trio
 
-from embedclient.model import MulticastGroup
+from embedclient.model import BroadcastEndpoint, MulticastGroup, SharedDirectory
 
 from ._datagrams import DatagramReceiver, DatagramSender
 from ._stream import Buffer, TransportLost
@@ -52,6 +52,8 @@ class MemoryMulticast:
         self.duplication_chance = duplication_chance
         self._random = random
         self._receivers: list[MemoryReceiver] = []
+        # What each sender has in a shared directory, which receivers get that come later.
+        self._files: dict[MemorySender, tuple[str, bytes]] = {}
         self._separated: set[tuple[str, str]] = set()
 
     def at(self, host: str) -> MemoryDatagrams:
@@ -79,15 +81,26 @@ class MemoryMulticast:
 
     def join(self, receiver: MemoryReceiver) -> None:
         self._receivers.append(receiver)
+        for place, data in self._files.values():
+            if place == receiver.place:
+                receiver.put(trio.current_time(), data)
+
+    def keep(self, sender: MemorySender, place: str, data: bytes) -> None:
+        """Keep the file of a sender in a shared directory."""
+        self._files[sender] = (place, data)
+
+    def remove(self, sender: MemorySender) -> None:
+        """Remove the file of a sender."""
+        self._files.pop(sender, None)
 
     def leave(self, receiver: MemoryReceiver) -> None:
         self._receivers.remove(receiver)
 
-    def carry(self, host: str, group: MulticastGroup, data: bytes) -> None:
+    def carry(self, host: str, group: BroadcastEndpoint, data: bytes) -> None:
         """Send a datagram from a host to all receivers of a group, also those of the same host."""
         now = trio.current_time()
         for receiver in self._receivers:
-            if receiver.place != (group.address, group.port) or self.separates(host, receiver.host):
+            if receiver.place != group.place or self.separates(host, receiver.host):
                 continue
             for delay_s in self._delays():
                 receiver.put(now + delay_s, data)
@@ -109,9 +122,9 @@ class MemoryDatagrams:
         self._host = host
         self._ports: set[int] = set()
 
-    async def open_sender(self, group: MulticastGroup) -> DatagramSender:
+    async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
         await trio.lowlevel.checkpoint()
-        port = group.local_bind_port
+        port = group.local_bind_port if isinstance(group, MulticastGroup) else 0
         if port > 0 and port in self._ports:
             raise OSError(
                 errno.EADDRINUSE, f"cannot send to {group} from port {port}: in use; the local bind port must be free"
@@ -119,7 +132,7 @@ class MemoryDatagrams:
         self._ports.add(port)
         return MemorySender(self._network, self._host, group, self._ports)
 
-    async def open_receiver(self, group: MulticastGroup) -> DatagramReceiver:
+    async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
         await trio.lowlevel.checkpoint()
         return MemoryReceiver(self._network, self._host, group)
 
@@ -127,7 +140,7 @@ class MemoryDatagrams:
 class MemorySender:
     """A DatagramSender of one host. ``ports`` are the local ports that its host uses."""
 
-    def __init__(self, network: MemoryMulticast, host: str, group: MulticastGroup, ports: set[int]) -> None:
+    def __init__(self, network: MemoryMulticast, host: str, group: BroadcastEndpoint, ports: set[int]) -> None:
         self._network = network
         self._host = host
         self._group = group
@@ -138,19 +151,24 @@ class MemorySender:
         if self._closed:
             raise TransportLost("closed here")
         self._network.carry(self._host, self._group, bytes(data))
+        if isinstance(self._group, SharedDirectory):
+            self._network.keep(self, self._group.place, bytes(data))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._ports.discard(self._group.local_bind_port)
+            if isinstance(self._group, SharedDirectory):
+                self._network.remove(self)
+            else:
+                self._ports.discard(self._group.local_bind_port)
 
 
 class MemoryReceiver:
     """A DatagramReceiver of one host."""
 
-    def __init__(self, network: MemoryMulticast, host: str, group: MulticastGroup) -> None:
+    def __init__(self, network: MemoryMulticast, host: str, group: BroadcastEndpoint) -> None:
         self.host = host
-        self.place = (group.address, group.port)
+        self.place = group.place
         self._network = network
         self._waiting: list[tuple[float, int, bytes]] = []
         self._serial = 0

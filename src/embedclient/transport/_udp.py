@@ -14,13 +14,14 @@ from typing import Final
 
 import trio
 
-from embedclient.model import MulticastGroup, describe_name
+from embedclient.model import BroadcastEndpoint, MulticastGroup, SharedDirectory, describe_name
 
 from ._datagrams import DatagramReceiver, DatagramSender
+from ._directory import DirectoryReceiver, DirectorySender
 from ._stream import Buffer, TransportLost
 from ._tcp import addresses, error_text
 
-__all__ = ["UdpDatagrams", "joined_socket"]
+__all__ = ["SystemDatagrams", "joined_socket"]
 
 # The system chooses.
 ANY_INTERFACE: Final = "0.0.0.0"
@@ -85,10 +86,15 @@ class UdpReceiver:
             self._socket.close()
 
 
-class UdpDatagrams:
-    """Datagrams over UDP. The time to live of each is 1, so no router forwards it."""
+class SystemDatagrams:
+    """Datagrams over UDP, or over files of a shared directory.
 
-    async def open_sender(self, group: MulticastGroup) -> DatagramSender:
+    The time to live of each datagram is 1, so no router forwards it.
+    """
+
+    async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
+        if isinstance(group, SharedDirectory):
+            return DirectorySender(group)
         where = f"cannot send to {group}"
         interface = await _interface(group, where)
         opened = _socket()
@@ -103,7 +109,9 @@ class UdpDatagrams:
             raise _failed(where + port, error, advice) from error
         return UdpSender(opened, group)
 
-    async def open_receiver(self, group: MulticastGroup) -> DatagramReceiver:
+    async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
+        if isinstance(group, SharedDirectory):
+            return DirectoryReceiver(group)
         interface = await _interface(group, f"cannot join {group}")
         return UdpReceiver(joined_socket(group, interface), group)
 

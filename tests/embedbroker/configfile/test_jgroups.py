@@ -64,11 +64,10 @@ def test_defaults_and_words_for_interfaces(
         (stack_of("<TCP/>", "<JDBC_PING/>"), "JDBC_PING is not supported: members find each other by"),
         (stack_of("<TCP/>", "<aws.S3_PING/>"), "S3_PING is not supported"),
         (stack_of("<TCP/>", "<org.jgroups.protocols.kubernetes.KUBE_PING/>"), "KUBE_PING is not supported"),
-        (stack_of("<TCP/>", "<FILE_PING location='x'/>"), "FILE_PING is not supported"),
         (stack_of("<TCP/>", "<TCPPING initial_hosts='a[7800]'/>"), "TCPPING is not supported"),
         (stack_of("<TCP/>", "<TCPGOSSIP/>"), "TCPGOSSIP is not supported"),
         (stack_of("<TCP/>", "<PING/>"), "PING is not supported"),
-        (stack_of("<TCP/>", "<MERGE3/>"), "TCP without MPING does not say where members find each other"),
+        (stack_of("<TCP/>", "<MERGE3/>"), "TCP without MPING or FILE_PING does not name where members find each other"),
         (stack_of("<PING/>"), "it must begin with a transport, one of UDP, TCP"),
         (stack_of("<UDP mcast_port='many'/>"), "UDP: mcast_port must be a port, not 'many'"),
         (stack_of("<UDP mcast_addr='10.0.0.1'/>"), "UDP: the group address '10.0.0.1' is no IPv4 multicast address"),
@@ -87,9 +86,16 @@ def test_a_stack_that_brokers_cannot_use_is_an_error_with_the_protocol(tmp_path:
     assert second.partition(": ")[2] == first.partition(": ")[2]
 
 
+def test_the_directory_of_file_ping_is_a_shared_directory(tmp_path: Path) -> None:
+    (tmp_path / "stack.xml").write_text(stack_of("<TCP/>", "<FILE_PING location='/shared/ping'/>"))
+    config = load(tmp_path, BOTH.format(channel=CHANNEL)).config
+    assert config.discovery_groups == (DiscoveryGroup("d", shared_directory="/shared/ping", channel="channel"),)
+    assert config.broadcast_groups[0].group == config.discovery_groups[0].group
+
+
 def test_file_and_channel_belong_together_and_the_file_must_exist(tmp_path: Path) -> None:
-    problems = refused(tmp_path, BOTH.format(channel=""))
-    assert [problem.partition(": ")[2] for problem in problems[:2]] == [
+    found = [refused(tmp_path, BOTH.format(channel=channel))[0].partition(": ")[2] for channel in (CHANNEL, "")]
+    assert found == [
         f"{tmp_path / 'stack.xml'} cannot be read: No such file or directory",
         "has a jgroups-file and no jgroups-channel: write both",
     ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -20,6 +22,7 @@ from embedbroker import (
     QueueConfiguration,
 )
 from embedclient import ConnectionFactory, Queue, ServerLocator
+from embedclient.asyncio import ServerLocator as AsyncioLocator
 from embedclient.transport._memory_datagrams import MemoryMulticast
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 
@@ -55,6 +58,34 @@ async def test_two_brokers_and_a_client_find_each_other_over_udp() -> None:
         await until_known(a, "a")
         await b.start()
         await until_known(a, "a", "b")
+
+
+async def test_brokers_and_clients_find_each_other_in_a_shared_directory(tmp_path: Path) -> None:
+    """With one JGroups file, and nothing else in common."""
+    (tmp_path / "stack.xml").write_text(f"<config><TCP/><FILE_PING location='{tmp_path}'/></config>")
+
+    def member(name: str) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            name=name,
+            broadcast_groups=[BroadcastGroup("b", shared_directory=tmp_path, channel="c", broadcast_period_ms=200)],
+            discovery_groups=[DiscoveryGroup("d", shared_directory=tmp_path, channel="c")],
+            cluster_connections=ClusterConnection(discovery_group="d", retry_interval_ms=50),
+            cluster_password="secret",
+        )
+
+    url = f"jgroups://c?file={tmp_path / 'stack.xml'}"
+    async with member("a") as a, member("b") as b:
+        await until_known(a, "a", "b")
+        await until_known(b, "b", "a")
+        async with ServerLocator(url).create_session_factory() as factory:
+            assert factory.connector is not None and factory.connector.port in (a.port, b.port)
+
+        async def connect_by_asyncio() -> int | None:
+            async with AsyncioLocator(url).create_session_factory() as factory:
+                return factory.connector.port if factory.connector is not None else None
+
+        found = await trio.to_thread.run_sync(lambda: asyncio.run(connect_by_asyncio()))
+        assert found in (a.port, b.port)
 
 
 async def test_a_group_on_an_interface_that_does_not_exist_is_two_lines_and_the_broker_serves() -> None:

@@ -16,7 +16,13 @@ from embedclient._client import BrokerSearch, TrioLoop
 from embedclient._client._url import DiscoverySettings
 from embedclient.engine.core._discovery import BroadcastGroup
 from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
-from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, MulticastGroup, TransportConfiguration
+from embedclient.model import (
+    IN_VM_CONNECTOR_FACTORY,
+    TCP_CONNECTOR_FACTORY,
+    BroadcastEndpoint,
+    MulticastGroup,
+    TransportConfiguration,
+)
 from embedclient.transport import ByteStream
 from embedclient.transport import dial as dial_connector
 from embedclient.transport._datagrams import DatagramReceiver, Datagrams, DatagramSender
@@ -266,10 +272,10 @@ class LateInterface:
         self._inner = inner
         self._failures = failures
 
-    async def open_sender(self, group: MulticastGroup) -> DatagramSender:
+    async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
         return await self._inner.open_sender(group)
 
-    async def open_receiver(self, group: MulticastGroup) -> DatagramReceiver:
+    async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
         await trio.lowlevel.checkpoint()
         if self._failures:
             self._failures -= 1

@@ -16,7 +16,7 @@ from embedclient.model import MulticastGroup
 from embedclient.transport import TransportLost
 from embedclient.transport._datagrams import DatagramReceiver, Datagrams
 from embedclient.transport._memory_datagrams import MemoryMulticast
-from embedclient.transport._udp import UdpDatagrams, joined_socket
+from embedclient.transport._udp import SystemDatagrams, joined_socket
 
 LOOPBACK = "127.0.0.1"
 _groups = count(1)
@@ -32,7 +32,7 @@ def free_group(local_bind_port: int = -1) -> MulticastGroup:
 
 @pytest.fixture(params=["udp", "memory"])
 def datagrams(request: pytest.FixtureRequest) -> Datagrams:
-    return UdpDatagrams() if request.param == "udp" else MemoryMulticast(Random(1)).at("host")
+    return SystemDatagrams() if request.param == "udp" else MemoryMulticast(Random(1)).at("host")
 
 
 async def next_of(receiver: DatagramReceiver) -> bytes:
@@ -166,7 +166,7 @@ def test_a_local_port_out_of_range_is_an_error_that_names_it(port: int) -> None:
 
 async def test_datagrams_leave_from_the_local_address_and_port_that_are_set() -> None:
     group = free_group(local_bind_port=free_group().port)
-    sender = await UdpDatagrams().open_sender(group)
+    sender = await SystemDatagrams().open_sender(group)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
         plain.bind((group.address, group.port))
         membership = socket.inet_aton(group.address) + socket.inet_aton(LOOPBACK)
@@ -187,7 +187,7 @@ async def test_a_receiver_takes_no_datagrams_of_interfaces_that_only_other_proce
 @pytest.mark.parametrize("address", ["203.0.113.7", "no-such-host.invalid", "a..b", "::1"])
 async def test_an_address_of_another_machine_is_an_error_that_names_group_and_interface(address: str) -> None:
     group = MulticastGroup("231.7.7.7", 9876, address)
-    for opening in (UdpDatagrams().open_sender, UdpDatagrams().open_receiver):
+    for opening in (SystemDatagrams().open_sender, SystemDatagrams().open_receiver):
         with pytest.raises(OSError, match="local bind address") as caught:
             await opening(group)
         assert str(group) in str(caught.value.strerror)
@@ -195,7 +195,7 @@ async def test_an_address_of_another_machine_is_an_error_that_names_group_and_in
 
 async def test_a_datagram_that_is_too_long_is_an_error_and_the_sender_goes_on() -> None:
     group = free_group()
-    receiver, sender = await UdpDatagrams().open_receiver(group), await UdpDatagrams().open_sender(group)
+    receiver, sender = await SystemDatagrams().open_receiver(group), await SystemDatagrams().open_sender(group)
     with pytest.raises(OSError, match=f"cannot send to {group}: ") as caught:
         sender.send_nowait(bytes(65_508))
     assert caught.value.errno == errno.EMSGSIZE
