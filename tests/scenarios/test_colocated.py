@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker import Role
+from embedbroker import Colocated, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
-from tests.scenarios.clients import ORDERS, put, session_at
+from tests.scenarios.clients import ORDERS, put, queued, session_at
 from tests.scenarios.nodes import MakeCluster
 
 KINDS = pytest.mark.parametrize("kind", ["shared-store", "replication"])
@@ -55,6 +55,37 @@ async def test_simple_distribution_backup_strategy_full(broker_cluster: MakeClus
             await cluster.wait_formed()
             await cluster.wait_backed_up()
     await cluster.wait_for(queue=ORDERS.queue_name, count=6)
+    cluster.assert_nothing_lost()
+
+
+async def test_simple_distribution_backup_strategy_scale_down(broker_cluster: MakeCluster) -> None:
+    """2.12.2
+
+    Given hosted backups that scale down, when both run, then the backups listen nowhere and are at the places of their
+    hosts. When a broker crashes, its host has its messages, and its clients.
+    """
+    backup = SharedStoreBackup(scale_down=ScaleDown())
+    policy = Colocated(SharedStorePrimary(), backup, request_backup=True, backup_request_retry_interval_ms=500)
+    cluster = await broker_cluster(2, colocated=True, brokers={"ha_policy": policy}).start()
+    first, second = cluster.nodes
+    config = backup_of(first).broker.config
+    assert {name: each.parameters["serverId"] for name, each in config.connectors.items()} == {
+        "node-0": "node-0",
+        "node-1": "node-1",
+        "colocated_host": "node-1",
+    }
+    assert config.port == 0 and backup_of(first).broker.role is Role.BACKUP
+    async with session_at(f"{first.url}?ha=true&reconnectAttempts=-1&retryInterval=100") as session:
+        await put(session, ["0", "1"])
+        await first.crash()
+        await second.wait_for(queue=ORDERS.queue_name, count=2)
+        await put(session, ["2"])
+        assert await queued(second) == ["0", "1", "2"]
+        await backup_of(first).wait_for_role(Role.BACKUP)
+        await first.start()
+        await cluster.wait_formed()
+        await cluster.wait_backed_up()
+        assert first.is_live and await queued(first) == []
     cluster.assert_nothing_lost()
 
 

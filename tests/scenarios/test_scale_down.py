@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from embedbroker import PrimaryOnly, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
+from embedbroker import Colocated, PrimaryOnly, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
 from embedclient import ConnectionFactory, Queue
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take
 from tests.scenarios.conftest import MakeBrokers
 from tests.scenarios.groups import start_all
+from tests.scenarios.nodes import MakeCluster
 
 OTHERS = Queue("others")
 
@@ -23,13 +24,22 @@ async def two_primaries(make_brokers: MakeBrokers) -> tuple[ManagedBroker, Manag
     return brokers["one"], brokers["backup"], brokers["other"]
 
 
-async def test_failover_on_initial_connection_of_two_primaries(make_brokers: MakeBrokers) -> None:
+async def colocated_primaries(broker_cluster: MakeCluster) -> tuple[ManagedBroker, ManagedBroker]:
+    """Two brokers that host the backups of each other, which scale down into their hosts."""
+    backup = SharedStoreBackup(scale_down=ScaleDown())
+    policy = Colocated(SharedStorePrimary(), backup, request_backup=True, backup_request_retry_interval_ms=500)
+    cluster = await broker_cluster(2, colocated=True, brokers={"ha_policy": policy}).start()
+    one, other = cluster.nodes
+    return one, other
+
+
+async def test_failover_on_initial_connection_of_two_primaries(broker_cluster: MakeCluster) -> None:
     """2.3.10
 
-    Given a factory that has the places of two primaries and no session, when one of them crashes and its backup scales
-    down into the other, then the first session finds the messages there.
+    Given a factory that has the places of two primaries, which host the backups of each other, and no session, when one
+    of them crashes and its backup scales down into the other, then the first session finds the messages there.
     """
-    one, _backup, other = await two_primaries(make_brokers)
+    one, other = await colocated_primaries(broker_cluster)
     async with session_at(one.url) as session:
         await put(session, numbered(0, 10))
     factory = ConnectionFactory(f"({one.url},{other.url})")
@@ -43,13 +53,13 @@ async def test_failover_on_initial_connection_of_two_primaries(make_brokers: Mak
         assert await take(consumer, 10) == numbered(0, 10)
 
 
-async def test_create_new_factory_after_failover_of_two_primaries(make_brokers: MakeBrokers) -> None:
+async def test_create_new_factory_after_failover_of_two_primaries(broker_cluster: MakeCluster) -> None:
     """2.3.11
 
     Given a session that follows its messages from one primary to the other, when a factory is made of the same places
     after that, then its sessions work, too.
     """
-    one, _backup, other = await two_primaries(make_brokers)
+    one, other = await colocated_primaries(broker_cluster)
     url = f"({one.url},{other.url})?ha=true&reconnectAttempts=3&failoverAttempts=-1&retryInterval=100"
     async with session_at(url) as session:
         await put(session, ["before"])
@@ -60,13 +70,13 @@ async def test_create_new_factory_after_failover_of_two_primaries(make_brokers: 
             assert await take(consumer, 2) == ["before", "after"]
 
 
-async def test_scale_down_delay(make_brokers: MakeBrokers) -> None:
+async def test_scale_down_delay(broker_cluster: MakeCluster) -> None:
     """2.3.12
 
     Given 1,000 messages, when their broker crashes, then the other one has all of them, and a client that goes on there
     receives each once.
     """
-    one, _backup, other = await two_primaries(make_brokers)
+    one, other = await colocated_primaries(broker_cluster)
     url = f"({one.url},{other.url})?ha=true&reconnectAttempts=3&failoverAttempts=-1&retryInterval=100"
     async with session_at(url) as session:
         await put(session, numbered(0, 1_000))

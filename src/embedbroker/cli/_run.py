@@ -19,7 +19,7 @@ import trio
 from attrs import evolve
 from click.core import ParameterSource
 
-from embedbroker import BrokerConfig, EmbeddedBroker, Role
+from embedbroker import BrokerConfig, EmbeddedBroker, HostedBackup, Role
 from embedbroker.runtime import raise_descriptor_limit
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 
@@ -139,6 +139,7 @@ class _Process:
                     async with self._broker as broker:
                         self._serving = True
                         nursery.start_soon(self._report_roles)
+                        nursery.start_soon(self._report_hosted_backups)
                         reason = await broker.wait_failed()
                         self.failure = BrokerStopped(f"the broker stopped: {reason}")
                 except (ResourceAllocationException, BrokerFailed) as error:
@@ -181,6 +182,27 @@ class _Process:
                 self._announce("in-sync", role=role.value)
                 await self._broker.wait_out_of_sync()
                 self._announce("out-of-sync", role=role.value)
+
+    async def _report_hosted_backups(self) -> None:
+        """Announce each backup of another broker that this one hosts, and each of its roles."""
+        known: list[HostedBackup] = []
+        with suppress(IllegalStateException):  # a broker that hosts none, or its end, which another task reports
+            while True:
+                found = await self._broker.wait_hosted_backups_change(known)
+                names = [backup.name for backup in found]
+                ended = [evolve(each, role=Role.STOPPED, url=None) for each in known if each.name not in names]
+                for backup in [*ended, *(each for each in found if each not in known)]:
+                    self._announce_hosted(backup)
+                known = found
+
+    def _announce_hosted(self, backup: HostedBackup) -> None:
+        role = backup.role.value
+        if self._as_json:
+            facts = {"url": backup.url} if backup.url is not None else {}
+            self._announce("hosted-backup", name=backup.name, node_id=backup.node_id, role=role, **facts)
+        else:
+            place = f": {backup.url}" if backup.url is not None else ""
+            _print(f"backup {backup.name!r} of node {backup.node_id} is {role}{place}")
 
     def _announce_backup(self) -> None:
         if self._as_json:

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
-from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role
+from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role, is_at_host
 from embedclient.engine import ConnectionDialer
 from embedclient.engine.core import Peer
 from embedclient.model import Instant, TransportConfiguration, can_be_dialled
@@ -80,7 +80,10 @@ class Membership:
         followers: Sequence[Membership] = (),
     ) -> None:
         self.now = Instant(0.0, 0)
-        self.topology = Topology(own_connector(config, each) for each in config.cluster_connections)
+        # A hosted backup that serves nobody: the broker at its place is its host, a member like any other.
+        self._is_at_host = is_at_host(settings)
+        own = () if self._is_at_host else config.cluster_connections
+        self.topology = Topology(own_connector(config, each) for each in own)
         self.connector = own_connector(config, settings)
         self.role = Role.STOPPED
         # Known from the moment this broker is active, or as a backup with the node id of its active broker.
@@ -242,14 +245,14 @@ class Membership:
         may have sent such news.
         """
         self._is_found = found
-        if found:
+        if found and not self._is_at_host:
             self._deny(self.connector)
         self._review()
         for follower in self._followers:
             follower.be_found(found)
 
     def _is_here(self, member: Member) -> bool:
-        return member.live is not None and member.live.leads_where(self.connector)
+        return member.live is not None and member.live.leads_where(self.connector) and not self._is_at_host
 
     def leave(self, reason: str) -> None:
         """End all dialled connections. The owner of an accepted connection ends it."""
@@ -320,7 +323,8 @@ class Membership:
                 self._report(f"cannot connect to {where(one)}: its connector names no way that is known here")
                 continue
             destination = one.destination
-            if destination != self.connector.destination and (allowed is None or destination in allowed):
+            is_own = destination == self.connector.destination and not self._is_at_host
+            if not is_own and (allowed is None or destination in allowed):
                 places.setdefault(destination, one)
         return list(places.values())
 

@@ -19,7 +19,7 @@ from ._cluster import (
     as_connectors,
     overlap,
 )
-from ._colocation import HOST_CONNECTOR, hosted_backup
+from ._colocation import HOST_CONNECTOR, hosted_backup, is_at_host
 from ._discovery import BroadcastGroup, DiscoveryGroup
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._grouping import GroupingHandlerConfig, GroupingHandlerType
@@ -113,6 +113,7 @@ __all__ = [
     "exposure",
     "forwarding_addresses",
     "hosted_backup",
+    "is_at_host",
     "misfits",
     "overlap",
     "security_setting_of_json",

@@ -5,19 +5,31 @@ Responsible for names, ports and directories, as Artemis chooses them. Does not 
 
 from __future__ import annotations
 
+from copy import copy
+
 from attrs import evolve
 
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TransportConfiguration
 
 from ._broker import BrokerConfig
-from ._ha_policy import Colocated, ReplicationBackup
+from ._cluster import ClusterConnection
+from ._ha_policy import Colocated, ReplicationBackup, ScaleDown, SharedStoreBackup
 
-__all__ = ["HOST_CONNECTOR", "hosted_backup"]
+__all__ = ["HOST_CONNECTOR", "hosted_backup", "is_at_host"]
 
 #: The name under which a hosted backup has the connector to its host.
 HOST_CONNECTOR = "colocated_host"
 
 _PORT_MAX = 65_535
+
+
+def is_at_host(connection: ClusterConnection | None) -> bool:
+    """Return True if others reach this broker at its host: it is a hosted backup that serves no clients itself.
+
+    Args:
+        connection: The cluster connection of the broker; None without any.
+    """
+    return connection is not None and connection.connector == HOST_CONNECTOR
 
 
 def hosted_backup(
@@ -53,14 +65,22 @@ def hosted_backup(
         data_directory = _beside(host.data_directory, suffix)
         bodies_directory = _beside(host.large_messages_directory, suffix)
         lock_directory = None
+    # It moves everything when it takes over, and listens nowhere. Clients go to its host.
+    scales_down = False
+    if isinstance(policy, SharedStoreBackup) and policy.scale_down is not None and policy.scale_down.enabled:
+        scales_down, policy = True, _scaling_down_to_host(policy, policy.scale_down)
     connectors = {
-        name: connector if name in colocated.excludes else _shifted(connector, offset, suffix)
+        name: connector if name in colocated.excludes or scales_down else _shifted(connector, offset, suffix)
         for name, connector in host.connectors.items()
     }
     # Its host is a member that it needs from the first moment on: for votes, and as a target of scale-down.
     connectors[HOST_CONNECTOR] = place
     clusters = [
-        evolve(each, static_connectors=(*each.static_connectors, HOST_CONNECTOR))
+        evolve(
+            each,
+            connector=HOST_CONNECTOR if scales_down else each.connector,
+            static_connectors=(*each.static_connectors, HOST_CONNECTOR),
+        )
         if each is host.cluster_connection
         else each
         for each in host.cluster_connections
@@ -68,7 +88,7 @@ def hosted_backup(
     return evolve(
         host,
         name=f"{host.name}-{suffix}",
-        port=_shifted_port(host.port, offset),
+        port=0 if scales_down else _shifted_port(host.port, offset),
         connectors=connectors,
         cluster_connections=clusters,
         ha_policy=policy,
@@ -76,9 +96,18 @@ def hosted_backup(
         large_messages_directory=bodies_directory,
         node_manager_lock_directory=lock_directory,
         audit_directory=_beside(host.audit_directory, suffix),
+        # A source notes what it has read: each broker must learn of a change.
+        user_source=copy(host.user_source),
         # The file describes its host.
         configuration_source=None,
     )
+
+
+def _scaling_down_to_host(policy: SharedStoreBackup, scale_down: ScaleDown) -> SharedStoreBackup:
+    """Return a policy whose scale-down leads to the host, unless it names another target."""
+    if scale_down.connectors or scale_down.discovery_group is not None or scale_down.group_name is not None:
+        return policy
+    return evolve(policy, scale_down=evolve(scale_down, connectors=[HOST_CONNECTOR]))
 
 
 def _beside(directory: str | None, suffix: str) -> str | None:

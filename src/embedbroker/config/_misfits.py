@@ -14,7 +14,7 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLSSettings
 from ._bridges import BridgeConfig
 from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
-from ._ha_policy import ReplicationBackup, ReplicationPrimary
+from ._ha_policy import Colocated, ReplicationBackup, ReplicationPrimary
 
 __all__ = ["exposure", "misfits"]
 
@@ -29,6 +29,7 @@ def misfits(config: BrokerConfig) -> list[str]:
         place = f"cluster connection {connection.name!r}"
         found += _of_connection(place, connection)
         found += _of_prefixes(config, place, connection)
+        found += _of_hosted_backups(config, place, connection)
         is_replicating = isinstance(config.own_policy, ReplicationPrimary | ReplicationBackup)
         if is_replicating and connection.connection_ttl_ms < 0 and connection is config.cluster_connection:
             found.append(
@@ -61,6 +62,18 @@ def _of_prefixes(config: BrokerConfig, place: str, connection: ClusterConnection
             yield (
                 f"{place}: addresses has {prefix!r}, and its last character is no wildcard there: only"
                 " addresses that begin with this text are meant; write the first words alone"
+            )
+
+
+def _of_hosted_backups(config: BrokerConfig, place: str, connection: ClusterConnection) -> Iterator[str]:
+    colocated = config.ha_policy
+    if not isinstance(colocated, Colocated) or not colocated.max_backups:
+        return
+    for name in connection.static_connectors:
+        if name not in colocated.excludes:
+            yield (
+                f"{place}: static_connectors has {name!r}, which excludes of the ha_policy has not: a hosted backup"
+                f" looks for that broker at a port that is {colocated.backup_port_offset} higher; add it to excludes"
             )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from embedbroker import storage
-from embedbroker.config import BrokerConfig, PrimaryOnly, Role, SharedStoreBackup
+from embedbroker.config import BrokerConfig, PrimaryOnly, Role, SharedStoreBackup, is_at_host
 from embedbroker.ha import BackupChanged, LockDone, LockFailed, RoleChanged
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService
@@ -237,7 +237,9 @@ class Lifecycle:
         if isinstance(self._config.own_policy, SharedStoreBackup) and configured_scale_down(self._config) is not None:
             self._log.info("takes over to move everything to another broker, and serves no client")
             self._hands_over = True
-            self.scaling_down.begin(self._step.now, at_failure=AtFailure.SERVE)
+            is_reachable = not is_at_host(self._config.cluster_connection)
+            at_failure = AtFailure.SERVE if is_reachable else AtFailure.STOP
+            self.scaling_down.begin(self._step.now, at_failure=at_failure)
         else:
             self.serve()
 

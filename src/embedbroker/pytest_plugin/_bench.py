@@ -19,6 +19,7 @@ from typing import Any, cast
 import trio
 
 from embedbroker import BrokerConfig, Colocated, EmbeddedBroker, HAPolicy, MemoryLockManager, MemoryLocks
+from embedbroker.config import is_at_host
 from embedbroker.locks import Lock, LockManagers
 from embedbroker.runtime import FileDisk, FileLockManager
 from embedbroker.testing import SimulatedDisk
@@ -258,7 +259,8 @@ class Bench:
         ground = Ground(place.group, store, name, port, fabric.links.to(name), dict, self.host_backup)
         own = config.cluster_connection.connector
         assert own is not None, "brokers of tests have one"
-        broker = ground.make_with(config, {"connectors": {**config.connectors, own: port.url}})
+        own_place = {} if is_at_host(config.cluster_connection) else {own: port.url}
+        broker = ground.make_with(config, {"connectors": {**config.connectors, **own_place}})
         hosted = next((each for each in self.brokers if each.name == name), None)
         if hosted is None:
             hosted = self.add(ManagedBroker(name, self, partial(_never, name)))

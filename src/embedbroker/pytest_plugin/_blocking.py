@@ -388,6 +388,10 @@ class BlockingCluster:
         __tracebackhide__ = True
         self._thread.call(self._cluster.wait_formed, *groups, timeout=timeout)
 
+    def wait_backed_up(self, *nodes: int, timeout: float | None = None) -> None:
+        __tracebackhide__ = True
+        self._thread.call(self._cluster.wait_backed_up, *nodes, timeout=timeout)
+
     def wait_for(self, *, queue: str, **wanted: Any) -> None:
         """Wait as `BrokerCluster.wait_for` does.
 
@@ -462,7 +466,8 @@ class BlockingCluster:
 
     def _twin(self, broker: ManagedBroker) -> BlockingBroker:
         twins = (*self.nodes, *(pair.backup for pair in self.pairs))
-        return next(twin for twin in twins if twin.name == broker.name)
+        # A hosted backup comes with its host.
+        return next((twin for twin in twins if twin.name == broker.name), None) or BlockingBroker(self._thread, broker)
 
 
 class BlockingFaultPlan:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
@@ -239,13 +239,30 @@ class EmbeddedBroker:
         """
         if not roles or not all(isinstance(role, Role) for role in roles):
             raise TypeError(f"wait_for_hosted_backup takes one Role or several, not {roles!r}")
+        found = self.hosted_backups
         while True:
-            if self._hosted is None or not self.is_running:
-                raise IllegalStateException("the broker hosts no backup: it is not colocated, or not running")
-            for each in self._hosted.states():
+            for each in found:
                 if each.role in roles:
                     await trio.lowlevel.checkpoint()
                     return each
+            found = await self.wait_hosted_backups_change(found)
+
+    async def wait_hosted_backups_change(self, known: Sequence[HostedBackup]) -> list[HostedBackup]:
+        """Wait until `hosted_backups` is not what is known, because one begins, ends or has another role; return it.
+
+        Args:
+            known: what `hosted_backups` was before.
+
+        Raises:
+            IllegalStateException: the broker does not run, or is not colocated.
+        """
+        while True:
+            if self._hosted is None or not self.is_running:
+                raise IllegalStateException("the broker hosts no backup: it is not colocated, or not running")
+            found = self._hosted.states()
+            if found != list(known):
+                await trio.lowlevel.checkpoint()
+                return found
             await self._hosted.changed()
 
     @property

@@ -122,9 +122,6 @@ class HostedBackups:
             await self._live(order, host)
         except (ResourceAllocationException, BrokerFailed, ValueError) as error:
             failure = str(error)
-        finally:
-            self._running.pop(order.index, None)
-            self._wake()
         if failure is not None:
             self._logger.error(
                 "the backup of node %s, which %r hosts, ended: %s", order.node_id, self._config.name, failure
@@ -149,13 +146,19 @@ class HostedBackups:
             order.bodies_directory,
         )
         broker = self._make(config, order.node_id)
-        self._running[order.index] = order.node_id, broker
-        async with broker:
-            while (role := broker.role) is not Role.STOPPED:
-                host.backup_changed(BackupChanged(order.index, role))
-                self._wake()
-                with suppress(IllegalStateException):
-                    await broker.wait_for_role(*(other for other in Role if other not in (role, Role.STOPPED)))
+        entry = self._running[order.index] = order.node_id, broker
+        try:
+            async with broker:
+                while (role := broker.role) is not Role.STOPPED:
+                    host.backup_changed(BackupChanged(order.index, role))
+                    self._wake()
+                    with suppress(IllegalStateException):
+                        await broker.wait_for_role(*(other for other in Role if other not in (role, Role.STOPPED)))
+        finally:
+            # The next life of the host may have another backup at this place already.
+            if self._running.get(order.index) is entry:
+                del self._running[order.index]
+            self._wake()
 
     async def stop(self) -> None:
         """Stop all backups in an orderly way."""

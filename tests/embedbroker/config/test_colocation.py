@@ -11,9 +11,13 @@ from embedbroker.config import (
     Colocated,
     ReplicationBackup,
     ReplicationPrimary,
+    ScaleDown,
     SharedStoreBackup,
     SharedStorePrimary,
+    User,
+    UserChange,
     hosted_backup,
+    is_at_host,
 )
 
 HOST = BrokerConfig(
@@ -60,3 +64,40 @@ def test_a_port_that_is_none_is_refused_in_a_sentence() -> None:
     host = evolve(HOST, ha_policy=Colocated(SharedStorePrimary(), backup_port_offset=5_000))
     with pytest.raises(ValueError, match="port 61616 with an offset of 5000 is above 65535: lower backup_port_offset"):
         hosted_backup(host, 0, "n", PLACE, "/data/b")
+
+
+def test_a_backup_that_scales_down_is_at_the_place_of_its_host() -> None:
+    policy = Colocated(SharedStorePrimary(), SharedStoreBackup(scale_down=ScaleDown(commit_interval=5)))
+    backup = hosted_backup(evolve(HOST, ha_policy=policy), 0, "n", PLACE, "/data/b")
+    scale_down = ScaleDown(connectors=["colocated_host"], commit_interval=5)
+    assert backup.ha_policy == SharedStoreBackup(scale_down=scale_down)
+    assert backup.connectors == {**HOST.connectors, "colocated_host": backup.connectors["colocated_host"]}
+    assert backup.port == 0 and is_at_host(backup.cluster_connection)
+    assert not is_at_host(HOST.cluster_connection) and not is_at_host(None)
+
+
+class Files:
+    """A source of users that reports each change once."""
+
+    loaded: tuple[tuple[User, ...], None] = ((), None)
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def refresh(self, *, always: bool = False) -> tuple[tuple[User, ...], None] | None:
+        self.seen, before = 1, self.seen
+        return self.loaded if self.seen != before else None
+
+    def list_users(self, name: str | None) -> dict[str, list[str]]:
+        return {}
+
+    def change(self, change: UserChange) -> None:
+        """Do nothing."""
+
+
+def test_host_and_backup_each_learn_of_a_change_of_users() -> None:
+    host = evolve(HOST, user_source=Files())
+    backup = hosted_backup(host, 0, "n", PLACE, "/data/b")
+    for config in (host, backup):
+        assert config.user_source is not None
+        assert config.user_source.refresh() == ((), None) and config.user_source.refresh() is None

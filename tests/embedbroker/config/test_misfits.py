@@ -13,7 +13,9 @@ from embedbroker.config import (
     AddressSettings,
     BrokerConfig,
     ClusterConnection,
+    Colocated,
     ReplicationBackup,
+    SharedStorePrimary,
     User,
     exposure,
     misfits,
@@ -81,6 +83,16 @@ def test_the_defaults_fit() -> None:
         (
             {"cluster_connections": ClusterConnection(connection_ttl_ms=-1), "ha_policy": ReplicationBackup()},
             "connection_ttl_ms=-1 with a replicating ha_policy:",
+        ),
+        (
+            {
+                "cluster_connections": ClusterConnection(static_connectors=["b"]),
+                "ha_policy": Colocated(SharedStorePrimary()),
+                "connectors": {"b": "tcp://b:61616"},
+                "data_directory": "data",
+            },
+            "static_connectors has 'b', which excludes of the ha_policy has not: a hosted backup looks for that broker"
+            " at a port that is 100 higher; add it to excludes",
         ),
         (
             {"cluster_connections": ClusterConnection(addresses=("eu", "us.#"))},

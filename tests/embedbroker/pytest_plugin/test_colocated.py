@@ -8,7 +8,9 @@ import pytest
 from attrs import evolve
 
 from embedbroker import Colocated, SharedStorePrimary
-from embedbroker.pytest_plugin import BrokerClock, BrokerCluster
+from embedbroker.pytest_plugin import BlockingCluster, BrokerClock, BrokerCluster
+from embedclient import Queue
+from embedclient.blocking import ConnectionFactory
 
 
 async def test_a_broker_that_finds_no_room_gives_up_after_its_retries(
@@ -30,3 +32,19 @@ async def test_a_broker_that_finds_no_room_gives_up_after_its_retries(
     await cluster.nodes[1].crash()
     await broker_clock.advance(10)
     assert "no backup of this broker, after 3 requests: none of 2 brokers has room for one" in caplog.text
+
+
+def test_a_plain_test_over_sockets(broker_cluster_blocking: Callable[..., BlockingCluster]) -> None:
+    cluster = broker_cluster_blocking(2, colocated="replication").start()
+    first, second = cluster.nodes
+    with ConnectionFactory(cluster.url).connect() as connection, connection.session() as session:
+        session.create_producer(Queue("orders")).send("kept")
+        first.crash()
+        cluster.wait_formed()
+        live = cluster.live(0)
+        assert live is not None and live.name == "node-1-colocated_backup_01"
+        cluster.wait_for(queue="orders", count=1)
+        first.start()
+        cluster.wait_backed_up()
+        assert first.is_live and second.is_live
+    cluster.assert_nothing_lost()

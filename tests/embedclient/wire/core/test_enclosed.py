@@ -10,11 +10,14 @@ import pytest
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import TransportConfiguration
 from embedclient.wire.core import (
+    BACKUP_VOTE_HANDLER,
     PRIMARY_VOTE_HANDLER,
+    BackupVote,
     ClusterConnectReply,
     LiveVote,
     Packet,
     QuorumVote,
+    QuorumVoteReply,
     ReplicaRegistration,
     ReplicaWaiting,
     decode_packet,
@@ -75,3 +78,14 @@ def test_whatever_else_comes_in_its_place_is_read_or_refused(handler: str, text:
 )
 def test_every_other_packet_carries_itself(packet: Packet) -> None:
     assert enclosed_in(packet) is packet
+
+
+def test_a_vote_about_a_backup_has_the_bytes_of_artemis_and_a_tail_that_it_does_not_read() -> None:
+    question = bytes.fromhex("FFFFFFFF 00 00")
+    assert enclosed_in(QuorumVote(BACKUP_VOTE_HANDLER, question)) == BackupVote(-1, None, False, 0)
+    answer = bytes.fromhex("00000002 01 00000001 006E FF")
+    assert enclosed_in(QuorumVoteReply(BACKUP_VOTE_HANDLER, answer)) == BackupVote(2, "n", True, 0)
+    assert encode_vote(BackupVote(2, "n", True, 1)) == answer + bytes.fromhex("00000001")
+    for end in range(len(answer)):
+        with pytest.raises(RemoteProtocolError):
+            enclosed_in(QuorumVoteReply(BACKUP_VOTE_HANDLER, answer[:end]))
