@@ -11,6 +11,7 @@ from embedbroker import HAPolicy, pytest_plugin
 from embedbroker.pytest_plugin import BrokerPair, ManagedBroker, bench_of
 from embedbroker.pytest_plugin._bench import Bench, Surface
 from tests.scenarios.groups import brokers_of, pair_of
+from tests.scenarios.nodes import MakeCluster
 
 MakePair: TypeAlias = Callable[..., BrokerPair]
 MakeBrokers: TypeAlias = Callable[..., dict[str, ManagedBroker]]
@@ -40,6 +41,14 @@ def broker(request: pytest.FixtureRequest) -> ManagedBroker:
 def pair_over_tcp(request: pytest.FixtureRequest) -> BrokerPair:
     """`broker_pair` with sockets, in real time."""
     return bench_over_tcp(request).pair(request.param)
+
+
+@pytest.fixture
+def cluster_over_tcp(request: pytest.FixtureRequest) -> MakeCluster:
+    """`broker_cluster` with sockets, in real time."""
+    bench_over_tcp(request)
+    make: MakeCluster = request.getfixturevalue("broker_cluster")
+    return make
 
 
 @pytest.fixture

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import trio
 
-from embedbroker import AddressSettings, DivertConfiguration
-from embedclient import Queue, RoutingType, Session, TextMessage, Topic
-from tests.scenarios.nodes import MakeCluster, clients_of, drained, pass_time, received, turns
+from embedbroker import AddressFullPolicy, AddressSettings, DivertConfiguration
+from embedclient import DeliveryMode, Queue, RoutingType, Session, TextMessage, Topic
+from tests.scenarios.nodes import ADDRESS, MakeCluster, clients_of, drained, pass_time, received, turns
 
 COUNT = 10
 ALL = list(range(COUNT))
@@ -335,3 +337,48 @@ async def test_connection_load_balancing_anon_run(broker_cluster: MakeCluster, h
                     while not consumer.closed and (message := await consumer.receive(timeout=1)) is not None:
                         found.append(getattr(message, "body", None))
         assert sorted(map(str, found)) == sorted(map(str, range(20)))
+
+
+@pytest.mark.parametrize("window", [2_000, 20_000])
+async def test_redistribution_flow_control(broker_cluster: MakeCluster, window: int) -> None:
+    """1.6.16
+
+    Given a producer window of cluster connections, and an address of the other node that is full with one message, when
+    messages are forwarded, then that node has as many bytes as the window allows.
+    """
+    full = AddressSettings(max_size_bytes=1, address_full_policy=AddressFullPolicy.BLOCK)
+    brokers = [{}, {"address_settings": {ADDRESS: full}}]
+    cluster = await broker_cluster(2, producer_window_size=window, brokers=brokers).start()
+    async with clients_of(cluster) as (first, second):
+        await second.queues("queue0")
+        await cluster.wait_for_bindings(queue="queue0", count=1)
+        await first.send(0, 200)
+        await pass_time(2)
+        (count,) = [queue.count for queue in cluster.nodes[1].queues() if queue.name == "queue0"]
+        size = await cluster.nodes[1].broker.management.get("queue.queue0", "PersistentSize")
+        # It has fewer headers there than on its way, and a client requests credit for half of its window first.
+        assert isinstance(size, int) and window / 5 < size <= window
+        assert count < 200
+
+
+async def test_auto_delete(broker_cluster: MakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """1.6.28
+
+    Given addresses whose queues are deleted and purged without consumers, when messages are sent on one node without
+    waiting while a listener works on another one, then all of them arrive, and the log has no line about that.
+    """
+    settings = AddressSettings(auto_delete_queues=True, default_purge_on_no_consumers=True)
+    cluster = await broker_cluster(3, brokers={"address_settings": {"#": settings}}).start()
+    for turn in range(3):
+        async with cluster.sessions() as sessions:
+            consumer = await sessions[1].create_consumer(Queue("orders"))
+            await cluster.wait_for_bindings(queue="orders", consumers=1)
+            producer = sessions[0].create_producer(Queue("orders"))
+            producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+            for number in range(50):
+                await producer.send(str(number))
+            found = [await consumer.receive(timeout=5) for _ in range(50)]
+            assert sorted(int(str(each.body)) for each in found if each is not None) == list(range(50)), turn
+        # What is left is the queue of the producer's node, which never had a consumer.
+        await cluster.wait_for_bindings(queue="orders", count=1, nodes=[1], timeout=100)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

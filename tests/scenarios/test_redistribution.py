@@ -6,10 +6,21 @@ from collections.abc import Sequence
 
 import pytest
 import trio
+import trio.testing
 
-from embedbroker import AddressSettings
+from embedbroker import (
+    AddressConfiguration,
+    AddressSettings,
+    ClusterConnection,
+    EmbeddedBroker,
+    GroupingHandlerConfig,
+    GroupingHandlerType,
+    QueueConfiguration,
+)
 from embedbroker.pytest_plugin import BrokerCluster
-from embedclient import ClientConsumer, RoutingType
+from embedbroker.testing import SimulatedDisk
+from embedclient import BytesMessage, ClientConsumer, Queue, RoutingType, ServerLocator, Xid
+from tests.scenarios.clients import ORDERS, session_at, xa_session_at
 from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drained, pass_time, received, turns
 
 COUNT = 20
@@ -402,3 +413,121 @@ async def test_simple_redistribution(broker_cluster: MakeCluster, kind: str) -> 
         assert list(dict.fromkeys(found)) == list(range(100))
         await cluster.assert_empty("queue0")
     cluster.assert_nothing_lost()
+
+
+async def test_redistribution_with_message_groups(broker_cluster: MakeCluster) -> None:
+    """1.7.1
+
+    Given messages of a group and others, and grouping handlers, when their consumer is closed and there is one on
+    another node, then the others move there, and those of the group wait for a consumer on their node.
+    """
+    kinds = [GroupingHandlerType.LOCAL, GroupingHandlerType.REMOTE]
+    brokers = [
+        {
+            "address_settings": {"#": AddressSettings(redistribution_delay=0)},
+            "grouping_handler": GroupingHandlerConfig("groups", kind),
+        }
+        for kind in kinds
+    ]
+    cluster = await broker_cluster(2, brokers=brokers).start()
+    async with clients_of(cluster) as clients:
+        await prepare(cluster, clients)
+        (closing,) = await consume(cluster, clients, [0])
+        await clients[0].send(0, COUNT, _AMQ_GROUP_ID="group")
+        await clients[0].send(100, 100 + COUNT)
+        await closing.close()
+        await cluster.wait_for_bindings(queue="queue0", consumers=0)
+        (consumer,) = await consume(cluster, clients, [1])
+        assert await received(consumer) == list(range(100, 100 + COUNT))
+        assert await counts(cluster) == [COUNT, 0]
+        assert await drained(clients[0], "queue0") == ALL
+
+
+async def prepared_acknowledgements(cluster: BrokerCluster, count: int) -> Xid:
+    """Acknowledge messages of the queue at the first node in a branch that is prepared, and leave."""
+    xid = Xid(7, b"branch", b"global")
+    async with xa_session_at(cluster.nodes[0].url) as session:
+        await session.xa_resource.start(xid)
+        async with session.create_consumer(Queue("queue0")) as consumer:
+            for _ in range(count):
+                assert await consumer.receive(timeout=5) is not None
+        await session.xa_resource.end(xid)
+        await session.xa_resource.prepare(xid)
+    return xid
+
+
+@pytest.mark.parametrize(("count", "delay_ms"), [(COUNT, 1_000), (100, 0)], ids=["scheduling", "prepared and restart"])
+async def test_redistribute_with(broker_cluster: MakeCluster, count: int, delay_ms: int) -> None:
+    """1.7.9, 1.7.30
+
+    Given acknowledgements that are prepared, with a redelivery delay or without, and a consumer on the other node, when
+    their node restarts and the branch is rolled back, then all messages move to the consumer, when they are due.
+    """
+    settings = AddressSettings(redistribution_delay=0, redelivery_delay=delay_ms)
+    cluster = await broker_cluster(2, brokers={"address_settings": {"#": settings}}).start()
+    async with clients_of(cluster, [1]) as (second,):
+        async with clients_of(cluster, [0]) as (first,):
+            await first.queues("queue0", address="queue0", routing_type=RoutingType.ANYCAST)
+            await second.queues("queue0", address="queue0", routing_type=RoutingType.ANYCAST)
+            await first.send(0, count, address="queue0")
+        xid = await prepared_acknowledgements(cluster, count)
+        await cluster.nodes[0].restart()
+        await cluster.wait_formed()
+        consumer = await second.consumer("queue0")
+        await cluster.wait_for_bindings(queue="queue0", count=2, consumers=1)
+        assert await received(consumer) == []
+        async with xa_session_at(cluster.nodes[0].url) as session:
+            await session.xa_resource.rollback(xid)
+        if delay_ms:
+            assert await received(consumer) == []
+            await pass_time(delay_ms / 1000)
+        assert sorted(await received(consumer)) == list(range(count))
+        assert await counts(cluster, "queue0") == [0, 0]
+
+
+LARGE_BYTES = 300_000
+
+
+@pytest.mark.parametrize("target_runs", [True, False], ids=["cleanup", "cleanup 2"])
+async def test_redistribution_large_message_dir(autojump_clock: trio.testing.MockClock, target_runs: bool) -> None:
+    """1.7.28, 1.7.29
+
+    Given five large messages without a consumer on their node, when they move to a node with a consumer that takes
+    none, then the files of their bodies are there alone; while that node does not run, five more stay where they are.
+    """
+    disks = {name: SimulatedDisk() for name in "ab"}
+
+    def node(name: str, other: str) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            name=name,
+            disk=disks[name],
+            connectors={"a": "vm://a", "b": "vm://b"},
+            cluster_connections=ClusterConnection(connector=name, static_connectors=[other]),
+            cluster_password="secret",
+            addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
+            address_settings={"#": AddressSettings(redistribution_delay=0)},
+        )
+
+    def bodies(name: str) -> int:
+        return sum(each.startswith("large-") for each in disks[name].names)
+
+    async def put_five() -> None:
+        async with session_at("vm://a") as session:
+            for _ in range(5):
+                await session.create_producer(ORDERS).send(BytesMessage(b"x" * LARGE_BYTES))
+
+    async with node("a", "b"):
+        await put_five()
+        assert (bodies("a"), bodies("b")) == (5, 0)
+        async with node("b", "a"):
+            async with (
+                ServerLocator("vm://b?consumerWindowSize=0").create_session_factory() as factory,
+                factory.create_session() as session,
+            ):
+                await session.create_consumer("orders")
+                await pass_time(5)
+            assert (bodies("a"), bodies("b")) == (0, 5)
+        if not target_runs:
+            await put_five()
+            await pass_time(5)
+            assert (bodies("a"), bodies("b")) == (5, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from embedbroker import AddressSettings
 from embedbroker.pytest_plugin import BrokerCluster
 from embedclient import Queue
-from tests.scenarios.nodes import ADDRESS, MakeCluster, clients_of, drained, forwarded, received, turns
+from tests.scenarios.nodes import ADDRESS, MakeCluster, clients_of, drained, forwarded, pass_time, received, turns
 
 COUNT = 10
 ALL = list(range(COUNT))
@@ -160,3 +160,28 @@ async def test_expiry_on_snf(broker_cluster: MakeCluster) -> None:
             await producer.send(str(number), time_to_live=1)
         await cluster.nodes[0].wait_for(queue="before.orders.behind", count=20, timeout=60)
         await cluster.nodes[0].wait_for(queue=way, count=0)
+
+
+async def test_cluster_bridge_add_remote_binding(broker_cluster: MakeCluster) -> None:
+    """5.3.2
+
+    Given a queue of node 1 that is deleted, of which node 0 gets no notification, when it is created again, then its
+    new binding takes the place of the old one, and messages arrive.
+    """
+    cluster = await broker_cluster(2).start()
+    management = cluster.nodes[1].broker.management
+    async with clients_of(cluster) as (first, second):
+        await second.queues("queue0")
+        await cluster.wait_for_bindings(queue="queue0", count=1)
+        (notices,) = [queue.name for queue in cluster.nodes[1].queues() if queue.name.startswith("notif.")]
+        await management.invoke(f"queue.{notices}", "pause")
+        await second.session.delete_queue("queue0")
+        await management.invoke(f"queue.{notices}", "removeAllMessages")
+        await management.invoke(f"queue.{notices}", "resume")
+        await pass_time(1)
+        assert [len(known) for known in cluster.bindings("queue0")] == [1, 0]
+        await second.queues("queue0")
+        consumer = await second.consumer("queue0")
+        await cluster.wait_for_bindings(queue="queue0", count=1, consumers=1)
+        await first.send(0, COUNT)
+        assert await received(consumer) == ALL

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from itertools import chain
 
 import pytest
 
-from embedbroker import AddressSettings
+from embedbroker import AddressSettings, DivertConfiguration
 from embedbroker.pytest_plugin import BrokerCluster
-from embedclient import ClientConsumer, RoutingType
+from embedclient import ClientConsumer, RoutingType, ServerLocator
 from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drained, pass_time, received, turns
 
 COUNT = 10
@@ -632,3 +633,68 @@ async def test_stop_start(broker_cluster: MakeCluster) -> None:
             await cluster.wait_for_bindings(queue="queue0", count=2, consumers=2)
             await first.send(0, COUNT)
             assert [await received(each) for each in consumers] == turns(COUNT, 2)
+
+
+async def test_wildcard_flow_control(broker_cluster: MakeCluster) -> None:
+    """1.3.3
+
+    Given a queue of a wildcard address on node 0, when producers of two hundred addresses send to node 1, then all
+    messages reach the remote consumer, and no producer is held up.
+    """
+    count = 200
+    cluster = await broker_cluster(2).start()
+    async with clients_of(cluster) as (first, second):
+        await first.queues("all", address="queues.#")
+        consumer = await first.consumer("all")
+        await cluster.wait_for_bindings(queue="all", count=1, consumers=1)
+        for number in range(count):
+            producer = second.session.create_producer(f"queues.{number}")
+            message = second.session.create_message(b"text", durable=False)
+            message.properties["n"] = number
+            await producer.send(message)
+        assert await received(consumer) == list(range(count))
+
+
+async def test_divert_redistributed_message(broker_cluster: MakeCluster) -> None:
+    """1.3.10
+
+    Given an exclusive divert on node 0 alone, when messages sent on node 1 are balanced to a consumer of node 0, then
+    they are diverted there, and move to a consumer of the other queue on node 1.
+    """
+    diverts = {"away": DivertConfiguration("queues.first", "queues.second", exclusive=True)}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay=0)}}
+    cluster = await broker_cluster(2, brokers=[{**settings, "diverts": diverts}, settings]).start()
+    async with clients_of(cluster) as (first, second):
+        for client in (first, second):
+            await client.queues("second", address="queues.second", routing_type=RoutingType.ANYCAST)
+        await first.queues("first", address="queues.first", routing_type=RoutingType.ANYCAST)
+        near = await first.consumer("first")
+        far = await second.consumer("second")
+        await cluster.wait_for_bindings(queue="first", count=1, consumers=1)
+        await cluster.wait_for_bindings(queue="second", count=2, consumers=1)
+        await second.send(0, COUNT, address="queues.first")
+        assert await received(far) == ALL
+        assert await received(near) == []
+
+
+async def test_connection_load_balancing_using_initial_connectors(broker_cluster: MakeCluster) -> None:
+    """1.4.25
+
+    Given a client with the places of two nodes of five, when it makes twenty factories, then half of them are on either
+    node without the topology, and with it all five have some.
+    """
+    cluster = await broker_cluster(5).start()
+    url = f"({cluster.nodes[0].url},{cluster.nodes[1].url})"
+    for uses_topology in (False, True):
+        locator = ServerLocator(f"{url}?useTopologyForLoadBalancing={str(uses_topology).lower()}")
+        places: Counter[object] = Counter()
+        async with AsyncExitStack() as stack:
+            for _ in range(20):
+                factory = await stack.enter_async_context(locator.create_session_factory())
+                assert factory.connector is not None
+                places[factory.connector.parameters["serverId"]] += 1
+                await pass_time(0.01)
+        if uses_topology:
+            assert len(places) == 5
+        else:
+            assert places == {"node-0": 10, "node-1": 10}
