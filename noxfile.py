@@ -139,8 +139,7 @@ def fuzz(session: nox.Session) -> None:
 def interop(session: nox.Session) -> None:
     """Run programs by others, from Maven Central: needs Java 17 and Maven. `-- --against artemis` proves the tests."""
     _install(session, "-e", ".[dev]")
-    # Tests that share brokers run in one process.
-    session.run("python", "-m", "pytest", "tests/interop", "-n", "auto", "--dist", "loadgroup", *session.posargs)
+    session.run("python", "-m", "pytest", "tests/interop", "-n", "auto", *session.posargs)
 
 
 CLUSTER = {"EMBEDBROKER_SPARK_MASTER": "local-cluster[2,1,1024]"}

@@ -1,11 +1,16 @@
-"""The brokers and Java clients of the interop tests, started once per run and shared by the tests."""
+"""The brokers and Java clients of the interop tests, started once per run and shared by the tests.
+
+What a module starts for its tests is started once, too: with several processes, all tests of such a module are in one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import PurePath
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.interop.artemis import ArtemisBroker
 from tests.interop.brokers import BrokerUnderTest, make_broker
@@ -17,6 +22,45 @@ from tests.interop.jvm import QUICK_START
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--against artemis` proves the tests themselves: the same cases against the real broker."""
     parser.addoption("--against", default="ours", help="the broker the Java clients use: ours, artemis, or a URL")
+
+
+# Modules that start brokers for all their tests, and those that do so for each kind of pair.
+_SHARING = frozenset(
+    {
+        "test_applications",
+        "test_cluster_of_three",
+        "test_discovered_cluster",
+        "test_discovery",
+        "test_management_of_both",
+        "test_security",
+        "test_tls",
+        "test_users_of_both",
+        "test_zookeeper",
+    }
+)
+_SHARING_PAIRS = frozenset({"test_java_client_of_a_pair", "test_our_client_failover"})
+
+
+def _unit_of(nodeid: str) -> str:
+    """Name what runs in one process: all tests that share a broker, or one test."""
+    path, _, test = nodeid.partition("::")
+    module = PurePath(path).stem
+    if module in _SHARING:
+        return module
+    if module in _SHARING_PAIRS:
+        return f"{module} {'replication' if '[replication' in test else 'shared-store'}"
+    return nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Decide which process runs which test: large units begin first.
+
+    The marks `xdist_group` have no effect with pytest 9.2: xdist 3.8 appends them to names in a way that ended there.
+    """
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = _unit_of
+    return scheduler
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 import trio
@@ -24,13 +23,13 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 ADDRESS, LOOPBACK = "231.7.7.7", "127.0.0.1"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def group() -> MulticastGroup:
     return MulticastGroup(ADDRESS, free_port(), LOOPBACK)
 
 
-@pytest.fixture
-def theirs(tmp_path: Path, group: MulticastGroup) -> Iterator[ArtemisBroker]:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, group: MulticastGroup) -> Iterator[ArtemisBroker]:
     """An Artemis that announces itself to the group, and looks for others there."""
     address = f"<group-address>{ADDRESS}</group-address>"
     changes = {
@@ -39,8 +38,17 @@ def theirs(tmp_path: Path, group: MulticastGroup) -> Iterator[ArtemisBroker]:
         "<broadcast-period>5000</broadcast-period>": "<broadcast-period>500</broadcast-period>",
     }
     options = ["--clustered", "--cluster-user", "user", "--cluster-password", "password", "--name", "theirs"]
-    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options, changes=changes) as running:
+    directory = tmp_path_factory.mktemp("discovery") / "artemis"
+    with ArtemisBroker(directory, memory="512M", options=options, changes=changes) as running:
         yield running
+
+
+@pytest.fixture
+def theirs(shared: ArtemisBroker) -> ArtemisBroker:
+    """The one of all tests, which runs when a test begins."""
+    if not shared.running:
+        shared.start()
+    return shared
 
 
 def url_of(group: MulticastGroup) -> str:
@@ -91,7 +99,9 @@ async def test_our_client_finds_an_artemis_which_leaves_the_list_when_it_is_kill
     receiver.close()
 
 
-async def test_a_client_of_artemis_finds_our_broker(group: MulticastGroup) -> None:
+async def test_a_client_of_artemis_finds_our_broker() -> None:
+    # A group without the Artemis of the other tests.
+    group = MulticastGroup(ADDRESS, free_port(), LOOPBACK)
     async with EmbeddedBroker() as broker, trio.open_nursery() as nursery:
         nursery.start_soon(broadcast, group, broker.url)
         target = ("--url", url_of(group), "--destination", "queue://found", "--silent", "--message-count", 5)

@@ -208,3 +208,23 @@ async def received(at: Mapping[str, MessageConsumer], count: int) -> dict[str, l
     for name, consumer in at.items():
         assert await consumer.receive(timeout=0.05) is None, name
     return found
+
+
+async def each_group_on_one_node(three: Three) -> None:
+    """Send messages of groups at every node, and find those of a group in one place; all nodes have some."""
+    groups = [f"g{number}" for number in range(9)]
+    async with sessions(three.urls) as nodes:
+        await formed(nodes)
+        for name, session in [*nodes.items(), *reversed(nodes.items())]:
+            for group in groups:
+                await send(session, "grouped", [f"{group} {name}"], group)
+        places: dict[str, set[str]] = {group: set() for group in groups}
+        left = len(groups) * len(nodes) * 2
+        for name, session in nodes.items():
+            async with session.create_consumer(Queue("grouped")) as consumer:
+                while left and (message := await consumer.receive(timeout=1)) is not None:
+                    places[str(message.body).split()[0]].add(name)
+                    left -= 1
+    assert left == 0
+    assert all(len(found) == 1 for found in places.values()), places
+    assert set.union(*places.values()) == set(nodes), places
