@@ -41,26 +41,26 @@ _SHARING = frozenset(
 _SHARING_PAIRS = frozenset({"test_java_client_of_a_pair", "test_our_client_failover"})
 
 
-def _unit_of(nodeid: str) -> str:
-    """Name what runs in one process: all tests that share a broker, or one test."""
-    path, _, test = nodeid.partition("::")
-    module = PurePath(path).stem
-    if module in _SHARING:
-        return module
-    if module in _SHARING_PAIRS:
-        return f"{module} {'replication' if '[replication' in test else 'shared-store'}"
-    return nodeid
+class _SharedStarts(LoadScopeScheduling):  # type: ignore[misc,no-any-unimported]  # xdist has no types
+    """Give each process all tests that share a broker, or one test; large units begin first.
+
+    The marks `xdist_group` have no effect with pytest 9.2: xdist 3.8 appends them to names in a way that ended there.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, test = nodeid.partition("::")
+        module = PurePath(path).stem
+        if module in _SHARING:
+            return module
+        if module in _SHARING_PAIRS:
+            return f"{module} {'replication' if '[replication' in test else 'shared-store'}"
+        return nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Decide which process runs which test: large units begin first.
-
-    The marks `xdist_group` have no effect with pytest 9.2: xdist 3.8 appends them to names in a way that ended there.
-    """
-    scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = _unit_of
-    return scheduler
+    """Decide which process runs which test."""
+    return _SharedStarts(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
