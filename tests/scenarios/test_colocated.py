@@ -95,7 +95,8 @@ async def test_simple_distribution_of_backups_max_backups_exceeded(broker_cluste
     Given max-backups 1 and two more brokers, which find the first ones full, when all run, then the later two host the
     backups of each other.
     """
-    cluster = broker_cluster(4, colocated=True)
+    policy = Colocated(SharedStorePrimary(), request_backup=True, backup_request_retry_interval_ms=500)
+    cluster = broker_cluster(4, colocated=True, brokers={"ha_policy": policy})
     for node in cluster.nodes[:2]:
         await node.start()
     await cluster.wait_backed_up(0, 1)

@@ -60,6 +60,8 @@ def make_cluster(
     kind, hosts = _kind(pairs, "pairs"), _kind(colocated, "colocated")
     if kind is not None and hosts is not None:
         raise ValueError("nodes are pairs or colocated: remove pairs= or colocated=")
+    if hosts is not None and size < 2:
+        raise ValueError("colocated= needs two nodes or more: each hosts the backup of another one")
     targets = _targets(topology, size)
     each = [brokers] * size if isinstance(brokers, Mapping) else list(brokers)
     if len(each) != size:
@@ -180,7 +182,12 @@ class _Builder:
         assert isinstance(what.primary, SharedStorePrimary | ReplicationPrimary)
         assert isinstance(what.backup, SharedStoreBackup | ReplicationBackup)
         policy = self._brokers[index].pop("ha_policy", None) or Colocated(
-            what.primary, what.backup, True, backup_request_retry_interval_ms=_REQUEST_INTERVAL_MS
+            what.primary,
+            what.backup,
+            request_backup=True,
+            backup_request_retry_interval_ms=_REQUEST_INTERVAL_MS,
+            # With room for one each, two may host each other, and leave a third one alone.
+            max_backups=min(2, len(self._targets) - 1),
         )
 
         def settings() -> dict[str, Any]:

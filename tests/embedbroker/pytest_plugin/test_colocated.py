@@ -48,3 +48,18 @@ def test_a_plain_test_over_sockets(broker_cluster_blocking: Callable[..., Blocki
         cluster.wait_backed_up()
         assert first.is_live and second.is_live
     cluster.assert_nothing_lost()
+
+
+@pytest.mark.parametrize(
+    ("count", "settings", "problem"),
+    [
+        (1, {"colocated": True}, "colocated= needs two nodes or more: each hosts the backup of another one"),
+        (2, {"colocated": True, "pairs": True}, "nodes are pairs or colocated: remove pairs= or colocated="),
+        (2, {"colocated": "both"}, "colocated= is False, True, or one of 'shared-store', 'replication', not 'both'"),
+    ],
+)
+async def test_what_cannot_be_is_refused(
+    count: int, settings: dict[str, object], problem: str, broker_cluster: Callable[..., BrokerCluster]
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        broker_cluster(count, **settings)
