@@ -5,7 +5,6 @@ Responsible for everything in which the copy differs from the message in the que
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig, BridgeRoutingType
@@ -141,17 +140,17 @@ class NodeForwarding:
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
         address = split_fqqn(original.address)[0]
-        others = [(BRIDGE_DUPLICATE_ID, bridge_id(self._node, message))] if self._detects_duplicates else []
+        unique = bridge_id(self._node, message) if self._detects_duplicates else None
         try:
             copy = None
             # A message that a member had which has scaled down keeps its id.
             if original.raw.find(_BRIDGE_DUPLICATE_ID_TEXT, original.properties_at) < 0:
-                copy = original.on_route(address, self._queue, others)
-            return self._decoded(original, address, others) if copy is None else copy
+                copy = original.on_route(address, self._queue, BRIDGE_DUPLICATE_ID, unique)
+            return self._decoded(original, address, unique) if copy is None else copy
         except RemoteProtocolError as error:
             raise NotForwarded(f"it cannot be copied: {error}") from None
 
-    def _decoded(self, original: CoreMessage, address: str, others: Sequence[tuple[str, bytes]]) -> CoreMessage:
+    def _decoded(self, original: CoreMessage, address: str, unique: bytes | None) -> CoreMessage:
         """Return the copy of a message whose route is not its last property: it has been changed since.
 
         Raises:
@@ -162,8 +161,8 @@ class NodeForwarding:
             raise NotForwarded("it was not routed to a queue of another broker: do not send to this queue")
         removals = [name for name in original.properties if name.startswith(ROUTE_TO)]
         changes: dict[str, PropertyValue | TypedValue] = {ROUTE_TO: chosen}
-        if original.property(BRIDGE_DUPLICATE_ID) is None:
-            changes.update(others)
+        if unique is not None and original.property(BRIDGE_DUPLICATE_ID) is None:
+            changes[BRIDGE_DUPLICATE_ID] = unique
         return original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
 
 

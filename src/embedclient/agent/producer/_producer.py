@@ -157,6 +157,16 @@ class Producer:
             return self._send_long(message, confirmed=True)
         if self._on_work is not None:
             self._on_work()
+        channel = self._channel
+        if channel.clear and channel.numbered and self._rate is None:
+            credits = self.credits
+            if credits is None or credits.address != message.address:
+                credits = None if self._table is None else self._table.get(message.address)
+            try:
+                if credits is None or credits.take(len(message.raw)):
+                    return channel.send_confirmed_at_once(message, self.producer_id)
+            except JMSException as error:
+                return failed_call(error)
         return self._enter(message, blocking=False, confirmed=True)
 
     # --- large messages ---

@@ -369,6 +369,13 @@ class SessionChannel:
         connection.drain_waiters.append(call)
         return call
 
+    def send_confirmed_at_once(self, message: CoreMessage, sender_id: int) -> Call[None]:
+        """Send a message as `send_at_once`, on a numbered channel. The call is done when the broker has answered."""
+        assert self.connection is not None
+        call: Call[None] = Call(self._due)
+        self._send_numbered(self.connection, message, sender_id, call)
+        return call
+
     def _admit(self, entry: Request | Send) -> None:
         backlog = self.backlog
         if not backlog.admits(entry):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from codecs import utf_16_le_decode
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import ClassVar, Final, Self
@@ -49,7 +50,10 @@ _WITH_USER_ID: Final = Struct(">B16sbBqqb")
 _BODY_OFFSET: Final = 13
 _BODY_OFFSET_1X: Final = 17
 _NO_BODY: Final = _I32.pack(_BODY_OFFSET)
-_NO_ID_AND_ADDRESS_FLAG: Final = bytes(8) + b"\1"
+_NO_ID: Final = bytes(8)
+_NO_ID_AND_ADDRESS_FLAG: Final = _NO_ID + b"\1"
+# Whether there are properties, and how many.
+_PROPERTY_COUNT: Final = Struct(">bi")
 
 # Bytes between the flag of the user id and the flag of the properties, with and without a user id.
 _PROPERTIES_AFTER_USER_ID: Final = 1 + 16 + 19
@@ -436,7 +440,11 @@ class CoreMessage:
             queue_name: Name of the store-and-forward queue.
             queue_ids: Ids of the queues of the other broker, 8 bytes each, big-endian.
         """
-        return self.with_bytes_behind(self.address, route_property(queue_name), queue_ids)
+        count, _last, end = self._entries()
+        copy = RoutedCoreMessage()
+        self._write_copy(copy, self.address, count, end, _head_of(route_property(queue_name)), queue_ids)
+        copy._route_at = copy.properties_at + end - self.properties_at if count else copy.properties_at + 5
+        return copy
 
     def route_in(self, queue_name: str) -> bytes | None:
         """Return the ids of the queues of the other broker, 8 bytes each, big-endian. Raise RemoteProtocolError.
@@ -452,9 +460,11 @@ class CoreMessage:
         The others are not decoded. The message must not have the property. Raise RemoteProtocolError.
         """
         count, _last, end = self._entries()
-        return self._with_entries(address, count, end, ((name, value),))
+        copy = CoreMessage()
+        self._write_copy(copy, address, count, end, _head_of(name), value)
+        return copy
 
-    def on_route(self, address: str, queue_name: str, others: Sequence[tuple[str, bytes]]) -> CoreMessage | None:
+    def on_route(self, address: str, queue_name: str, name: str, value: bytes | None) -> CoreMessage | None:
         """Return a copy without id of a message in a store-and-forward queue, as the other broker must receive it.
 
         Its route, which `with_route` has put behind the other properties, has the name that the other broker reads.
@@ -463,15 +473,24 @@ class CoreMessage:
         Args:
             address: Address of the copy.
             queue_name: Name of the store-and-forward queue.
-            others: Further properties.
+            name: Name of one more property.
+            value: Its value; None: there is no such property.
         """
-        source = self.raw
-        count, last, end = self._entries()
-        name = encode_simple_string(route_property(queue_name))
-        value_at = last + len(name) + 5
-        if not count or source[last : value_at - 4] != name + _BYTES_TAG:
+        count, last, end = self._route_entries()
+        head = _head_of(route_property(queue_name))
+        if not count or not self.raw.startswith(head, last):
             return None
-        return self._with_entries(address, count - 1, last, ((ROUTE_TO, bytes(source[value_at:end])), *others))
+        copy = CoreMessage()
+        ids = self.raw[last + len(head) + 4 : end]
+        if value is None:
+            self._write_copy(copy, address, count - 1, last, _ROUTE_HEAD, ids)
+        else:
+            self._write_copy(copy, address, count - 1, last, _ROUTE_HEAD, ids, _head_of(name), value)
+        return copy
+
+    def _route_entries(self) -> tuple[int, int, int]:
+        """Return what `_entries` returns of a message that may have a route as its last property."""
+        return self._entries()
 
     def _entries(self) -> tuple[int, int, int]:
         """Return the number of properties, where the last one begins, and where it ends. Raise RemoteProtocolError."""
@@ -486,23 +505,46 @@ class CoreMessage:
             raise RemoteProtocolError(f"malformed properties: {error}") from error
         return count, last, end
 
-    def _with_entries(self, address: str, count: int, end: int, others: Sequence[tuple[str, bytes]]) -> CoreMessage:
-        """Return a copy without id for an address, with the first properties, which end there, and with others."""
-        source, flag_at = self.raw, self.properties_at
-        raw = source[: self._body_end]
-        raw += _NO_ID_AND_ADDRESS_FLAG
-        raw += encode_simple_string(address)
-        raw += source[self._user_id_at : flag_at]
-        raw.append(1)
-        raw += _I32.pack(count + len(others))
+    def _write_copy(self, copy: CoreMessage, address: str, count: int, end: int, *entries: bytes | bytearray) -> None:
+        """Make ``copy``, without id, the message for an address with the first properties, which end there, and others.
+
+        Args:
+            copy: A message without content.
+            address: Its address.
+            count: Number of the properties that are copied.
+            end: Where they end in ``raw``.
+            entries: Further properties of bytes: of each the name with the type, and the value.
+        """
+        source, flag_at, body_end = self.raw, self.properties_at, self._body_end
+        if address == self.address and source[body_end + 8] == 1:
+            raw = source[:flag_at]
+            raw[body_end : body_end + 8] = _NO_ID
+            copy._user_id_at = self._user_id_at
+        else:
+            raw = source[:body_end]
+            raw += _NO_ID_AND_ADDRESS_FLAG
+            raw += encode_simple_string(address)
+            copy._user_id_at = len(raw)
+            raw += source[self._user_id_at : flag_at]
+        raw += _PROPERTY_COUNT.pack(1, count + len(entries) // 2)
         if count:
             raw += source[flag_at + 5 : end]
-        for name, value in others:
-            raw += encode_simple_string(name)
-            raw.append(PropertyType.BYTES)
-            raw += _I32.pack(len(value))
-            raw += value
-        return CoreMessage.parse(raw)
+        for index in range(0, len(entries), 2):
+            raw += entries[index]
+            raw += _I32.pack(len(entries[index + 1]))
+            raw += entries[index + 1]
+        # One by one: to read the headers again would cost several times that.
+        copy.raw = raw
+        copy.encoded_size = copy.memory_size = len(raw)
+        copy.message_id = 0
+        copy.address = address
+        copy.type = self.type
+        copy.durable = self.durable
+        copy.expiration = self.expiration
+        copy.timestamp = self.timestamp
+        copy.priority = self.priority
+        copy._body_end = body_end
+        copy._properties = None
 
     def with_expiration(self, expiration: int) -> CoreMessage:
         """Return a copy with the same id that expires at another wall time in Unix milliseconds, 0 for never."""
@@ -598,6 +640,17 @@ class CoreMessage:
         return self.raw == other.raw if isinstance(other, CoreMessage) else NotImplemented
 
     __hash__ = object.__hash__
+
+
+class RoutedCoreMessage(CoreMessage):
+    """A message whose last property is its route, put there by this process: it is not looked for again."""
+
+    __slots__ = ("_route_at",)
+
+    _route_at: int
+
+    def _route_entries(self) -> tuple[int, int, int]:
+        return _I32.unpack_from(self.raw, self.properties_at + 1)[0], self._route_at, len(self.raw)
 
 
 class DirectedCoreMessage(CoreMessage):
@@ -705,6 +758,15 @@ def changed_properties(
         else:
             result[name] = value
     return result
+
+
+@lru_cache(maxsize=256)
+def _head_of(name: str) -> bytes:
+    """Return the beginning of a property of bytes, up to the length of its value."""
+    return encode_simple_string(name) + _BYTES_TAG
+
+
+_ROUTE_HEAD: Final = _head_of(ROUTE_TO)
 
 
 def _entry_end(raw: bytearray, entry: int) -> int:

@@ -50,14 +50,23 @@ QUEUE, IDS = "$.artemis.internal.sf.c.n", (7).to_bytes(8, "big") + (9).to_bytes(
 @pytest.mark.parametrize("properties", [{}, {"a": 1, "b": "two", "c": b"3"}])
 def test_a_route_gets_the_name_that_the_other_broker_reads(properties: dict[str, str | int | bytes]) -> None:
     original = message(**properties)
-    copy = original.with_route(QUEUE, IDS).on_route("there", QUEUE, [("id", b"x")])
+    copy = original.with_route(QUEUE, IDS).on_route("there", QUEUE, "id", b"x")
     assert copy is not None
     assert (copy.address, bytes(copy.body)) == ("there", bytes(original.body))
     assert dict(copy.properties) == {**dict(original.properties), "_AMQ_ROUTE_TO": IDS, "id": b"x"}
+    read_again = CoreMessage.parse(original.with_route(QUEUE, IDS).raw)
+    for address in ("there", read_again.address):
+        fast, slow = (
+            each.on_route(address, QUEUE, "id", b"x") for each in (original.with_route(QUEUE, IDS), read_again)
+        )
+        assert fast is not None and fast == slow and fast == CoreMessage.parse(fast.raw)
+        # All that a copy has without reading its headers is what they contain.
+        for name in ("address", "durable", "expiration", "priority", "timestamp", "type", "user_id", "encoded_size"):
+            assert getattr(fast, name) == getattr(CoreMessage.parse(fast.raw), name), name
 
 
 def test_a_route_that_is_not_the_last_property_or_of_another_queue_is_not_there() -> None:
-    assert message(a=1).on_route("there", QUEUE, []) is None
-    assert message().on_route("there", QUEUE, []) is None
-    assert message().with_route(QUEUE, IDS).on_route("there", QUEUE + "x", []) is None
-    assert message().with_route(QUEUE, IDS).with_property("z", 1).on_route("there", QUEUE, []) is None
+    assert message(a=1).on_route("there", QUEUE, "", None) is None
+    assert message().on_route("there", QUEUE, "", None) is None
+    assert message().with_route(QUEUE, IDS).on_route("there", QUEUE + "x", "", None) is None
+    assert message().with_route(QUEUE, IDS).with_property("z", 1).on_route("there", QUEUE, "", None) is None
