@@ -187,24 +187,22 @@ def first_messages(urls: Sequence[str]) -> None:
 
 async def _first_messages(urls: Sequence[str]) -> None:
     topic = Topic("links")
-    async with AsyncExitStack() as stack, trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack:
         sessions = []
         for url in urls:
             connection = await stack.enter_async_context(_factory(url).connect())
-            sessions.append(
-                (
-                    await stack.enter_async_context(connection.session()),
-                    await stack.enter_async_context(connection.session()),
-                )
-            )
+            receiving = await stack.enter_async_context(connection.session())
+            sessions.append((receiving, await stack.enter_async_context(connection.session())))
         consumers = [await receiving.create_consumer(topic) for receiving, _ in sessions]
-        for number, (_, sending) in enumerate(sessions):
-            nursery.start_soon(_publish, sending.create_producer(topic), str(number))
-        with trio.fail_after(_WAIT_S):
-            async with trio.open_nursery() as receivers:
-                for consumer in consumers:
-                    receivers.start_soon(_hear, consumer, len(urls))
-        nursery.cancel_scope.cancel()
+        producers = [sending.create_producer(topic) for _, sending in sessions]
+        async with trio.open_nursery() as senders:
+            for number, producer in enumerate(producers):
+                senders.start_soon(_publish, producer, str(number))
+            with trio.fail_after(_WAIT_S):
+                async with trio.open_nursery() as receivers:
+                    for consumer in consumers:
+                        receivers.start_soon(_hear, consumer, len(urls))
+            senders.cancel_scope.cancel()
 
 
 async def _publish(producer: MessageProducer, name: str) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.__main__ import CASES
-from benchmarks.cluster_cases import ALONE, AMONG_OTHERS, ON_ALL, forwarded_rows, local_rows
+from benchmarks.cluster_cases import (
+    ALONE,
+    AMONG_OTHERS,
+    ON_ALL,
+    durable_rows,
+    formed_rows,
+    forwarded_rows,
+    local_rows,
+    redistributed_rows,
+)
 from benchmarks.cluster_growth import KINDS as TRAFFIC
 from benchmarks.cluster_growth import Join, join
 from benchmarks.cluster_growth import rows_of as growth_rows
@@ -76,6 +85,13 @@ def test_local_messages_of_a_cluster_are_compared_with_those_of_a_node_alone() -
     rows = local_rows({ALONE: [10.0], AMONG_OTHERS: [10.4, 10.2], ON_ALL: [12.0]})
     assert judged(rows) == [(1.03, 1.05, 1.0)]
     assert rows[1].judged == 1.2
+
+
+def test_durable_messages_are_judged_by_what_arrives_and_the_rest_by_time() -> None:
+    both = {"ours": [300.0], "artemis": [200.0]}
+    assert judged(durable_rows({"ours": [1.0], "artemis": [9.0]}, both, both)) == [(1.5, 1.0, 1.5)]
+    assert judged(redistributed_rows({"ours": [1.0, 3.0], "artemis": [10.0]}, both, 100)) == [(0.2, 0.5, 0.2)]
+    assert judged(formed_rows({"ours": [1.0], "artemis": [10.0]}, both)) == [(0.1, 0.2, 0.1)]
 
 
 def test_growth_is_judged_for_each_broker_beside_the_size_of_the_cluster() -> None:
