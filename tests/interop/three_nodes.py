@@ -131,12 +131,12 @@ async def attribute(session: Session, resource: str, name: str) -> Any:
 
 
 async def formed(nodes: Mapping[str, Session]) -> None:
-    """Wait until each node has the queues of each other one."""
+    """Wait until each node has the queues of each other one, and of no more."""
     for session in nodes.values():
-        async with session.create_consumer(NOTES, "_AMQ_NotifType = 'BINDING_ADDED'") as added:
+        async with session.create_consumer(NOTES, "_AMQ_NotifType LIKE 'BINDING_%'") as changes:
             for queue in QUEUES:
                 while len(await attribute(session, f"address.{queue}", "RemoteQueueNames")) != len(nodes) - 1:
-                    assert await added.receive(timeout=SECONDS_MAX) is not None
+                    assert await changes.receive(timeout=SECONDS_MAX) is not None
 
 
 @asynccontextmanager
@@ -218,13 +218,11 @@ async def each_group_on_one_node(three: Three) -> None:
         for name, session in [*nodes.items(), *reversed(nodes.items())]:
             for group in groups:
                 await send(session, "grouped", [f"{group} {name}"], group)
-        places: dict[str, set[str]] = {group: set() for group in groups}
-        left = len(groups) * len(nodes) * 2
-        for name, session in nodes.items():
-            async with session.create_consumer(Queue("grouped")) as consumer:
-                while left and (message := await consumer.receive(timeout=1)) is not None:
-                    places[str(message.body).split()[0]].add(name)
-                    left -= 1
-    assert left == 0
-    assert all(len(found) == 1 for found in places.values()), places
+        async with consumers(nodes, "grouped", nodes) as found:
+            got = await received(found, len(groups) * len(nodes) * 2)
+    places = {
+        group: {name for name, texts in got.items() if any(text.startswith(f"{group} ") for text in texts)}
+        for group in groups
+    }
+    assert all(len(names) == 1 for names in places.values()), places
     assert set.union(*places.values()) == set(nodes), places
