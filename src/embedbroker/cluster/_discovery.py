@@ -63,12 +63,19 @@ class Discovery:
             for group in config.discovery_groups
             for listener in [_Listener(group, self._orders, log)]
         }
+        #: What management has switched, for the next step.
+        self.active: dict[object, None] = {}
         self._announcers = {
             announcer.endpoint: announcer
             for group in config.broadcast_groups
-            for announcer in [_Announcer(group, _connectors(config, group), self._orders, log)]
+            for announcer in [Announcer(group, _connectors(config, group), self._orders, self.active, log)]
         }
         self._role = Role.STOPPED
+
+    @property
+    def broadcast_groups(self) -> dict[str, Announcer]:
+        """Return the broadcast groups by name."""
+        return {announcer.settings.name: announcer for announcer in self._announcers.values()}
 
     def places(self, name: str) -> list[TransportConfiguration]:
         """Return where other brokers announce themselves to a discovery group, one connector per place."""
@@ -82,9 +89,9 @@ class Discovery:
         is_live, listens = role is Role.LIVE, role in (Role.LIVE, Role.BACKUP)
         unique_id = self._make_id() if is_live and self._announcers else None
         for announcer in self._announcers.values():
-            announcer.stop()
+            announcer.leave()
             if unique_id is not None:
-                announcer.start(node_id, unique_id, now)
+                announcer.become_live(node_id, unique_id)
         for listener in self._listeners.values():
             listener.identify(node_id if is_live else None, unique_id)
             if listens:
@@ -104,7 +111,7 @@ class Discovery:
 
     def on_failed(self, endpoint: str, reason: str, now: Instant) -> None:
         """Handle that a group cannot be joined or sent to: it is tried again."""
-        part: _Listener | _Announcer | None = self._listeners.get(endpoint) or self._announcers.get(endpoint)
+        part: _Listener | Announcer | None = self._listeners.get(endpoint) or self._announcers.get(endpoint)
         if part is not None:
             part.on_failed(reason, now)
 
@@ -112,7 +119,7 @@ class Discovery:
 
     def next_deadline(self) -> float | None:
         """Return when `on_time` is due, in monotonic seconds; None if it never is."""
-        parts: list[_Listener | _Announcer] = [*self._listeners.values(), *self._announcers.values()]
+        parts: list[_Listener | Announcer] = [*self._listeners.values(), *self._announcers.values()]
         return min([due for part in parts if (due := part.next_deadline()) is not None], default=None)
 
     def on_time(self, now: Instant) -> None:
@@ -276,7 +283,7 @@ class _Listener:
         return has_changed
 
 
-class _Announcer:
+class Announcer:
     """One broadcast group: the datagrams of this broker."""
 
     def __init__(
@@ -284,31 +291,65 @@ class _Announcer:
         group: BroadcastGroup,
         connectors: list[TransportConfiguration],
         orders: list[_Order],
+        active: dict[object, None],
         log: DiscoveryLog,
     ) -> None:
+        self.settings = group
         self.endpoint = f"broadcast group {describe_name(group.name)!r}"
-        self._group = group
         self._connectors = connectors
         self._orders = orders
+        self._active = active
         self._log = log
         self._schedule: engine.BroadcastGroup | None = None
         self._failure = ""
+        # Node id and unique id while the broker is live.
+        self._identity: tuple[str, str] | None = None
 
-    def start(self, node_id: str, unique_id: str, now: Instant) -> None:
+    @property
+    def connectors(self) -> list[str]:
+        """Return the names of the connectors that it announces."""
+        return [connector.name for connector in self._connectors]
+
+    @property
+    def is_started(self) -> bool:
+        """Return True if it announces this broker."""
+        return self._schedule is not None
+
+    def become_live(self, node_id: str, unique_id: str) -> None:
         """Announce this broker from now on."""
+        self._identity = (node_id, unique_id)
+        self.start()
+
+    def leave(self) -> None:
+        """Announce nothing, because the broker is not live."""
+        self._identity = None
+        self.stop()
+
+    def start(self) -> bool:
+        """Announce this broker; return False if it does so already, or is not live."""
+        if self._identity is None or self._schedule is not None:
+            return False
         try:
-            self._schedule = engine.BroadcastGroup(
-                node_id, unique_id, self._connectors, period_ms=self._group.broadcast_period_ms
+            schedule = engine.BroadcastGroup(
+                *self._identity, self._connectors, period_ms=self.settings.broadcast_period_ms
             )
         except LocalProtocolError as error:
             self._log.warning(f"{self.endpoint}: this broker is not announced: {error}")
-        else:
-            self._schedule.start(now.monotonic)
+            return False
+        # At once.
+        schedule.start(0.0)
+        self._schedule = schedule
+        self._active[self] = None
+        return True
 
-    def stop(self) -> None:
-        if self._schedule is not None:
-            self._schedule = None
-            self._orders.append(LeaveGroup(self.endpoint))
+    def stop(self) -> bool:
+        """Announce this broker no more; return False if it is not announced."""
+        if self._schedule is None:
+            return False
+        self._schedule = None
+        self._orders.append(LeaveGroup(self.endpoint))
+        self._active[self] = None
+        return True
 
     def on_failed(self, reason: str, now: Instant) -> None:
         """Note a failure: the next datagram is the next attempt."""
@@ -322,7 +363,7 @@ class _Announcer:
     def on_time(self, now: Instant) -> None:
         data = None if self._schedule is None else self._schedule.on_time(now.monotonic)
         if data is not None:
-            self._orders.append(SendDatagram(self.endpoint, self._group.group, data))
+            self._orders.append(SendDatagram(self.endpoint, self.settings.group, data))
 
 
 def _text_of(entry: engine.DiscoveryEntry) -> str:

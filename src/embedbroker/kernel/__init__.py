@@ -2,7 +2,7 @@
 
 from ._authority import ALLOW_ALL, ANONYMOUS, Authority, Permission, Principal
 from ._bridge_table import BridgeHost, BridgeTable
-from ._bridge_view import BridgeView, ClusterConnectionView
+from ._bridge_view import BridgeView, BroadcastGroupView, ClusterConnectionView
 from ._client_view import ClientConnection, SessionView
 from ._clients import Clients
 from ._clock import Clock
@@ -93,6 +93,7 @@ __all__ = [
     "BridgeHost",
     "BridgeTable",
     "BridgeView",
+    "BroadcastGroupView",
     "ByteCredit",
     "ClientConnection",
     "Clients",

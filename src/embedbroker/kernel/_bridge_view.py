@@ -1,12 +1,13 @@
-"""What management sees of the bridges and cluster connections of a broker, which live outside of the kernel."""
+"""What management sees of the bridges, cluster connections and broadcast groups of a broker, outside of the kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from embedbroker.config import BridgeConfig, ClusterConnection
+from embedbroker.config import BridgeConfig, BroadcastGroup, ClusterConnection
 
-__all__ = ["BridgeView", "ClusterConnectionView"]
+__all__ = ["BridgeView", "BroadcastGroupView", "ClusterConnectionView"]
 
 
 class BridgeView(Protocol):
@@ -79,3 +80,25 @@ class ClusterConnectionView(Protocol):
 
     def stop(self) -> None:
         """End all bridges: what is not confirmed returns to the queues, and nothing is routed to other members."""
+
+
+class BroadcastGroupView(Protocol):
+    """Describe a broadcast group, and switch it on request of management."""
+
+    @property
+    def settings(self) -> BroadcastGroup:
+        """Return its configuration."""
+
+    @property
+    def connectors(self) -> Sequence[str]:
+        """Return the names of the connectors that it announces."""
+
+    @property
+    def is_started(self) -> bool:
+        """Return True if it announces this broker."""
+
+    def start(self) -> bool:
+        """Announce this broker; return False if it does so already, or is not live."""
+
+    def stop(self) -> bool:
+        """Announce this broker no more; return False if it is not announced."""

@@ -15,7 +15,7 @@ from embedbroker.config import AddressSettingsRepository, BrokerConfig
 
 from ._authority import ALLOW_ALL, Authority
 from ._bridge_table import BridgeTable
-from ._bridge_view import ClusterConnectionView
+from ._bridge_view import BroadcastGroupView, ClusterConnectionView
 from ._clients import Clients
 from ._clock import Clock
 from ._deferred import DeferredWork
@@ -69,7 +69,7 @@ _FULL_LOGGED_EVERY_S = 60.0
 class Kernel:
     """Hold one broker's messages and queues.
 
-    ``bridges`` and ``cluster_connections`` are for management: they run outside of the kernel.
+    ``bridges``, ``cluster_connections`` and ``broadcast_groups`` are for management: they run outside of the kernel.
 
     Args:
         config: Configuration of the broker.
@@ -163,6 +163,7 @@ class Kernel:
     def _compose_housekeeping(self) -> None:
         """Create the parts that work by time, and the place of those that work outside of the kernel."""
         self.cluster_connections: Mapping[str, ClusterConnectionView] = {}
+        self.broadcast_groups: Mapping[str, BroadcastGroupView] = {}
         self.message_counters = MessageCounters(self.config, self.clock, self.address_manager)
         self.observers.decision.queue_removed.append(self.message_counters.forget)
         self.configured_addresses = ConfiguredAddresses(self.address_manager, self.teardown, self.inform)

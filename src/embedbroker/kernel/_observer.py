@@ -208,6 +208,12 @@ class CommitObserver:
     def cluster_connection_stopped(self, name: str) -> None:
         """Observe that a cluster connection has no bridges any more."""
 
+    def broadcast_group_started(self, name: str) -> None:
+        """Observe that management lets a broadcast group announce this broker again."""
+
+    def broadcast_group_stopped(self, name: str) -> None:
+        """Observe that management ended the announcements of a broadcast group."""
+
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
 
@@ -245,6 +251,8 @@ class CommitSubscribers:
         "address_removed",
         "bridge_started",
         "bridge_stopped",
+        "broadcast_group_started",
+        "broadcast_group_stopped",
         "cluster_connection_started",
         "cluster_connection_stopped",
         "connection_added",
@@ -296,6 +304,8 @@ class CommitSubscribers:
         self.acceptor_stopped: list[Callable[[str, int], None]] = []
         self.bridge_started: list[Callable[[str], None]] = []
         self.bridge_stopped: list[Callable[[str], None]] = []
+        self.broadcast_group_started: list[Callable[[str], None]] = []
+        self.broadcast_group_stopped: list[Callable[[str], None]] = []
         self.cluster_connection_started: list[Callable[[str], None]] = []
         self.cluster_connection_stopped: list[Callable[[str], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []

@@ -3,6 +3,7 @@
 from ._acceptor_control import ACCEPTOR
 from ._address_control import ADDRESS
 from ._bridge_control import BRIDGE
+from ._broadcast_group_control import BROADCAST_GROUP
 from ._broker_control import BROKER
 from ._cluster_control import CLUSTER_CONNECTION
 from ._diverts import DIVERT
@@ -56,5 +57,5 @@ __all__ = [
     "Success",
 ]
 
-CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR, BRIDGE, CLUSTER_CONNECTION)
+CONTROLS = (BROKER, ADDRESS, QUEUE, DIVERT, ACCEPTOR, BRIDGE, CLUSTER_CONNECTION, BROADCAST_GROUP)
 """The controls of a broker, in the order of the documentation."""

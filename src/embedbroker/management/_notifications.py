@@ -314,6 +314,14 @@ class Notifications(CommitObserver):
         """Publish CLUSTER_CONNECTION_STOPPED."""
         self._publish_name("CLUSTER_CONNECTION_STOPPED", name)
 
+    def broadcast_group_started(self, name: str) -> None:
+        """Publish BROADCAST_GROUP_STARTED. The start with the broker itself is before any subscriber."""
+        self._publish_name("BROADCAST_GROUP_STARTED", name)
+
+    def broadcast_group_stopped(self, name: str) -> None:
+        """Publish BROADCAST_GROUP_STOPPED."""
+        self._publish_name("BROADCAST_GROUP_STOPPED", name)
+
     def _publish_name(self, kind: str, name: str) -> None:
         if self._is_wanted:
             properties = Properties()

@@ -54,6 +54,8 @@ class Bridging:
             self.grouping = Grouping(config.grouping_handler, kernel)
             self.grouping_part = GroupingPart(self.grouping, kernel)
         kernel.bridges.connect(self)
+        if roles.discovery is not None:
+            kernel.broadcast_groups = roles.discovery.broadcast_groups
         if config.bridges:
             self._load()
         if roles.clusters:

@@ -277,8 +277,6 @@ class BackupSearch(Part):
 class DiscoveryPart(Part):
     """Announcements of this broker, and what it finds, in its present role."""
 
-    timed_only = True
-
     def __init__(
         self, discovery: Discovery, cluster: Membership | None, core: CoreService, machine: NodeStateMachine
     ) -> None:
@@ -286,19 +284,25 @@ class DiscoveryPart(Part):
         self._cluster = cluster
         self._core = core
         self._machine = machine
+        self.waiting = discovery.active
+        # Computed only where it may have changed.
+        self._due: float | None = None
 
     def run(self, step: CurrentStep) -> None:
         discovery = self._discovery
+        discovery.active.clear()
         # A broker that is not decided yet already searches for others.
         role = ROLES[self._machine.state] if self._cluster is None else self._cluster.role
         discovery.follow(role, self._core.node_id, step.now)
         due = discovery.next_deadline()
         if due is not None and step.now.monotonic >= due:
             discovery.on_time(step.now)
+        discovery.active.clear()
         step.outputs += discovery.take_orders()
+        self._due = discovery.next_deadline()
 
     def next_deadline(self, now: Instant) -> float | None:
-        return self._discovery.next_deadline()
+        return self._due
 
 
 class BridgesPart(Part):
