@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from embedbroker import BroadcastGroup, ClusterConnection, DiscoveryGroup
+from embedbroker.management import CONTROLS
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
+from embedbroker.runtime._embedded import life_of
+from embedclient.errors import JMSException
 
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 
@@ -41,28 +44,27 @@ async def test_management_stops_and_starts_a_broadcast_group(
 ) -> None:
     announcing = await member(broker_factory, "a", group_address="231.7.7.7").start()
     management = announcing.broker.management
-    for attribute in BROADCAST_GROUP.attributes.values():
+    for attribute in CONTROLS[-1].attributes.values():
         value = await management.get("broadcastgroup.b", attribute.name)
         assert value is not None or attribute.name == "SharedDirectory", attribute.name
     assert await management.get("broadcastgroup.b", "ConnectorPairsAsJSON") == '["a"]'
     with pytest.raises(JMSException):
         await management.get("broadcastgroup.c", "Name")
-    async with ConnectionFactory(announcing.url).connect() as connection, connection.session() as session:
-        notices = session.create_consumer(Topic("activemq.notifications"), "_AMQ_NotifType LIKE 'BROADCAST_GROUP_%'")
-        await notices.open()
+    await management.create_queue("events", address="activemq.notifications", routing_type="MULTICAST")
+    for _ in range(2):
         await management.invoke("broadcastgroup.b", "stop")
-        await management.invoke("broadcastgroup.b", "stop")
-        await broker_clock.advance(3)
-        other = await member(broker_factory, "b", group_address="231.7.7.7").start()
-        assert await management.get("broadcastgroup.b", "Started") is False
-        found = other.broker.management.invoke("broker", "listNetworkTopology")
-        # The other one announces itself, and connects to this one by that.
-        del found
-        await management.invoke("broadcastgroup.b", "start")
-        assert await management.get("broadcastgroup.b", "Started") is True
-        kinds = [(await notices.receive(timeout=1)) for _ in range(3)]
-        assert [each and each.properties["_AMQ_NotifType"] for each in kinds] == [
-            "BROADCAST_GROUP_STOPPED",
-            "BROADCAST_GROUP_STARTED",
-            None,
-        ]
+    listener = await broker_factory("l", discovery_groups=[DiscoveryGroup("d", "231.7.7.7")]).start()
+    assert not await management.get("broadcastgroup.b", "Started")
+    await broker_clock.advance(5)
+    assert found_by(listener) == []
+    await management.invoke("broadcastgroup.b", "start")
+    await broker_clock.advance(0.5)
+    assert found_by(listener) == ["a"]
+    events = [each.properties["_AMQ_NotifType"] for each in await announcing.messages("events")]
+    assert [each for each in events if "GROUP" in str(each)] == ["BROADCAST_GROUP_STOPPED", "BROADCAST_GROUP_STARTED"]
+
+
+def found_by(broker: ManagedBroker) -> list[str]:
+    node = life_of(broker.broker).host.node
+    assert node.discovery is not None
+    return [place.name for place in node.discovery.places("d")]
