@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 from attrs import evolve
 
-from embedbroker.cluster import TRIES_MAX, LocalGrouping, RemoteBindings, RemoteGrouping
+from embedbroker.cluster import TRIES_MAX, LocalGrouping, RemoteBindings, RemoteGrouping, _grouping
 from embedbroker.config import GroupingHandlerConfig, GroupingHandlerType, MessageLoadBalancing
 from embedbroker.kernel import GroupDecision, GroupNotice, GroupNoticeKind
 from embedclient.model import Properties, PropertyType
@@ -223,6 +223,15 @@ def test_a_broker_that_does_not_find_the_queue_ends_the_group_but_not_a_later_de
     broker.handler.drop("g.q", "gone")
     cluster.run()
     assert arbiter.find("g.q") == "new"
+
+
+def test_groups_that_never_end_are_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_grouping, "_GROUPS_WARNED_AT", 3)
+    for timeout_ms, lines in ((-1, 1), (1_000, 0)):
+        broker = Broker("a", evolve(LOCAL, group_timeout_ms=timeout_ms), [0.0])
+        for number in range(5):
+            broker.handler.propose(f"group{number}", "q", 0.0)
+        assert len([line for line in broker.lines if "set group_timeout_ms" in line]) == lines
 
 
 def test_idle_groups_end_and_groups_in_use_stay() -> None:
