@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from embedbroker import AddressSettings, DivertConfiguration
-from embedbroker.pytest_plugin import BrokerCluster
+from embedbroker.configfile import load_config
+from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
 from embedclient import ClientConsumer, RoutingType, ServerLocator
+from tests.scenarios.clients import ORDERS, numbered, put, session_at, take
 from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drained, pass_time, received, turns
 
 COUNT = 10
@@ -192,6 +195,49 @@ async def test_simple_round_robbin_no_failure(broker_cluster: MakeCluster) -> No
             far = await drained(third, "queue0")
         assert sorted([*near, far]) == turns(9, 3)
         cluster.assert_nothing_lost()
+
+
+async def test_basic_round_robin_by_uri(broker_factory: Callable[..., ManagedBroker], tmp_path: Path) -> None:
+    """1.3.11
+
+    Given five nodes with files that have each cluster connection as a URL with parameters, when messages are sent, then
+    they take turns on all five.
+    """
+    names = [f"node-{number}" for number in range(5)]
+    nodes = []
+    for name in names:
+        others = ",".join(f"vm://{other}" for other in names if other != name)
+        address = (
+            f"static://({others})?connectorName=own;messageLoadBalancingType=ON_DEMAND;maxHops=1;retryInterval=500"
+        )
+        file = tmp_path / f"{name}.xml"
+        file.write_text(
+            "<configuration xmlns='urn:activemq'><core xmlns='urn:activemq:core'>"
+            f"<connectors><connector name='own'>vm://{name}</connector></connectors>"
+            f"<cluster-connections><cluster-connection-uri name='c' address='{address}'/></cluster-connections>"
+            "</core></configuration>"
+        )
+        config = load_config(file, on_warning=lambda warning: None)
+        nodes.append(
+            broker_factory(
+                name,
+                connectors=config.connectors,
+                cluster_connections=config.cluster_connections,
+                cluster_password="secret",
+            )
+        )
+    async with AsyncExitStack() as stack:
+        sessions = []
+        for node in nodes:
+            await node.start()
+        for node in nodes:
+            sessions.append(await stack.enter_async_context(session_at(node.url)))
+        consumers = [await session.create_consumer(ORDERS) for session in sessions]
+        await pass_time(3)
+        await put(sessions[0], numbered(0, COUNT))
+        assert sorted([await take(consumer, 2) for consumer in consumers]) == [
+            [str(number) for number in each] for each in turns(COUNT, 5)
+        ]
 
 
 # -- five nodes --------------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def broker_config(
     values["broadcast_groups"] = broadcast_groups(core, connectors, folder, findings)
     values["discovery_groups"] = discovery_groups(core, folder, findings)
     groups = [group.name for group in values["discovery_groups"]]
-    values["cluster_connections"] = cluster_connections(core, connectors, groups, findings)
+    values["cluster_connections"] = cluster_connections(core, connectors, groups, tls, findings)
     values["wildcard_addresses"] = characters = wildcards(core, findings)
     markers = values.get("literal_match_markers", "")
     values["address_settings"] = address_settings(core, characters, markers, findings)

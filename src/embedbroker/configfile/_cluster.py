@@ -9,20 +9,18 @@ from collections.abc import Collection
 from typing import Any
 
 from embedbroker.config import ClusterConnection, MessageLoadBalancing, overlap
+from embedclient.model import TransportConfiguration
 
+from ._cluster_uri import connection_of_uri
 from ._discovery import discovery_group_ref
 from ._document import Element
 from ._findings import Findings
 from ._mapping import Fields, attribute_of, built, named_once, required_attribute, store, value_of, values_of
+from ._tls import TLSParameters
 from ._transports import connector_refs, is_connector
-from ._values import boolean, number, one_of, size, text, text_or_nothing, whole
+from ._values import boolean, number, one_of, prefixes, size, text, whole
 
 __all__ = ["cluster_connections"]
-
-
-def _prefixes(value: str | None) -> tuple[str, ...]:
-    """Return the entries of a list with commas."""
-    return tuple(entry for each in text_or_nothing(value).split(",") if (entry := each.strip()))
 
 
 def _by_consumers(value: str | None) -> MessageLoadBalancing:
@@ -31,7 +29,7 @@ def _by_consumers(value: str | None) -> MessageLoadBalancing:
 
 
 _FIELDS: Fields = {
-    "address": ("addresses", _prefixes),
+    "address": ("addresses", prefixes),
     "message-load-balancing": ("message_load_balancing", one_of(MessageLoadBalancing.__members__)),
     "forward-when-no-consumers": ("message_load_balancing", _by_consumers),
     "max-hops": ("max_hops", whole),
@@ -55,13 +53,24 @@ _FIELDS: Fields = {
 
 
 def cluster_connections(
-    core: Element, connectors: Collection[str], groups: Collection[str], findings: Findings
+    core: Element,
+    connectors: dict[str, TransportConfiguration],
+    groups: Collection[str],
+    tls: TLSParameters,
+    findings: Findings,
 ) -> tuple[ClusterConnection, ...]:
-    """Return the cluster connections. Two that would both forward a message are an error at the second one."""
+    """Return the cluster connections. Two that would both forward a message are an error at the second one.
+
+    Connectors inside a URL are added to those of the file.
+    """
     holder = core.take("cluster-connections")
+    children = {} if holder is None else holder.children
     found: dict[str, ClusterConnection] = {}
-    for element in () if holder is None else holder.children.get("cluster-connection", ()):
-        connection = _connection(element, connectors, groups, findings)
+    for element in (*children.get("cluster-connection-uri", ()), *children.get("cluster-connection", ())):
+        if element.name == "cluster-connection-uri":
+            connection = connection_of_uri(element, connectors, tls, findings)
+        else:
+            connection = _connection(element, connectors, groups, findings)
         if connection is None:
             continue
         for other in found.values():

@@ -19,7 +19,6 @@ _REASONS = {
     "core/security-settings/security-setting-plugin": "write its settings as security-setting",
     "core/security-invalidation-interval": "a change of users or permissions empties the caches at once",
     "core/wild-card-routing-enabled": "write it as routing-enabled of wildcard-addresses; Artemis ignores it, too",
-    "core/cluster-connections/cluster-connection-uri": "write it as a cluster-connection with elements",
     "core/cluster-connections/cluster-connection/topology-scanner-attempts": (
         "static connectors are tried without a limit"
     ),

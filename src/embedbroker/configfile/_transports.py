@@ -28,7 +28,7 @@ from ._tls import TLSParameters
 from ._transport_url import TransportURL, parse_transport_url
 from ._values import WrongValue, seconds, text, whole
 
-__all__ = ["acceptor_values", "connector_refs", "connectors_of", "is_connector"]
+__all__ = ["acceptor_values", "connector_of", "connector_refs", "connectors_of", "is_connector"]
 
 # Prefixes that clients of 1.x put before names; they are accepted without configuration.
 _FAMILIAR = {"anycastPrefix": "jms.queue.", "multicastPrefix": "jms.topic.", "sslEnabled": "false", "autoStart": "true"}
@@ -147,19 +147,25 @@ def connectors_of(core: Element, tls: TLSParameters, findings: Findings) -> dict
         url = _url(element, CONNECTOR_PARAMETERS, findings)
         if name is None or url is None:
             continue
-        own = tls.of_connector(element, url) if tls.is_on(element, url) else None
-        if url.scheme == "vm":
-            factory, place = IN_VM_CONNECTOR_FACTORY, {"serverId": url.host}
-        else:
-            factory, place = TCP_CONNECTOR_FACTORY, {"host": url.host, "port": str(url.port)}
-        if url.other_hosts:
-            findings.warn(
-                element.place,
-                f"leads to one host, {url.host}, not to {', '.join(url.other_hosts)}: write one connector for each",
-            )
-        configuration = TransportConfiguration(name, factory, {**place, **url.parameters}, url.extra, own)
-        named_once(connectors, name, configuration, element.place, findings)
+        named_once(connectors, name, connector_of(name, element, url, tls, findings), element.place, findings)
     return connectors
+
+
+def connector_of(
+    name: str, element: Element, url: TransportURL, tls: TLSParameters, findings: Findings
+) -> TransportConfiguration:
+    """Return the connector of a URL."""
+    own = tls.of_connector(element, url) if tls.is_on(element, url) else None
+    if url.scheme == "vm":
+        factory, place = IN_VM_CONNECTOR_FACTORY, {"serverId": url.host}
+    else:
+        factory, place = TCP_CONNECTOR_FACTORY, {"host": url.host, "port": str(url.port)}
+    if url.other_hosts:
+        findings.warn(
+            element.place,
+            f"leads to one host, {url.host}, not to {', '.join(url.other_hosts)}: write one connector for each",
+        )
+    return TransportConfiguration(name, factory, {**place, **url.parameters}, url.extra, own)
 
 
 def _url(element: Element, known: frozenset[str], findings: Findings) -> TransportURL | None:

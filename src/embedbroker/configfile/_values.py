@@ -15,6 +15,7 @@ __all__ = [
     "boolean",
     "number",
     "one_of",
+    "prefixes",
     "seconds",
     "secret",
     "size",
@@ -121,3 +122,8 @@ def _limited(value: int) -> int:
     if abs(value) > NUMBER_MAX:
         raise WrongValue(f"{value} is larger than {NUMBER_MAX}")
     return value
+
+
+def prefixes(value: str | None) -> tuple[str, ...]:
+    """Return the entries of a list with commas."""
+    return tuple(entry for each in text_or_nothing(value).split(",") if (entry := each.strip()))

@@ -452,6 +452,8 @@ QUEUE_ATTRIBUTES: dict[str, tuple[str, QueueConfiguration]] = {
 }
 # Read, and their effect is seen in tests of their own.
 ELSEWHERE = {
+    "core/cluster-connections/cluster-connection-uri/@name",
+    "core/cluster-connections/cluster-connection-uri/@address",
     "core/security-enabled",
     "core/mask-password",
     "core/password-codec",

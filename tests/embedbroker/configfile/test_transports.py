@@ -355,6 +355,58 @@ def test_a_cluster_connection_with_static_connectors(tmp_path: Path) -> None:
     assert loaded.warnings == []
 
 
+def uri(address: str) -> str:
+    return f"<cluster-connection-uri name='c' address='{address}'/>"
+
+
+def test_a_cluster_connection_as_a_url(tmp_path: Path) -> None:
+    """Its connectors are added to those of the file."""
+    loaded = load(
+        tmp_path,
+        cluster(
+            uri(
+                "static://(tcp://host-b:61617, tcp://host-c)?connectorName=one;address=jms;maxHops=2;retryInterval=100"
+                ";messageLoadBalancingType=STRICT&amp;connectionTTL=5000;clientFailureCheckPeriod=1000"
+                ";duplicateDetection=false;producerWindowSize=1k;allowDirectConnectionsOnly=true;other=1"
+            )
+        ),
+    )
+    static = ("tcp://host-b:61617", "tcp://host-c:61616")
+    assert loaded.config.cluster_connection == ClusterConnection(
+        "c",
+        "one",
+        static,
+        addresses=("jms",),
+        max_hops=2,
+        retry_interval_ms=100,
+        message_load_balancing=MessageLoadBalancing.STRICT,
+        connection_ttl_ms=5_000,
+        check_period_ms=1_000,
+        use_duplicate_detection=False,
+        producer_window_size=1_024,
+        allow_direct_connections_only=True,
+    )
+    assert [loaded.config.connectors[name].port_text for name in static] == ["61617", "61616"]
+    assert loaded.warnings == [
+        "core/cluster-connections/cluster-connection-uri[c]/@address: parameter 'other' is unknown, and has no effect"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("udp://231.7.7.7:9876?connectorName=one", "is no URL such as static://(tcp://host:61616)?connectorName="),
+        ("static://(tcp://b:1)", "has no connectorName: others would not know how to reach this broker"),
+        ("static://(tcp://b:1)?connectorName=onee", "there is no connector 'onee'; did you mean 'one'?"),
+        ("static://(http://b:1)?connectorName=one", "has the scheme 'http'"),
+        ("static://(tcp://b:1)?connectorName=one;maxHops=far", "parameter 'maxHops' expected a whole number"),
+    ],
+)
+def test_a_wrong_url_of_a_cluster_connection(tmp_path: Path, address: str, problem: str) -> None:
+    (found,) = refused(tmp_path, cluster(uri(address)))
+    assert problem in found
+
+
 def test_several_cluster_connections(tmp_path: Path) -> None:
     one, two = (
         f"<cluster-connection name='{name}'><address>{name}</address><connector-ref>one</connector-ref>"
