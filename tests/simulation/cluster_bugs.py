@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from attrs import evolve
 
-from embedbroker.cluster import LocalGrouping, RemoteBindings, RemoteGrouping
+from embedbroker.cluster import LocalGrouping, Member, RemoteBindings, RemoteGrouping
 from embedbroker.kernel import GroupNotice, GroupNoticeKind, Message, Queue, RemoteBinding
 from embedbroker.kernel.settling._forwarding import Forwarding
 from embedbroker.outbound._address_move import AddressMove, ToSameQueues
 from embedbroker.outbound._forwarded_move import Forwarded
+from embedbroker.outbound._member_bridge import MemberBridge
+from embedbroker.outbound._target import MemberTarget
 from embedclient.agent import Call, CoreMessage
 
 from .bridge_bugs import (
@@ -109,6 +112,17 @@ def decide_again_for_each_proposal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LocalGrouping, "on_notice", fickle)
 
 
+def stay_at_the_first_place(patch: pytest.MonkeyPatch) -> None:
+    """A bridge does not follow to the backup."""
+    follow = MemberBridge.follow
+
+    def stubborn(self: MemberBridge, member: Member) -> None:
+        follow(self, evolve(self.member, event_id=member.event_id))
+
+    patch.setattr(MemberBridge, "follow", stubborn)
+    patch.setattr(MemberTarget, "connectors", property(lambda self: self.places()[:1]))
+
+
 def move_to_one_of_several_queues(patch: pytest.MonkeyPatch) -> None:
     copy = ToSameQueues.copy
     patch.setattr(ToSameQueues, "copy", lambda self, message, queues: copy(self, message, queues[:1]))
@@ -163,6 +177,7 @@ CLUSTER_BUGS: list[Bug] = [
     decide_at_each_node,
     forget_decisions_in_a_restart,
     decide_again_for_each_proposal,
+    stay_at_the_first_place,
     move_to_one_of_several_queues,
     move_without_ids,
     remove_what_moves_before_the_confirmation,

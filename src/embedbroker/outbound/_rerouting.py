@@ -69,7 +69,12 @@ class Rerouting:
         self._target = target
 
     def is_due(self, now: float) -> bool:
-        """Return True if the queues are known, or if it is too late to wait for them."""
+        """Return True if the queues are known, or if it is too late to wait for them.
+
+        Before that, messages that were routed to the queue must be durable, and thus in it.
+        """
+        if self.queue.waiting_visible:
+            return False
         if self._target is None or now >= self.until:
             return True
         return self._target.bindings.is_complete and set(self._names.values()) <= self._ids_there().keys()

@@ -53,7 +53,7 @@ def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
 
 def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
     hosts = {each.name: each.hosts for each in plan.nodes}
-    in_pair = SharedStorePrimary() if name == node.name else SharedStoreBackup()
+    in_pair = SharedStorePrimary() if name == node.name else SharedStoreBackup(allow_failback=node.fails_back)
     scale_down = ScaleDown(connectors=hosts[node.scales_down_to]) if node.scales_down_to else None
     connection = ClusterConnection(
         connector=name,

@@ -24,7 +24,8 @@ class NodePlan:
     """One node, or a pair on one disk.
 
     ``finds``: the nodes whose connectors it is configured with. ``scales_down_to``: the node to which it moves
-    everything when it stops in order; empty for none.
+    everything when it stops in order; empty for none. ``fails_back``: the primary of a pair replaces its backup when it
+    returns.
     """
 
     name: str
@@ -33,6 +34,7 @@ class NodePlan:
     disk_factor: float = 1.0
     is_pair: bool = False
     scales_down_to: str = ""
+    fails_back: bool = True
 
     @property
     def hosts(self) -> tuple[str, ...]:

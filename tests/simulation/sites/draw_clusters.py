@@ -81,7 +81,7 @@ class _Draw:
         random = self.random
         if len(plan.nodes) > _NODES_WITH_PAIRS_MAX or random.random() < 0.6:
             return plan
-        nodes = [evolve(node, is_pair=random.random() < 0.6) for node in plan.nodes]
+        nodes = [evolve(node, is_pair=random.random() < 0.6, fails_back=random.random() < 0.6) for node in plan.nodes]
         return evolve(plan, nodes=tuple(nodes))
 
     def with_groups(self, plan: ClusterPlan) -> ClusterPlan:
@@ -97,21 +97,33 @@ class _Draw:
         return evolve(plan, senders=tuple(senders), arbiter=random.choice(plan.nodes).name)
 
     def with_scale_downs(self, plan: ClusterPlan) -> ClusterPlan:
-        """Let one or two nodes move everything to a neighbour when they stop, and start again."""
+        """Let one or two nodes move everything to a neighbour when they stop, and start again.
+
+        They have two subscriptions without filters, and often no consumers, so that there is much to move.
+        """
         random = self.random
         alone = [node.name for node in plan.nodes if not node.is_pair]
         if not alone or random.random() < 0.6:
             return plan
         leaving = random.sample(alone, min(len(alone), random.choice((1, 1, 2))))
         nodes = [
-            evolve(node, scales_down_to=random.choice(node.finds)) if node.name in leaving else node
+            evolve(
+                node,
+                scales_down_to=random.choice(node.finds),
+                subscriptions=(*node.subscriptions, *[QueuePlan(f"{node.name}.leaves.{number}") for number in (1, 2)]),
+            )
+            if node.name in leaving
+            else node
             for node in plan.nodes
         ]
+        takers = [taker for taker in plan.takers if taker.node not in leaving or random.random() < 0.4]
         span_s = max((strike.at_s for strike in plan.faults), default=1.0)
         kinds = (FaultKind.SCALE_DOWN, FaultKind.SCALE_DOWN, FaultKind.CRASH_WHILE_SCALING_DOWN)
         strikes = [FaultStrike(random.choice(kinds), random.random() * span_s) for _ in range(random.choice((1, 2, 3)))]
         # A stop in order is one of the other faults, too.
-        return evolve(plan, nodes=tuple(nodes), faults=(*plan.faults[: random.choice((0, 2, 3))], *strikes))
+        return evolve(
+            plan, nodes=tuple(nodes), takers=tuple(takers), faults=(*plan.faults[: random.choice((0, 2, 3))], *strikes)
+        )
 
     def failovers(self, seed: int) -> ClusterPlan:
         """Two or three pairs; most messages go to another one, and most faults end the member that serves."""
@@ -122,7 +134,7 @@ class _Draw:
         ]
         # With a slow disk confirmations are late, and much is in doubt when a fault strikes.
         nodes = [
-            evolve(node, disk_factor=random.choice((1.0, 10.0, 50.0)))
+            evolve(node, disk_factor=random.choice((1.0, 10.0, 50.0)), fails_back=random.random() < 0.6)
             for node in self._subscribed(nodes, may_share=False)
         ]
         kinds = draw_failover_faults(random, random.randint(10, 16))

@@ -43,6 +43,8 @@ class SiteFaults:
     on_crash: Callable[[NodeHost], None]
     _schedule: FaultSchedule = field(init=False)
     _ambushes: dict[str, Ambush] = field(factory=dict, init=False)
+    #: Of nodes that scale down: they cut all connections in place of a crash.
+    _cuts: dict[str, Ambush] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._schedule = FaultSchedule(self.scene.world, self._strike)
@@ -53,6 +55,9 @@ class SiteFaults:
         ambush = Ambush(self.scene, self._schedule, lambda: self._crash(host))
         self._ambushes[host.name] = ambush
         host.after_step.append(lambda: ambush.look(host) if host.node is not None else None)
+        if scales_down(host):
+            cuts = self._cuts[host.name] = Ambush(self.scene, self._schedule, lambda: self._cut_off(host))
+            host.after_step.append(lambda: cuts.look(host) if host.node is not None else None)
         host.on_stopped.append(lambda failure: self._on_stopped(host, failure))
 
     @property
@@ -147,10 +152,18 @@ class SiteFaults:
         random = self.scene.world.random
         if interrupts:
             self._schedule.expect()
-            self._ambushes[host.name].lay(lambda host: is_scaling_down(host) and self.scene.chance(0.1), runs=True)
+            ambush = random.choice((self._ambushes, self._cuts))[host.name]
+            ambush.lay(lambda host: is_scaling_down(host) and self.scene.chance(0.1), runs=True)
         host.stop()
         # What ends before is started again then.
         self._schedule.later(random.choice((0.5, 3.0, 10.0)) * (0.2 + random.random()), lambda: self._start(host))
+
+    def _cut_off(self, host: NodeHost) -> None:
+        for link in list(self.network.links):
+            if host in (link.near, link.far):
+                self.scene.hit(Moment.CONNECTION_CUT)
+                link.cut("connection reset")
+        self._schedule.healed()
 
     def _start(self, host: NodeHost) -> None:
         """Start a broker that is down. A life that hangs in its end is ended first."""
