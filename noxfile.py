@@ -106,7 +106,7 @@ def simulate(session: nox.Session) -> None:
         session.run(*command, "--mode", "votes")
         session.run(*command, "--administrator", "--seeds", "80", "--hash-check", "4")
         session.run(*command, "--bridges", "--seeds", "20", "--hash-check", "3")
-        session.run(*command, "--cluster", "--seeds", "7", "--hash-check", "1")
+        session.run(*command, "--cluster", "--seeds", "6", "--hash-check", "1")
         session.run(*command, "--cluster", "--pairs", "--seeds", "2", "--hash-check", "1")
 
 

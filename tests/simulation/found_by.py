@@ -77,6 +77,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "keep_the_bindings_of_a_node_that_left": 24,
         "name_one_queue_of_each_node": 4,
         "route_a_forwarded_message_again": 5,
+        "stay_at_the_first_place": 3,
     },
     "DIVERTS": {
         "store_the_copies_of_a_message_one_by_one": 75,

@@ -67,7 +67,7 @@ def test_distances_in_a_ring_follow_its_direction() -> None:
     assert [ring.distance("n1", name) for name in names] == [None, 0, 1, 2]
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(32, marks=pytest.mark.search)])
+@pytest.mark.parametrize("count", [9, pytest.param(32, marks=pytest.mark.search)])
 def test_nodes_that_know_one_of_them_find_each_other(count: int) -> None:
     names = [f"n{number}" for number in range(count)]
     nodes = tuple([NodePlan(name, (names[0],) if number else ()) for number, name in enumerate(names)])

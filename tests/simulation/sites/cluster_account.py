@@ -70,7 +70,7 @@ class ClusterAccount:
             self._check(key, entry, lives_ended=lives_ended)
 
     def _moved(self, node: str) -> bool:
-        return node in self.leaving and self.leaving[node].repeats
+        return node in self.leaving and self.leaving[node].has_begun
 
     def _wanted(self, entry: Entry) -> dict[str, list[str]]:
         """Return the queues that a message may reach, with the nodes that have them."""

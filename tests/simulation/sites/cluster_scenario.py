@@ -240,7 +240,7 @@ class _ClusterScenario:
         account = ClusterAccount(self.scene, self.plan, self.book, self.taken, self.leaving)
         account.check(lives_ended=any(lives_ended_otherwise(host) for host in self._hosts))
         # What moves takes the groups of its queue along.
-        if self.plan.arbiter and not any(each.repeats for each in self.leaving.values()):
+        if self.plan.arbiter and not any(each.has_begun for each in self.leaving.values()):
             notices = [notice for host in self._hosts for notice in host.notices]
             changed = any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)

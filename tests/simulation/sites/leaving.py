@@ -20,7 +20,7 @@ from .site_faults import is_scaling_down, scales_down
 __all__ = ["Leaving", "lives_ended_otherwise"]
 
 _INTERNAL = "$.artemis.internal."
-_MOVED, _FAILED = "scaled down: ", "scale-down failed"
+_MOVED = "scaled down: "
 
 
 @define(eq=False)
@@ -28,12 +28,14 @@ class Leaving:
     """The watch over one node that scales down.
 
     ``doubtful``: keys of messages that may be at two nodes. A scale-down was interrupted while the node held them, or
-    waits for confirmations of another node moved on. ``repeats``: what clients send again may be, too.
+    waits for confirmations of another node moved on. ``has_begun``: something may have moved, and what clients send
+    again may be at two nodes, too.
     """
 
     scene: Scene
     host: NodeHost
     doubtful: set[str] = field(factory=set, init=False)
+    has_begun: bool = field(default=False, init=False)
     _held: set[str] = field(factory=set, init=False)
     _is_under_way: bool = field(default=False, init=False)
     _moved_before: int = field(default=0, init=False)
@@ -42,15 +44,11 @@ class Leaving:
         """Look after each step, and at each end of a life."""
         self.host.after_step.append(self._look)
 
-    @property
-    def repeats(self) -> bool:
-        """True if the node has scaled down: the ids of what clients sent are at another node."""
-        return any(text.startswith((_MOVED, _FAILED)) for text in self.host.notices)
-
     def _look(self) -> None:
         if is_scaling_down(self.host):
             if not self._is_under_way:
-                self._is_under_way, self._moved_before = True, self._moved_count
+                self.has_begun = self._is_under_way = True
+                self._moved_before = self._moved_count
             for queue in self._queues():
                 keys = [str(each.message.property("key")) for each in _held_in(queue)]
                 self._held.update(keys)

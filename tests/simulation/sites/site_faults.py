@@ -153,7 +153,8 @@ class SiteFaults:
         if interrupts:
             self._schedule.expect()
             ambush = random.choice((self._ambushes, self._cuts))[host.name]
-            ambush.lay(lambda host: is_scaling_down(host) and self.scene.chance(0.1), runs=True)
+            # Before it stops, nothing moves.
+            ambush.lay(lambda host: is_scaling_down(host) and host.stopping and self.scene.chance(0.1), runs=True)
         host.stop()
         # What ends before is started again then.
         self._schedule.later(random.choice((0.5, 3.0, 10.0)) * (0.2 + random.random()), lambda: self._start(host))
