@@ -75,8 +75,12 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "keep_a_copy_at_home": 2,
         "keep_messages_when_the_connection_is_lost": 3,
         "keep_the_bindings_of_a_node_that_left": 24,
+        "move_to_one_of_several_queues": 5,
+        "move_without_ids": 17,
         "name_one_queue_of_each_node": 4,
-        "route_a_forwarded_message_again": 5,
+        "never_try_again": 2,
+        "remove_what_moves_before_the_confirmation": 17,
+        "route_a_forwarded_message_again": 3,
         "stay_at_the_first_place": 3,
     },
     "DIVERTS": {
