@@ -55,12 +55,12 @@ def _check(element: Element, known: Entry, findings: Findings) -> None:
 
 
 def _check_content(element: Element, child: Child, findings: Findings) -> None:
-    if child.former:
+    if child.entry is not None:
+        _check(element, entry(child.entry), findings)
+    elif child.former:
         # What older releases allowed in it is no longer on record, and none of it has an effect.
         element.children.clear()
         element.attributes.clear()
-    elif child.entry is not None:
-        _check(element, entry(child.entry), findings)
     else:
         _check(element, TEXT, findings)
 
