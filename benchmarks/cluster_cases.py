@@ -38,7 +38,7 @@ class Extent:
 THREADS = 16
 
 
-FULL = Extent(messages=60_000, warm_up=120_000, rounds=3, durable=32_000, redistributed=100_000, members=(8, 32, 128))
+FULL = Extent(messages=60_000, warm_up=120_000, rounds=3, durable=32_000, redistributed=100_000, members=(8, 16, 32))
 QUICK = Extent(messages=10_000, warm_up=30_000, rounds=2, durable=8_000, redistributed=20_000, members=(8, 16))
 
 
