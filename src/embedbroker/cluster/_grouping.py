@@ -27,7 +27,7 @@ TRIES_MAX: Final = 10
 """Proposals of one decision; then its messages are routed without it."""
 
 _RELAYED_MAX: Final = 10_000
-_GROUPS_WARNED_AT: Final = 100_000
+GROUPS_WARNED_AT: Final = 100_000
 _PROVISIONAL: Final = -1
 
 
@@ -139,9 +139,9 @@ class LocalGrouping:
 
     def _decide(self, key: str, queue: str, now_s: float) -> str:
         self._decisions.add(_Decision(self._owner.record(key, queue), key, queue, now_s))
-        if len(self._decisions.by_key) == _GROUPS_WARNED_AT and self._group_timeout_s is None:
+        if len(self._decisions.by_key) == GROUPS_WARNED_AT and self._group_timeout_s is None:
             self._owner.log(
-                f"grouping handler: there are {_GROUPS_WARNED_AT} groups, in memory and in the journal, and none ends"
+                f"grouping handler: there are {GROUPS_WARNED_AT} groups, in memory and in the journal, and none ends"
                 " by itself; set group_timeout_ms, so that groups without messages end"
             )
         return queue

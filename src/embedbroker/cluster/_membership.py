@@ -80,7 +80,7 @@ class Membership:
         followers: Sequence[Membership] = (),
     ) -> None:
         self.now = Instant(0.0, 0)
-        # A hosted backup that serves nobody: the broker at its place is its host, a member like any other.
+        # A hosted backup that serves no client: the broker at its place is its host, a member like any other.
         self._is_at_host = is_at_host(settings)
         own = () if self._is_at_host else config.cluster_connections
         self.topology = Topology(own_connector(config, each) for each in own)

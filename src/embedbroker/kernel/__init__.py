@@ -26,7 +26,7 @@ from ._kernel import Kernel
 from ._large_bodies import LargeBodies
 from ._log_once import LogOnce
 from ._message_counters import MessageCounters, QueueCounter
-from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, When
+from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, Service, When
 from ._recovery import MessageRecord, Recovery, StoredTransaction
 from ._refusal import Refused, Scope, name_in_text
 from ._router import Router
@@ -173,6 +173,7 @@ __all__ = [
     "Scope",
     "Selector",
     "SelectorCache",
+    "Service",
     "Session",
     "SessionView",
     "SettingsDefinition",

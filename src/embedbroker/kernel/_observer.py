@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from .queueing._queue import Consumer, Queue
     from .queueing._reference import Reference
 
-__all__ = ["CommitObserver", "CommittedWork", "DecisionObserver", "Leaving", "Observers", "SessionView", "When"]
+__all__ = [
+    "CommitObserver",
+    "CommittedWork",
+    "DecisionObserver",
+    "Leaving",
+    "Observers",
+    "Service",
+    "SessionView",
+    "When",
+]
 
 Subscribers: TypeAlias = list[Callable[..., None]]
 Event: TypeAlias = tuple[Subscribers, tuple[object, ...]]
@@ -53,6 +62,14 @@ class Leaving(IntEnum):
     """Purged: it was in no delivery, or the queue has no consumer left."""
     READ = 4
     """Read through a cursor, and acknowledged there."""
+
+
+class Service(Enum):
+    """Define what is started and stopped by its name, beside acceptors. The values begin the names of notifications."""
+
+    BRIDGE = "BRIDGE"
+    CLUSTER_CONNECTION = "CLUSTER_CONNECTION"
+    BROADCAST_GROUP = "BROADCAST_GROUP"
 
 
 class CommittedWork(Protocol):
@@ -196,23 +213,11 @@ class CommitObserver:
     def acceptor_stopped(self, host: str, port: int) -> None:
         """Observe that connections are not accepted any more."""
 
-    def bridge_started(self, name: str) -> None:
-        """Observe that a bridge is started, perhaps without a connection yet."""
+    def service_started(self, service: Service, name: str) -> None:
+        """Observe that a service is started: a bridge perhaps without a connection yet."""
 
-    def bridge_stopped(self, name: str) -> None:
-        """Observe that a bridge is stopped or paused."""
-
-    def cluster_connection_started(self, name: str) -> None:
-        """Observe that a cluster connection bridges to the members from now on."""
-
-    def cluster_connection_stopped(self, name: str) -> None:
-        """Observe that a cluster connection has no bridges any more."""
-
-    def broadcast_group_started(self, name: str) -> None:
-        """Observe that management lets a broadcast group announce this broker again."""
-
-    def broadcast_group_stopped(self, name: str) -> None:
-        """Observe that management ended the announcements of a broadcast group."""
+    def service_stopped(self, service: Service, name: str) -> None:
+        """Observe that a service is stopped or paused."""
 
     def connection_added(self, connection: ClientConnection) -> None:
         """Observe the beginning of a connection."""
@@ -249,12 +254,6 @@ class CommitSubscribers:
         "address_added",
         "address_changed",
         "address_removed",
-        "bridge_started",
-        "bridge_stopped",
-        "broadcast_group_started",
-        "broadcast_group_stopped",
-        "cluster_connection_started",
-        "cluster_connection_stopped",
         "connection_added",
         "connection_removed",
         "consumer_added",
@@ -272,6 +271,8 @@ class CommitSubscribers:
         "remote_session_added",
         "routed",
         "security_changed",
+        "service_started",
+        "service_stopped",
         "session_added",
         "session_removed",
         "settled",
@@ -302,12 +303,8 @@ class CommitSubscribers:
         self.security_changed: list[Callable[[Mapping[str, SecuritySetting]], None]] = []
         self.acceptor_started: list[Callable[[str, int], None]] = []
         self.acceptor_stopped: list[Callable[[str, int], None]] = []
-        self.bridge_started: list[Callable[[str], None]] = []
-        self.bridge_stopped: list[Callable[[str], None]] = []
-        self.broadcast_group_started: list[Callable[[str], None]] = []
-        self.broadcast_group_stopped: list[Callable[[str], None]] = []
-        self.cluster_connection_started: list[Callable[[str], None]] = []
-        self.cluster_connection_stopped: list[Callable[[str], None]] = []
+        self.service_started: list[Callable[[Service, str], None]] = []
+        self.service_stopped: list[Callable[[Service, str], None]] = []
         self.connection_added: list[Callable[[ClientConnection], None]] = []
         self.connection_removed: list[Callable[[ClientConnection], None]] = []
 

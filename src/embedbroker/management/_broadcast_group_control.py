@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from embedbroker.kernel import BroadcastGroupView, Kernel
+from embedbroker.kernel import BroadcastGroupView, Kernel, Service
 
 from ._registry import Attribute, Call, Control, Operation
 
@@ -22,14 +22,14 @@ def _of(call: Call) -> BroadcastGroupView:
 def _start(call: Call) -> None:
     if _of(call).start():
         observers = call.kernel.observers
-        observers.call(observers.commit.broadcast_group_started, call.name)
+        observers.call(observers.commit.service_started, Service.BROADCAST_GROUP, call.name)
         call.kernel.inform(f"management: {call.caller} started broadcast group {call.name!r}")
 
 
 def _stop(call: Call) -> None:
     if _of(call).stop():
         observers = call.kernel.observers
-        observers.call(observers.commit.broadcast_group_stopped, call.name)
+        observers.call(observers.commit.service_stopped, Service.BROADCAST_GROUP, call.name)
         call.kernel.inform(f"management: {call.caller} stopped broadcast group {call.name!r}")
 
 

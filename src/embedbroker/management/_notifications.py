@@ -22,6 +22,7 @@ from embedbroker.kernel import (
     Queue,
     QueueDefinition,
     RemoteBinding,
+    Service,
     SessionView,
 )
 from embedclient.model import Properties, PropertyType
@@ -296,31 +297,15 @@ class Notifications(CommitObserver):
             properties.set("port", port, _INT)
             self._publish(kind, properties)
 
-    # -- bridges and cluster connections --------------------------------------------------------------------------
+    # -- bridges, cluster connections, broadcast groups -----------------------------------------------------------
 
-    def bridge_started(self, name: str) -> None:
-        """Publish BRIDGE_STARTED. The start with the broker itself is before any subscriber."""
-        self._publish_name("BRIDGE_STARTED", name)
+    def service_started(self, service: Service, name: str) -> None:
+        """Publish BRIDGE_STARTED, or that of another service. The start with the broker is before any subscriber."""
+        self._publish_name(f"{service.value}_STARTED", name)
 
-    def bridge_stopped(self, name: str) -> None:
-        """Publish BRIDGE_STOPPED."""
-        self._publish_name("BRIDGE_STOPPED", name)
-
-    def cluster_connection_started(self, name: str) -> None:
-        """Publish CLUSTER_CONNECTION_STARTED. The start with the broker itself is before any subscriber."""
-        self._publish_name("CLUSTER_CONNECTION_STARTED", name)
-
-    def cluster_connection_stopped(self, name: str) -> None:
-        """Publish CLUSTER_CONNECTION_STOPPED."""
-        self._publish_name("CLUSTER_CONNECTION_STOPPED", name)
-
-    def broadcast_group_started(self, name: str) -> None:
-        """Publish BROADCAST_GROUP_STARTED. The start with the broker itself is before any subscriber."""
-        self._publish_name("BROADCAST_GROUP_STARTED", name)
-
-    def broadcast_group_stopped(self, name: str) -> None:
-        """Publish BROADCAST_GROUP_STOPPED."""
-        self._publish_name("BROADCAST_GROUP_STOPPED", name)
+    def service_stopped(self, service: Service, name: str) -> None:
+        """Publish BRIDGE_STOPPED, or that of another service."""
+        self._publish_name(f"{service.value}_STOPPED", name)
 
     def _publish_name(self, kind: str, name: str) -> None:
         if self._is_wanted:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import Kernel, Service
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Instant
 
@@ -217,7 +217,8 @@ class Bridge:
         self._drop_link("the bridge is destroyed", now)
         self.state = BridgeState.STOPPED
         if not was_stopped:
-            self._kernel.observers.call(self._kernel.observers.commit.bridge_stopped, self.name)
+            observers = self._kernel.observers
+            observers.call(observers.commit.service_stopped, Service.BRIDGE, self.name)
         self._kernel.inform(f"bridge {self.name!r} is destroyed")
 
     def _enter(self, state: BridgeState) -> None:

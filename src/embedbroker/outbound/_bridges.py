@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from embedbroker.config import BridgeConfig, BrokerConfig
-from embedbroker.kernel import Kernel
+from embedbroker.kernel import Kernel, Service
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant, TransportConfiguration
 
@@ -141,11 +141,13 @@ class _Reports:
         self._kernel = kernel
 
     def on_started(self) -> None:
-        self._kernel.observers.call(self._kernel.observers.commit.bridge_started, self._config.name)
+        observers = self._kernel.observers
+        observers.call(observers.commit.service_started, Service.BRIDGE, self._config.name)
         self._kernel.inform(f"bridge {self._config.name!r} is started")
 
     def on_stopped(self, state: str) -> None:
-        self._kernel.observers.call(self._kernel.observers.commit.bridge_stopped, self._config.name)
+        observers = self._kernel.observers
+        observers.call(observers.commit.service_stopped, Service.BRIDGE, self._config.name)
         self._kernel.inform(f"bridge {self._config.name!r} is {state.lower()}")
 
     def on_connected(self, link: BridgeLink) -> None:

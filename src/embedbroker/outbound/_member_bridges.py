@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from embedbroker.cluster import Change, Member, Membership, where
 from embedbroker.config import BrokerConfig, ClusterConnection
-from embedbroker.kernel import Kernel, Queue, Refused
+from embedbroker.kernel import Kernel, Queue, Refused, Service
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant, TransportConfiguration, can_be_dialled
 
@@ -127,7 +127,8 @@ class MemberBridges:
             return
         self.is_started = True
         self._membership.topology.listen(self._on_change)
-        self._kernel.observers.call(self._kernel.observers.commit.cluster_connection_started, self.settings.name)
+        observers = self._kernel.observers
+        observers.call(observers.commit.service_started, Service.CLUSTER_CONNECTION, self.settings.name)
 
     def stop(self) -> None:
         """End all bridges: what is not confirmed returns to the queues, and nothing is routed to other members."""
@@ -153,7 +154,8 @@ class MemberBridges:
         self.active.clear()
         self._dues.clear()
         self._due = None
-        self._kernel.observers.call(self._kernel.observers.commit.cluster_connection_stopped, self.settings.name)
+        observers = self._kernel.observers
+        observers.call(observers.commit.service_stopped, Service.CLUSTER_CONNECTION, self.settings.name)
 
     # -- members -------------------------------------------------------------------------------------------------
 

@@ -226,7 +226,7 @@ def test_a_broker_that_does_not_find_the_queue_ends_the_group_but_not_a_later_de
 
 
 def test_groups_that_never_end_are_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_grouping, "_GROUPS_WARNED_AT", 3)
+    monkeypatch.setattr(_grouping, "GROUPS_WARNED_AT", 3)
     for timeout_ms, lines in ((-1, 1), (1_000, 0)):
         broker = Broker("a", evolve(LOCAL, group_timeout_ms=timeout_ms), [0.0])
         for number in range(5):
